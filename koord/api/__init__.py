@@ -1,0 +1,18 @@
+"""The words: everything the protocol names, typed. Pure; imports nothing else of koord.
+
+| module | what it has |
+| --- | --- |
+| `names` | labels, annotations, resources, feature gates, each once |
+| `quantity`, `duration`, `timestamp`, `yaml`, `selector` | Kubernetes' scalars and little languages, exactly |
+| `meta`, `core`, `workloads`, `storage`, `policy`, `admissionregistration` | lean Kubernetes objects |
+| `crd` | complete types of koord's own kinds, one module an API group |
+| `schema` | those types as CustomResourceDefinitions |
+| `kinds` | the list of all kinds: where they live, which type reads them |
+| `priority` | priority bands and QoS classes |
+| `annotations` | structured annotations, parsed |
+| `slo_config`, `scheduler_config`, `descheduler_config`, `components` | configuration: defaults, merging, checks |
+| `thresholds` | the one threshold model |
+| `struct`, `codec`, `faults`, `manifest` | what the others are made with: base type, bytes to objects, error reports, files |
+
+A module is imported by its name (`from koord.api.core import Pod`), so that a program pays for what it uses.
+"""
