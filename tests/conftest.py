@@ -1,0 +1,73 @@
+"""Test groups: skip what this machine cannot run, fail if it was required, count per group at the end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.control_plane import ControlPlane
+from tests.groups import GROUPS
+
+settings.register_profile("koord", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
+settings.load_profile("koord")
+
+
+def required_groups() -> list[str]:
+    return [name for name in os.environ.get("KOORD_REQUIRE", "").replace(",", " ").split() if name]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    unknown = sorted(set(required_groups()) - set(GROUPS))
+    if unknown:
+        raise pytest.UsageError(f"KOORD_REQUIRE: unknown {', '.join(unknown)}; groups are {', '.join(GROUPS)}")
+    absent = [f"{name} ({how})" for name in required_groups() if (how := GROUPS[name]())]
+    if absent:
+        raise pytest.UsageError(f"KOORD_REQUIRE: this machine lacks {', '.join(absent)}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    absent = {name: how for name, missing in GROUPS.items() if (how := missing())}
+    for item in items:
+        for name in GROUPS:
+            if item.get_closest_marker(name) is None:
+                continue
+            if name == "cluster":
+                # One worker has the control plane; a second one would cost half the machine.
+                item.add_marker(pytest.mark.xdist_group("cluster"))
+            if name in absent:
+                item.add_marker(pytest.mark.skip(reason=f"group {name}: {absent[name]}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    ran: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for outcome, reports in terminalreporter.stats.items():
+        for report in reports:
+            if not isinstance(report, pytest.TestReport) or (report.when != "call" and outcome != "skipped"):
+                continue
+            groups = [name for name in GROUPS if name in report.keywords] or ["none"]
+            (skipped if outcome == "skipped" else ran).update(groups)
+    terminalreporter.section("groups")
+    for name in ("none", *GROUPS):
+        missing = GROUPS[name]() if name in GROUPS else None
+        hint = f"   to run them: {missing}" if missing else ""
+        terminalreporter.write_line(f"{name:8} {ran[name]:5} ran {skipped[name]:5} skipped{hint}")
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """The shared control plane. Tests use namespaces and names of their own, and leave it running."""
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def own_control_plane() -> Iterator[ControlPlane]:
+    """A control plane that a test may kill, freeze or fill."""
+    with ControlPlane() as plane:
+        yield plane
