@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from koord.api.faults import msgspec_fault
+from koord.api.faults import BadInput, msgspec_fault
 
 T = TypeVar("T")
 
 
-class DecodeError(ValueError):
+class DecodeError(BadInput):
     """An object that could not be read. It is to be reported and skipped; others go on."""
 
     def __init__(self, what: str, path: str, fault: str) -> None:

@@ -32,7 +32,11 @@ class Fault:
         return Fault(join(prefix, self.path), self.message)
 
 
-class Invalid(ValueError):
+class BadInput(ValueError):
+    """Something that a person or another program gave us is wrong. Shown without a traceback."""
+
+
+class Invalid(BadInput):
     """An input was refused. Says all that is wrong with it, one line each."""
 
     def __init__(self, what: str, faults: Iterable[Fault]) -> None:

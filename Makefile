@@ -1,0 +1,54 @@
+# Two commands do everything: `make run` and `make test`. Both set up their own environment in .venv first.
+
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: run test lint types layers tests bench clean help
+
+help:
+	@echo "make run            run koord on this machine (ARGS='--nodes 100')"
+	@echo "make test           lint, types, import rules and tests, with coverage"
+	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
+	@echo "make bench          the benchmarks (ARGS=informer)"
+	@echo "make clean          remove what was set up"
+
+.tools/bin/uv:
+	python3 -m pip install --quiet --disable-pip-version-check --target .tools uv
+
+# --inexact: what the other target installed stays.
+.venv/.run: pyproject.toml uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed --extra cel
+	@touch $@
+
+.venv/.dev: pyproject.toml uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --quiet --frozen --all-extras
+	@touch $@ .venv/.run
+
+run: .venv/.run
+	$(BIN)/koord up $(ARGS)
+
+test: lint types layers tests
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+layers: .venv/.dev
+	$(BIN)/lint-imports
+
+T ?=
+tests: .venv/.dev
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup $(T)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report | tail -n 60
+
+bench: .venv/.dev
+	$(BIN)/koord bench $(ARGS)
+
+clean:
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

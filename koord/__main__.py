@@ -1,0 +1,5 @@
+"""`python -m koord`."""
+
+from koord.cli.main import main
+
+main()

@@ -1,0 +1,112 @@
+"""`koord`: the command line. Finds the command, runs it, and turns what went wrong into one clear message.
+
+Exit codes: 0 success, 1 a negative answer, 2 bad usage or bad input, 130 interrupted. A command's module is imported
+only when that command is used, so that `koord --help` stays instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command in the list: where its code is, and its line in the help."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
+    "bench": Entry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),
+    "completion": Entry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),
+    "version": Entry("koord.cli.version", "Print the version of koord and of the cluster."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose help comes from the table above, and whose commands are imported when they run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry.module), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else " 'koord --help' lists the commands."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Example: koord crds | kubectl apply --server-side -f -",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more; the same as KOORD_LOG=debug.")
+def koord(verbose: bool) -> None:
+    """koord runs batch jobs on the idle resources of services, without the services noticing."""
+    if verbose:
+        os.environ.setdefault("KOORD_LOG", "debug")
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code. Bad input never shows a traceback; a defect of koord does."""
+    try:
+        code = koord.main(args=list(args) if args is not None else None, prog_name="koord", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        click.echo(f"Error: {_os_error(error)}", err=True)
+        return 2
+    except ValueError as error:
+        from koord.api.faults import BadInput
+
+        if not isinstance(error, BadInput):
+            raise
+        click.echo(f"Error: {error}", err=True)
+        return 2
+
+
+def _os_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
