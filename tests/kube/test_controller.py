@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from koord.kube.controller import Controller, Requeue
+from koord.kube.metrics import Metrics, Tracked
+from koord.kube.work_queue import Backoff
+from tests.kube.waiting import eventually
+
+QUICK = Backoff(base_s=0.001, cap_s=0.01, rate_per_s=10_000, burst=10_000)
+
+
+class Source:
+    """An informer reduced to what a controller sees of it."""
+
+    def __init__(self, *, synced: bool = True) -> None:
+        self.is_synced = synced
+        self.handlers: list[Callable[[str], None]] = []
+
+    def add_handler(self, handler: Callable[[str], None]) -> None:
+        self.handlers.append(handler)
+
+    def synced(self) -> bool:
+        return self.is_synced
+
+    def change(self, name: str) -> None:
+        for handler in self.handlers:
+            handler(name)
+
+
+async def test_changes_become_keys_and_keys_are_reconciled() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+
+    source = Source()
+    controller = Controller("test", reconcile, workers=2)
+    controller.watch(source, lambda name: [f"shop/{name}", "all"])
+    task = asyncio.create_task(controller.run())
+    source.change("web")
+    await eventually(lambda: len(seen) == 2)
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+    assert sorted(seen) == ["all", "shop/web"]
+
+
+async def test_nothing_is_reconciled_before_informers_have_synced() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+
+    source = Source(synced=False)
+    controller = Controller("test", reconcile)
+    controller.watch(source, lambda name: [name])
+    source.change("web")
+    task = asyncio.create_task(controller.run())
+    await asyncio.sleep(0.1)
+    assert not seen
+    source.is_synced = True
+    await eventually(lambda: seen == ["web"])
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_stopping_before_sync_ends_the_run() -> None:
+    async def reconcile(key: str) -> None: ...
+
+    controller = Controller("test", reconcile)
+    controller.watch(Source(synced=False), lambda name: [str(name)])
+    task = asyncio.create_task(controller.run())
+    await asyncio.sleep(0.01)
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_one_objects_failure_is_logged_with_its_name_and_leaves_others_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: Counter[str] = Counter()
+    attempts: Counter[str] = Counter()
+
+    async def reconcile(key: str) -> None:
+        attempts[key] += 1
+        if key == "bad" and attempts[key] < 4:
+            raise KeyError("spec")
+        done[key] += 1
+
+    metrics = Metrics(process=False)
+    controller = Controller("test", reconcile, backoff=QUICK, observer=metrics.reconciler("test"))
+    task = asyncio.create_task(controller.run())
+    controller.add("bad")
+    for number in range(10):
+        controller.add(f"good-{number}")
+    with caplog.at_level(logging.ERROR):
+        await eventually(lambda: len(done) == 11)
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+    assert attempts["bad"] == 4
+    assert {getattr(record, "object", None) for record in caplog.records} == {"bad"}
+    text = metrics.render().decode()
+    assert 'controller_runtime_reconcile_errors_total{controller="test"} 3.0' in text
+    assert 'controller_runtime_reconcile_total{controller="test",result="success"} 11.0' in text
+    assert controller.queue.state.failures("bad") == 0
+
+
+async def test_a_reconcile_that_hangs_is_given_up_and_retried() -> None:
+    attempts: Counter[str] = Counter()
+
+    async def reconcile(key: str) -> None:
+        attempts[key] += 1
+        if attempts[key] == 1:
+            await asyncio.sleep(60)
+
+    controller = Controller("test", reconcile, timeout_s=0.02, backoff=QUICK)
+    task = asyncio.create_task(controller.run())
+    controller.add("slow")
+    await eventually(lambda: attempts["slow"] == 2)
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_a_cancellation_from_within_a_reconcile_does_not_end_its_worker() -> None:
+    attempts: Counter[str] = Counter()
+
+    async def reconcile(key: str) -> None:
+        attempts[key] += 1
+        if attempts[key] == 1:
+            inner = asyncio.ensure_future(asyncio.sleep(60))
+            inner.cancel()
+            await inner
+
+    controller = Controller("test", reconcile, backoff=QUICK)
+    task = asyncio.create_task(controller.run())
+    controller.add("odd")
+    await eventually(lambda: attempts["odd"] == 2)
+    controller.add("next")
+    await eventually(lambda: attempts["next"] == 2)
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_requeue_asks_for_the_key_again() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> Requeue | None:
+        seen.append(key)
+        if len(seen) == 1:
+            return Requeue(after_s=0.02)
+        return Requeue() if len(seen) == 2 else None
+
+    controller = Controller("test", reconcile, backoff=QUICK)
+    task = asyncio.create_task(controller.run())
+    controller.add("a")
+    await eventually(lambda: len(seen) == 3)
+    await asyncio.sleep(0.03)
+    assert len(seen) == 3
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_stop_lets_reconciles_under_way_finish_and_starts_no_more() -> None:
+    finished: list[str] = []
+    begun = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        begun.set()
+        await asyncio.sleep(0.03)
+        finished.append(key)
+
+    controller = Controller("test", reconcile)
+    task = asyncio.create_task(controller.run())
+    controller.add("first")
+    controller.add("second")
+    await begun.wait()
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+    assert finished == ["first"]
+
+
+async def test_cancelling_the_run_cancels_reconciles_under_way() -> None:
+    begun = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    controller = Controller("test", reconcile)
+    task = asyncio.create_task(controller.run())
+    controller.add("a")
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 1)
+
+
+async def test_a_resync_asks_for_every_key_each_period() -> None:
+    seen: Counter[str] = Counter()
+
+    async def reconcile(key: str) -> None:
+        seen[key] += 1
+
+    controller = Controller("test", reconcile, resync=(0.02, lambda: ["a", "b"]))
+    task = asyncio.create_task(controller.run())
+    await eventually(lambda: min(seen["a"], seen["b"]) >= 3)
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_a_change_that_cannot_be_mapped_is_reported_and_others_still_are() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+
+    def keys(name: str) -> list[str]:
+        if name == "broken":
+            raise ValueError("no owner")
+        return [name]
+
+    source = Source()
+    controller = Controller("test", reconcile)
+    controller.watch(source, keys)
+    task = asyncio.create_task(controller.run())
+    source.change("broken")
+    source.change("whole")
+    await eventually(lambda: seen == ["whole"])
+    controller.stop()
+    await asyncio.wait_for(task, 1)
+
+
+async def test_queue_metrics_have_kubernetes_names_and_true_values() -> None:
+    async def reconcile(key: str) -> None: ...
+
+    metrics = Metrics(process=False)
+    observer = metrics.queue("demo")
+    controller = Controller("demo", reconcile, queue_observer=observer)
+    observer.follow(controller.queue)
+    controller.add("a")
+    controller.add("b")
+    text = metrics.render().decode()
+    assert 'workqueue_depth{name="demo"} 2.0' in text
+    assert 'workqueue_adds_total{name="demo"} 2.0' in text
+    task = asyncio.create_task(controller.run())
+    await eventually(lambda: controller.queue.state.counts.done == 2)
+    controller.stop()
+    await task
+    text = metrics.render().decode()
+    assert 'workqueue_depth{name="demo"} 0.0' in text
+    assert 'workqueue_queue_duration_seconds_count{name="demo"} 2.0' in text
+    assert 'workqueue_work_duration_seconds_count{name="demo"} 2.0' in text
+    assert 'workqueue_unfinished_work_seconds{name="demo"} 0.0' in text
+    assert 'workqueue_longest_running_processor_seconds{name="demo"} 0.0' in text
+
+
+def test_children_of_gone_objects_leave_the_scrape() -> None:
+    metrics = Metrics(process=False)
+    usage = Tracked(metrics.gauge("pod_cpu", "CPU", "pod", "container"))
+    usage.of("shop/web", "web", "app").set(1)
+    usage.of("shop/web", "web", "sidecar").set(2)
+    usage.of("shop/db", "db", "app").set(3)
+    usage.forget("shop/web")
+    text = metrics.render().decode()
+    assert 'pod="web"' not in text
+    assert 'pod_cpu{container="app",pod="db"} 3.0' in text
+    assert usage.keys() == {"shop/db"}
