@@ -1,0 +1,127 @@
+"""What is served: a `Resource` is one plural name in one group and version, with its schema and its strategy.
+
+A `Strategy` holds what is particular to a kind: defaults that depend on other fields, validation beyond the schema,
+what a create or update may not touch, which fields can be selected, which columns a table has. Everything else about
+serving objects is the same for all kinds. Objects here are plain dicts, as decoded from JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from koord.apiserver.schema import Schema
+from koord.apiserver.status import Cause
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. `cell` gives the value for one object; `now_s` is for ages."""
+
+    name: str
+    type: str
+    cell: Callable[[Obj, float], object]
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+
+
+def _nothing(_obj: Obj) -> None: ...
+
+
+def _nothing_on_update(_new: Obj, _old: Obj) -> None: ...
+
+
+def _valid(_obj: Obj) -> Sequence[Cause]:
+    return ()
+
+
+def _valid_update(_new: Obj, _old: Obj) -> Sequence[Cause]:
+    return ()
+
+
+def _no_fields(_obj: Obj) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """What is particular to a kind. Every function does nothing by default; `default` and `prepare_*` change objects in
+    place."""
+
+    default: Callable[[Obj], None] = _nothing
+    "Fills in defaults that the schema cannot say."
+    prepare_create: Callable[[Obj], None] = _nothing
+    "Drops what a creator may not set (status, for most)."
+    prepare_update: Callable[[Obj, Obj], None] = _nothing_on_update
+    "Carries over what an update of the main resource may not change (new, old)."
+    prepare_status: Callable[[Obj, Obj], None] = _nothing_on_update
+    "Carries over what an update of the status may not change, beyond spec and metadata (new, old)."
+    validate: Callable[[Obj], Sequence[Cause]] = _valid
+    validate_update: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
+    validate_status: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
+    fields: Callable[[Obj], Mapping[str, str]] = _no_fields
+    "Selectable fields beyond metadata.name and metadata.namespace, with their values."
+    columns: tuple[Column, ...] = ()
+    warnings: Callable[[Obj], Sequence[str]] = field(default=lambda _obj: ())
+    name_fault: Callable[[str], str | None] | None = None
+    "Why a name is not valid for this kind; a DNS subdomain where None."
+    has_status: bool = True
+    "Whether status is a subresource, so that the main resource ignores it."
+    has_generation: bool = True
+    "Whether metadata.generation counts changes of the spec."
+    allow_create_on_update: bool = False
+    unconditional_update: bool = True
+    "Whether an update without resourceVersion is taken."
+    graceful: Callable[[Obj, int | None], int] | None = None
+    "The grace period of a delete: seconds left to the object, 0 to remove it at once (obj, asked for)."
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One served resource."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    schema: Schema
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = (
+        "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+    )  # fmt: skip
+    subresources: frozenset[str] = frozenset()
+    "status, scale, binding, eviction, log, finalize, token, approval, ephemeralcontainers, resize, ..."
+    strategy: Strategy = field(default_factory=Strategy)
+    storage: str = ""
+    "The collection its objects are kept in; versions of a kind share one."
+    storage_version: str = ""
+    "The apiVersion in which objects are kept; `version` where empty."
+    custom: bool = False
+    "Defined by a CustomResourceDefinition: lists name each item's kind, unknown fields are pruned."
+    convert: Callable[[Obj, str], Obj] | None = None
+    "An object as another apiVersion of the same kind; None where versions differ in name only."
+    scale_paths: Mapping[str, str] = field(default_factory=dict)
+    "Of the scale subresource: specReplicas, statusReplicas, labelSelector, as JSON paths."
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def collection(self) -> str:
+        return self.storage or (f"{self.plural}.{self.group}" if self.group else self.plural)
+
+    def key(self, namespace: str, name: str) -> str:
+        """The object's key in its collection. Sorts as the real server lists: by namespace, then name."""
+        return f"{namespace}/{name}" if self.namespaced else name
