@@ -2,31 +2,73 @@
 
 A `Kind` is what the client, informers, manifests and the embedded server pass around to say *which* objects:
 `client.get(PODS, "web", namespace="shop")`. `ALL` is the one list; `find` looks a manifest's kind up in it.
+A type is named here and imported when it is first needed, so that a program pays for the kinds it uses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import builtins
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
 
 from koord.api.struct import Struct
 
+if TYPE_CHECKING:
+    from koord.api.admissionregistration import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+    from koord.api.apiextensions import CustomResourceDefinition
+    from koord.api.coordination import Lease
+    from koord.api.core import ConfigMap, Event, Namespace, Node, Pod, PriorityClass, Secret, Service
+    from koord.api.crd.colocation_profile import ClusterColocationProfile
+    from koord.api.crd.device import Device
+    from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+    from koord.api.crd.network_topology import ClusterNetworkTopology
+    from koord.api.crd.node_metric import NodeMetric
+    from koord.api.crd.node_resource_topology import NodeResourceTopology
+    from koord.api.crd.node_slo import NodeSLO
+    from koord.api.crd.pod_group import PodGroup
+    from koord.api.crd.pod_migration_job import PodMigrationJob
+    from koord.api.crd.recommendation import Recommendation
+    from koord.api.crd.reservation import Reservation
+    from koord.api.crd.schedule_explanation import ScheduleExplanation
+    from koord.api.policy import PodDisruptionBudget
+    from koord.api.storage import (
+        CSIDriver,
+        CSINode,
+        CSIStorageCapacity,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        StorageClass,
+    )
+    from koord.api.workloads import DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
+
 T = TypeVar("T", bound=Struct)
 
 
-@dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """One kind of object: its group, version and names, and the type that reads it."""
+    """One kind of object: its group, version and names, and the type that reads it (or `module:Class` of it)."""
 
-    group: str
-    version: str
-    kind: str
-    plural: str
-    namespaced: bool
-    type: type[T]
+    __slots__ = ("_type", "group", "kind", "namespaced", "plural", "version")
+
+    def __init__(
+        self, group: str, version: str, kind: str, plural: str, namespaced: bool, type: builtins.type[T] | str
+    ) -> None:
+        self.group: Final = group
+        self.version: Final = version
+        self.kind: Final = kind
+        self.plural: Final = plural
+        self.namespaced: Final = namespaced
+        self._type = type
+
+    @property
+    def type(self) -> builtins.type[T]:
+        if isinstance(self._type, str):
+            module, _, name = self._type.partition(":")
+            self._type = cast("builtins.type[T]", getattr(import_module(module), name))
+        return self._type
 
     @property
     def api_version(self) -> str:
@@ -56,3 +98,223 @@ class Kind(Generic[T]):
 
     def __str__(self) -> str:
         return self.kind
+
+    def __repr__(self) -> str:
+        return f"Kind({self.api_version} {self.kind})"
+
+
+PODS: Final[Kind[Pod]] = Kind("", "v1", "Pod", "pods", True, "koord.api.pod:Pod")
+NODES: Final[Kind[Node]] = Kind("", "v1", "Node", "nodes", False, "koord.api.node:Node")
+NAMESPACES: Final[Kind[Namespace]] = Kind("", "v1", "Namespace", "namespaces", False, "koord.api.core:Namespace")
+CONFIG_MAPS: Final[Kind[ConfigMap]] = Kind("", "v1", "ConfigMap", "configmaps", True, "koord.api.core:ConfigMap")
+SECRETS: Final[Kind[Secret]] = Kind("", "v1", "Secret", "secrets", True, "koord.api.core:Secret")
+SERVICES: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, "koord.api.core:Service")
+REPLICATION_CONTROLLERS: Final[Kind[ReplicationController]] = Kind(
+    "", "v1", "ReplicationController", "replicationcontrollers", True, "koord.api.workloads:ReplicationController"
+)
+PERSISTENT_VOLUME_CLAIMS: Final[Kind[PersistentVolumeClaim]] = Kind(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "koord.api.storage:PersistentVolumeClaim"
+)
+PERSISTENT_VOLUMES: Final[Kind[PersistentVolume]] = Kind(
+    "", "v1", "PersistentVolume", "persistentvolumes", False, "koord.api.storage:PersistentVolume"
+)
+EVENTS: Final[Kind[Event]] = Kind("events.k8s.io", "v1", "Event", "events", True, "koord.api.core:Event")
+LEASES: Final[Kind[Lease]] = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, "koord.api.coordination:Lease")
+PRIORITY_CLASSES: Final[Kind[PriorityClass]] = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "koord.api.core:PriorityClass"
+)
+DEPLOYMENTS: Final[Kind[Deployment]] = Kind(
+    "apps", "v1", "Deployment", "deployments", True, "koord.api.workloads:Deployment"
+)
+REPLICA_SETS: Final[Kind[ReplicaSet]] = Kind(
+    "apps", "v1", "ReplicaSet", "replicasets", True, "koord.api.workloads:ReplicaSet"
+)
+STATEFUL_SETS: Final[Kind[StatefulSet]] = Kind(
+    "apps", "v1", "StatefulSet", "statefulsets", True, "koord.api.workloads:StatefulSet"
+)
+DAEMON_SETS: Final[Kind[DaemonSet]] = Kind(
+    "apps", "v1", "DaemonSet", "daemonsets", True, "koord.api.workloads:DaemonSet"
+)
+JOBS: Final[Kind[Job]] = Kind("batch", "v1", "Job", "jobs", True, "koord.api.workloads:Job")
+POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "koord.api.policy:PodDisruptionBudget"
+)
+STORAGE_CLASSES: Final[Kind[StorageClass]] = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "koord.api.storage:StorageClass"
+)
+CSI_NODES: Final[Kind[CSINode]] = Kind(
+    "storage.k8s.io", "v1", "CSINode", "csinodes", False, "koord.api.storage:CSINode"
+)
+CSI_DRIVERS: Final[Kind[CSIDriver]] = Kind(
+    "storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, "koord.api.storage:CSIDriver"
+)
+CSI_STORAGE_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
+    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, "koord.api.storage:CSIStorageCapacity"
+)
+MUTATING_WEBHOOK_CONFIGURATIONS: Final[Kind[MutatingWebhookConfiguration]] = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    False,
+    "koord.api.admissionregistration:MutatingWebhookConfiguration",
+)
+VALIDATING_WEBHOOK_CONFIGURATIONS: Final[Kind[ValidatingWebhookConfiguration]] = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    False,
+    "koord.api.admissionregistration:ValidatingWebhookConfiguration",
+)
+CUSTOM_RESOURCE_DEFINITIONS: Final[Kind[CustomResourceDefinition]] = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    False,
+    "koord.api.apiextensions:CustomResourceDefinition",
+)
+
+NODE_METRICS: Final[Kind[NodeMetric]] = Kind(
+    "slo.koordinator.sh", "v1alpha1", "NodeMetric", "nodemetrics", False, "koord.api.crd.node_metric:NodeMetric"
+)
+NODE_SLOS: Final[Kind[NodeSLO]] = Kind(
+    "slo.koordinator.sh", "v1alpha1", "NodeSLO", "nodeslos", False, "koord.api.crd.node_slo:NodeSLO"
+)
+RESERVATIONS: Final[Kind[Reservation]] = Kind(
+    "scheduling.koordinator.sh",
+    "v1alpha1",
+    "Reservation",
+    "reservations",
+    False,
+    "koord.api.crd.reservation:Reservation",
+)
+POD_MIGRATION_JOBS: Final[Kind[PodMigrationJob]] = Kind(
+    "scheduling.koordinator.sh",
+    "v1alpha1",
+    "PodMigrationJob",
+    "podmigrationjobs",
+    False,
+    "koord.api.crd.pod_migration_job:PodMigrationJob",
+)
+DEVICES: Final[Kind[Device]] = Kind(
+    "scheduling.koordinator.sh", "v1alpha1", "Device", "devices", False, "koord.api.crd.device:Device"
+)
+CLUSTER_NETWORK_TOPOLOGIES: Final[Kind[ClusterNetworkTopology]] = Kind(
+    "scheduling.koordinator.sh",
+    "v1alpha1",
+    "ClusterNetworkTopology",
+    "clusternetworktopologies",
+    False,
+    "koord.api.crd.network_topology:ClusterNetworkTopology",
+)
+SCHEDULE_EXPLANATIONS: Final[Kind[ScheduleExplanation]] = Kind(
+    "scheduling.koordinator.sh",
+    "v1alpha1",
+    "ScheduleExplanation",
+    "scheduleexplanations",
+    True,
+    "koord.api.crd.schedule_explanation:ScheduleExplanation",
+)
+ELASTIC_QUOTA_PROFILES: Final[Kind[ElasticQuotaProfile]] = Kind(
+    "quota.koordinator.sh",
+    "v1alpha1",
+    "ElasticQuotaProfile",
+    "elasticquotaprofiles",
+    True,
+    "koord.api.crd.elastic_quota:ElasticQuotaProfile",
+)
+CLUSTER_COLOCATION_PROFILES: Final[Kind[ClusterColocationProfile]] = Kind(
+    "config.koordinator.sh",
+    "v1alpha1",
+    "ClusterColocationProfile",
+    "clustercolocationprofiles",
+    False,
+    "koord.api.crd.colocation_profile:ClusterColocationProfile",
+)
+RECOMMENDATIONS: Final[Kind[Recommendation]] = Kind(
+    "analysis.koordinator.sh",
+    "v1alpha1",
+    "Recommendation",
+    "recommendations",
+    True,
+    "koord.api.crd.recommendation:Recommendation",
+)
+ELASTIC_QUOTAS: Final[Kind[ElasticQuota]] = Kind(
+    "scheduling.sigs.k8s.io",
+    "v1alpha1",
+    "ElasticQuota",
+    "elasticquotas",
+    True,
+    "koord.api.crd.elastic_quota:ElasticQuota",
+)
+POD_GROUPS: Final[Kind[PodGroup]] = Kind(
+    "scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "koord.api.crd.pod_group:PodGroup"
+)
+NODE_RESOURCE_TOPOLOGIES: Final[Kind[NodeResourceTopology]] = Kind(
+    "topology.node.k8s.io",
+    "v1alpha1",
+    "NodeResourceTopology",
+    "noderesourcetopologies",
+    False,
+    "koord.api.crd.node_resource_topology:NodeResourceTopology",
+)
+
+BUILT_IN: Final[tuple[Kind[Any], ...]] = (
+    PODS,
+    NODES,
+    NAMESPACES,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    REPLICATION_CONTROLLERS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    EVENTS,
+    LEASES,
+    PRIORITY_CLASSES,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    JOBS,
+    POD_DISRUPTION_BUDGETS,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    MUTATING_WEBHOOK_CONFIGURATIONS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+)
+"""What every Kubernetes has."""
+
+CUSTOM: Final[tuple[Kind[Any], ...]] = (
+    NODE_METRICS,
+    NODE_SLOS,
+    RESERVATIONS,
+    POD_MIGRATION_JOBS,
+    DEVICES,
+    CLUSTER_NETWORK_TOPOLOGIES,
+    SCHEDULE_EXPLANATIONS,
+    ELASTIC_QUOTA_PROFILES,
+    CLUSTER_COLOCATION_PROFILES,
+    RECOMMENDATIONS,
+    ELASTIC_QUOTAS,
+    POD_GROUPS,
+    NODE_RESOURCE_TOPOLOGIES,
+)
+"""What koord's CustomResourceDefinitions add."""
+
+ALL: Final[tuple[Kind[Any], ...]] = (*BUILT_IN, *CUSTOM)
+
+
+def find(api_version: str, kind: str) -> Kind[Any] | None:
+    """The kind a manifest means by `apiVersion` and `kind`, if koord knows it."""
+    return _by_name().get((api_version, kind))
+
+
+@cache
+def _by_name() -> dict[tuple[str, str], Kind[Any]]:
+    return {(kind.api_version, kind.kind): kind for kind in ALL}
