@@ -1,0 +1,43 @@
+"""`koord crds`: prints the CustomResourceDefinitions of koord's kinds, ready for `kubectl apply`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from koord.api.crd.definitions import Definition
+
+
+@click.command(epilog="Example: koord crds | kubectl apply --server-side -f -")
+@click.option(
+    "--name", "names", multiple=True, metavar="KIND", help="Only this kind, by kind, plural or short name; repeatable."
+)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def crds(names: tuple[str, ...], output: str) -> None:
+    """Print the CustomResourceDefinitions of koord's kinds."""
+    from koord.api.crd.definitions import DEFINITIONS, manifest
+
+    chosen = [_named(name) for name in names] if names else list(DEFINITIONS)
+    manifests = [manifest(definition) for definition in dict.fromkeys(chosen)]
+    if output == "json":
+        import msgspec
+
+        only = manifests[0] if len(names) == 1 else {"apiVersion": "v1", "kind": "List", "items": manifests}
+        click.echo(msgspec.json.format(msgspec.json.encode(only), indent=2).decode())
+        return
+    from koord.api import yaml
+
+    for each in manifests:
+        click.echo("---\n" + yaml.dump(each), nl=False)
+
+
+def _named(name: str) -> Definition:
+    from koord.api.crd.definitions import DEFINITIONS, find
+
+    found = find(name)
+    if found is None:
+        known = ", ".join(definition.kind.kind for definition in DEFINITIONS)
+        raise click.BadParameter(f"{name!r} is no kind of koord's. Kinds are {known}.", param_hint="--name")
+    return found
