@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, dataclass_transform
 
 import msgspec
 from msgspec import field as field
@@ -33,5 +33,7 @@ def json_name(field_name: str) -> str:
     return head + "".join(word.upper() if word in ACRONYMS else word.capitalize() for word in rest)
 
 
+# Type checkers do not see that `frozen` is inherited.
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Struct(msgspec.Struct, rename=json_name, omit_defaults=True, frozen=True, gc=False):
     """Base of all typed objects. A subclass lists its fields; a string below a field describes it to users."""
