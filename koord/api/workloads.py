@@ -1,0 +1,194 @@
+"""Workloads: what makes pods, and how many there should be.
+
+A controller makes pods from the *whole* template, so `template` is plain data with every field that a user
+wrote; `template_of` reads the part that koord decides by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koord.api.codec import convert
+from koord.api.meta import Condition, ObjectMeta
+from koord.api.pod import PodTemplateSpec
+from koord.api.selector import LabelSelector
+from koord.api.struct import EMPTY, Struct
+
+PodTemplate = Mapping[str, Any]
+
+
+def template_of(template: PodTemplate) -> PodTemplateSpec:
+    """A workload's pod template, typed. Raises DecodeError where it is malformed."""
+    return convert(PodTemplateSpec, template)
+
+
+class RollingUpdate(Struct):
+    """How far a rollout may go from the wanted number of pods: a number, or a percentage of it."""
+
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+    partition: int | None = None
+
+
+class UpdateStrategy(Struct):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(Struct):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = EMPTY
+    replicas: int = 1
+    strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int = 600
+    paused: bool = False
+
+
+class DeploymentStatus(Struct):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class Deployment(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class ReplicaSetSpec(Struct):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = EMPTY
+    replicas: int = 1
+    min_ready_seconds: int = 0
+
+
+class ReplicaSetStatus(Struct):
+    observed_generation: int = 0
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicaSet(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class ReplicationControllerSpec(Struct):
+    selector: Mapping[str, str] = EMPTY
+    replicas: int = 1
+
+
+class ReplicationController(Struct):
+    """The ancestor of ReplicaSets: only its selector and size count, for spreading and eviction limits."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
+class StatefulSetOrdinals(Struct):
+    start: int = 0
+
+
+class StatefulSetSpec(Struct):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = EMPTY
+    service_name: str = ""
+    replicas: int = 1
+    pod_management_policy: str = "OrderedReady"
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    volume_claim_templates: tuple[Mapping[str, Any], ...] = ()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
+
+
+class StatefulSetStatus(Struct):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class StatefulSet(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+
+class DaemonSetSpec(Struct):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = EMPTY
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+
+
+class DaemonSetStatus(Struct):
+    observed_generation: int = 0
+    current_number_scheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    number_ready: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+    updated_number_scheduled: int = 0
+    collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class DaemonSet(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+class JobSpec(Struct):
+    template: PodTemplate = EMPTY
+    selector: LabelSelector | None = None
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    manual_selector: bool = False
+    pod_replacement_policy: str = ""
+
+
+class JobStatus(Struct):
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    start_time: str | None = None
+    completion_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
