@@ -22,8 +22,6 @@ K = TypeVar("K", bound=Hashable)
 D_co = TypeVar("D_co", covariant=True)
 D = TypeVar("D")
 
-SYNC_POLL_S = 0.05
-
 Result = Literal["success", "requeue", "requeue_after", "error"]
 
 
@@ -37,8 +35,10 @@ class Requeue:
 class Watched(Protocol[D_co]):
     """What a controller needs of an informer."""
 
+    @property
+    def has_synced(self) -> bool: ...
+    async def synced(self) -> None: ...
     def add_handler(self, handler: Callable[[D_co], None], /) -> object: ...
-    def synced(self) -> bool: ...
 
 
 class ReconcileObserver(Protocol):
@@ -79,7 +79,7 @@ class Controller(Generic[K]):
         self._resync = resync
         self._observer = observer
         self._now = monotonic
-        self._synced: list[Callable[[], bool]] = []
+        self._sources: list[Watched[Any]] = []
         self._stopping = asyncio.Event()
         self._started = False
 
@@ -93,7 +93,7 @@ class Controller(Generic[K]):
             except Exception:
                 log.exception("cannot tell what to reconcile for a change", extra=self._fields(_name_of(delta)))
 
-        self._synced.append(source.synced)
+        self._sources.append(source)
         source.add_handler(handle)
 
     def add(self, key: K) -> None:
@@ -104,7 +104,7 @@ class Controller(Generic[K]):
 
     def ready(self) -> bool:
         """Whether all that it watches has synced, so that it may reconcile."""
-        return all(synced() for synced in self._synced)
+        return all(source.has_synced for source in self._sources)
 
     def stop(self) -> None:
         """Ends `run` once the reconciles under way are finished. What is left in the queue is not started."""
@@ -134,13 +134,17 @@ class Controller(Generic[K]):
             log.info("controller stopped", extra={"controller": self.name})
 
     async def _wait_for_sync(self) -> bool:
-        """True when synced, False when stopped before that."""
-        while not self.ready():
-            try:
-                await asyncio.wait_for(self._stopping.wait(), SYNC_POLL_S)
-            except TimeoutError:
-                continue
-            return False
+        """True when all sources have synced, False when stopped before that."""
+
+        async def synced() -> None:
+            for source in self._sources:
+                await source.synced()
+
+        async with asyncio.TaskGroup() as tasks:
+            either = tasks.create_task(synced()), tasks.create_task(self._stopping.wait())
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for task in either:
+                task.cancel()
         return not self._stopping.is_set()
 
     async def _work(self) -> None:

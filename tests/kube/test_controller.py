@@ -19,14 +19,20 @@ class Source:
     """An informer reduced to what a controller sees of it."""
 
     def __init__(self, *, synced: bool = True) -> None:
-        self.is_synced = synced
+        self.is_synced = asyncio.Event()
+        if synced:
+            self.is_synced.set()
         self.handlers: list[Callable[[str], None]] = []
 
     def add_handler(self, handler: Callable[[str], None]) -> None:
         self.handlers.append(handler)
 
-    def synced(self) -> bool:
-        return self.is_synced
+    @property
+    def has_synced(self) -> bool:
+        return self.is_synced.is_set()
+
+    async def synced(self) -> None:
+        await self.is_synced.wait()
 
     def change(self, name: str) -> None:
         for handler in self.handlers:
@@ -63,7 +69,7 @@ async def test_nothing_is_reconciled_before_informers_have_synced() -> None:
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(0.1)
     assert not seen
-    source.is_synced = True
+    source.is_synced.set()
     await eventually(lambda: seen == ["web"])
     controller.stop()
     await asyncio.wait_for(task, 1)
