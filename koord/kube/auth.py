@@ -115,11 +115,21 @@ _TOKEN_CHARACTERS: Final = "!#$&'*+-.^_`|~"
 
 
 def credentials_for(config: ClusterConfig, clock: Clock) -> Credentials:
-    """The one way of proving oneself that `config` asks for; the token file wins over the token, as in client-go."""
+    """The way of proving oneself that `config` asks for, with kubectl's precedence.
+
+    A token file wins over a token, and both, like a password or a client certificate, over an exec program. Over plain
+    HTTP nothing is presented at all: anybody on the way could read it.
+    """
+    if not config.server.startswith("https:"):
+        return Fixed(())
     if config.token_file:
         return TokenFile(config.token_file, config.origin or config.server, clock, config.token)
     if config.token:
         return Fixed(bearer(config.token))
     if config.username:
         return Fixed(basic(config.username, config.password))
+    if config.exec is not None and not (config.cert_file or config.cert_data):
+        from koord.kube.exec_plugin import ExecPlugin
+
+        return ExecPlugin(config.exec, config, clock)
     return Fixed(())
