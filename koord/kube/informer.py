@@ -1,0 +1,421 @@
+"""An informer: a local, always current copy of one kind of object.
+
+It lists, then watches, and hands every change to its handlers in order, after its store has changed. The stream is
+WatchList where the server has it, else a list in pages and a watch. The rules by which it stays true:
+
+- It starts from a consistent read ("most recent"), which no later read can undercut: it never goes back in time.
+- A watch that ends is resumed from the last version; bookmarks advance that version where nothing happens.
+- `410 Gone` is answered by a relist, whose deltas are the differences only.
+- A server that was away longer than `RESUME_WITHIN_S` may have come back with another history (a restored or an
+  empty etcd, where old versions are silently meaningless): then the informer relists too, and converges.
+- An object that cannot be read is reported and skipped. Its last readable record stays until it is readable again,
+  replaced or deleted, because to drop a running pod would free what it uses; `unreadable` names such objects.
+
+One task runs an informer; all else may be called from any code on the same event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from koord.api.codec import DecodeError, decode
+from koord.api.kinds import Kind
+from koord.api.struct import EMPTY, Struct
+from koord.kube.client import Client
+from koord.kube.clock import Clock, SystemClock
+from koord.kube.collector import paused
+from koord.kube.errors import ApiError, BadRequest, Gone, Invalid, Status
+from koord.kube.pages import item_of
+from koord.kube.retry import backoff_s, fraction
+from koord.kube.store import Delta, Identity, IndexKeys, Relist, Store, identity_of
+from koord.kube.watch import WatchEvent
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+Transform: TypeAlias = Callable[[msgspec.Raw], R]
+Handler: TypeAlias = Callable[[Delta[R]], None]
+
+PAGE_SIZE = 500
+LIST_TIMEOUT_S = 120.0
+BACKOFF_BASE_S = 0.5
+BACKOFF_CAP_S = 30.0
+RESUME_WITHIN_S = 2.0
+"""How long a server may be away and still be taken for the same one: less than any needs to start."""
+SHORT_WATCH_S = 1.0
+"""A watch that ends sooner than this counts as a failure, lest it be asked for in a tight loop."""
+WATCH_S = 240.0
+"""Watches are asked to end after one to two times this, spread so that not all clients come back at once."""
+INITIAL_SILENCE_S = 15.0
+"""How long a WatchList may be silent before its end: older servers ignore the request, and never send that end."""
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class _HeadMeta(Struct):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Head(Struct):
+    """Who an object is, also where the rest of it cannot be read."""
+
+    metadata: _HeadMeta = _HeadMeta()
+
+    @property
+    def key(self) -> str:
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+class _BookmarkMeta(Struct):
+    resource_version: str = ""
+    annotations: Mapping[str, str] = EMPTY
+
+
+class _Bookmark(Struct):
+    metadata: _BookmarkMeta = _BookmarkMeta()
+
+
+class _NoWatchList(Exception):
+    """The server does not answer a WatchList."""
+
+
+class Informer(Generic[R]):
+    """The objects of one kind that match the selectors, as records that `transform` makes of their bytes.
+
+    `identity` gives a record's key, uid and version; records without `metadata` need one of their own.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[Any],
+        *,
+        transform: Transform[R] | None = None,
+        identity: Callable[[R], Identity] = identity_of,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, IndexKeys[R]] = EMPTY,
+        on_malformed: Callable[[str, Exception], None] | None = None,
+        watch_list: bool = True,
+        page_size: int = PAGE_SIZE,
+        clock: Clock | None = None,
+    ) -> None:
+        self.kind = kind
+        self.namespace, self.labels, self.fields = namespace, labels, fields
+        self.watch_list = watch_list
+        "Whether the stream starts with a WatchList. Becomes false when the server turns out not to have it."
+        self.unreadable: dict[str, str] = {}
+        "Objects that exist in a version that could not be read, and why."
+        self.last_sync: float | None = None
+        "When the last full list was complete, in seconds since the epoch."
+        self.last_error: Exception | None = None
+        "Why the stream is down, while it is."
+        self.relists = self.reconnects = self.events = self.malformed = self.handler_failures = 0
+        self._pages = client.limited(timeout_s=LIST_TIMEOUT_S)
+        # An informer is patient in its own way, and wants to know of every failure.
+        self._watches = client.limited(attempts=1)
+        self._transform: Transform[R] = transform or partial(item_of, kind)
+        self._identity = identity
+        self._store: Store[R] = Store(identity, indexes)
+        self._on_malformed = on_malformed
+        self._page_size = page_size
+        self._clock: Clock = clock or SystemClock()
+        self._handlers: tuple[Handler[R], ...] = ()
+        self._synced = asyncio.Event()
+        self._version: str | None = None
+        self._failures = 0
+        self._broken_at: float | None = None
+        self._contact_at: float | None = None
+        self._running = False
+
+    def __str__(self) -> str:
+        selectors = ",".join(part for part in (self.namespace, self.labels, self.fields) if part)
+        return f"{self.kind.resource}[{selectors}]" if selectors else self.kind.resource
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list is complete."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Returns when the first list is complete."""
+        await self._synced.wait()
+
+    @property
+    def resource_version(self) -> str:
+        """The version that the store is at; empty before the first list."""
+        return self._version or ""
+
+    @property
+    def staleness_s(self) -> float:
+        """Seconds since the server was last heard. Where nothing happens, servers send a bookmark each minute."""
+        return float("inf") if self._contact_at is None else self._clock.monotonic() - self._contact_at
+
+    def get(self, key: str) -> R | None:
+        """The record of `namespace/name` (or of the name, for what has no namespace)."""
+        return self._store.get(key)
+
+    def by_index(self, name: str, key: str) -> list[R]:
+        return self._store.by_index(name, key)
+
+    def index_keys(self, name: str) -> list[str]:
+        return self._store.index_keys(name)
+
+    def add_index(self, name: str, keys: IndexKeys[R]) -> None:
+        self._store.add_index(name, keys)
+
+    def add_handler(self, handler: Handler[R]) -> Callable[[], None]:
+        """From here on `handler` hears every change, in order; first, what is there already, as additions.
+
+        It must not wait: it notes what to do and returns. Its failures are logged and do not reach other handlers.
+        Returns a function that takes it away again.
+        """
+        for key in list(self._store):
+            record = self._store.get(key)
+            if record is not None:
+                self._call(handler, Delta(key, None, record))
+        # Replaced, not changed: a round of calls under way goes on over the handlers that it began with, and this one
+        # has just been told the state after that round.
+        self._handlers = (*self._handlers, handler)
+
+        def remove() -> None:
+            self._handlers = tuple(h for h in self._handlers if h is not handler)
+
+        return remove
+
+    async def run(self) -> None:
+        """Follow the server until cancelled."""
+        if self._running:
+            raise RuntimeError(f"informer {self} is running already")
+        self._running = True
+        try:
+            while True:
+                await self._attempt()
+        finally:
+            self._running = False
+
+    async def _attempt(self) -> None:
+        """One connection's worth of following; what goes wrong decides how the next begins."""
+        try:
+            if self._version is None:
+                await self._relist()
+            else:
+                await self._watch(self._version)
+        except Gone as error:
+            self._version = None
+            log.info("informer %s must list again: %s", self, error)
+            await self._failed(error, patient=self._failures > 0)
+        except _NoWatchList as error:
+            self.watch_list = False
+            log.info("informer %s lists in pages: %s", self, error)
+        except (ApiError, DecodeError, OSError) as error:
+            log.warning("informer %s lost its stream: %s", self, error)
+            await self._failed(error, patient=True)
+
+    async def _failed(self, error: Exception, *, patient: bool) -> None:
+        self.last_error = error
+        self._failures += 1
+        if self._broken_at is None:
+            self._broken_at = self._clock.monotonic()
+        if patient:
+            await self._clock.sleep(
+                backoff_s(self._failures, f"{_PROCESS}/{self}", base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S)
+            )
+        if self._clock.monotonic() - self._broken_at > RESUME_WITHIN_S:
+            self._version = None
+
+    def _heard(self) -> None:
+        """The server is there. Whether the stream is sound, only changes that come through it can tell."""
+        self._contact_at = self._clock.monotonic()
+        self._broken_at = None
+        self.last_error = None
+
+    async def _relist(self) -> None:
+        """A full list into the store, by WatchList (which then goes on as a watch) or in pages."""
+        self.unreadable.clear()
+        if self.watch_list:
+            try:
+                await self._stream("", self._store.relist())
+            except (Invalid, BadRequest) as error:
+                raise _NoWatchList(str(error)) from error
+            return
+        try:
+            version = await self._list(self._page_size)
+        except Gone:
+            # A page's token expired while the list was read: the server compacts faster than pages come. One answer
+            # with everything in it cannot expire.
+            version = await self._list(0)
+        await self._watch(version)
+
+    async def _list(self, page_size: int) -> str:
+        relist = self._store.relist()
+        version = ""
+        pages = self._pages.list_pages(
+            self.kind, namespace=self.namespace, labels=self.labels, fields=self.fields, limit=page_size
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                self._heard()
+                version = version or page.metadata.resource_version
+                with paused():
+                    for raw in page.items:
+                        self._put(raw, relist)
+        self._finish(relist, version)
+        return version
+
+    def _finish(self, relist: Relist[R], version: str) -> None:
+        for delta in relist.finish():
+            self._tell((delta,))
+        self._version = version
+        self.relists += 1
+        self.last_sync = self._clock.now()
+        self._synced.set()
+
+    async def _watch(self, version: str) -> None:
+        self.reconnects += 1
+        await self._stream(version, None)
+
+    async def _stream(self, version: str, relist: Relist[R] | None) -> None:
+        """Follow one watch to its end; with a relist, a WatchList, whose first part is the list."""
+        started = self._clock.monotonic()
+        batches = self._watches.watch(
+            self.kind,
+            namespace=self.namespace,
+            labels=self.labels,
+            fields=self.fields,
+            resource_version=version,
+            send_initial_events=relist is not None,
+            timeout_s=self._watch_s(),
+        )
+        try:
+            async with aclosing(batches), asyncio.timeout(INITIAL_SILENCE_S if relist else None) as silence:
+                async for batch in batches:
+                    self._heard()
+                    if batch and relist is None:
+                        self._failures = 0
+                    with paused():
+                        relist = self._apply(batch, relist)
+                    silence.reschedule(asyncio.get_running_loop().time() + INITIAL_SILENCE_S if relist else None)
+        except TimeoutError as error:
+            if silence.expired():
+                raise _NoWatchList(f"no end of the initial events within {INITIAL_SILENCE_S:g} s") from error
+            raise
+        if relist is not None:
+            raise ConnectionError("the watch ended before its initial events did")
+        if self._clock.monotonic() - started < SHORT_WATCH_S:
+            raise ConnectionError("the watch ended at once")
+        self._failures = 0
+
+    def _apply(self, batch: Iterable[WatchEvent], relist: Relist[R] | None) -> Relist[R] | None:
+        """Take events into the store. Returns the relist while its end has not come."""
+        for event in batch:
+            match event.type:
+                case "ADDED" | "MODIFIED":
+                    version = self._put(event.object, relist or self._store)
+                case "DELETED":
+                    version = self._delete(event.object, relist or self._store)
+                case "BOOKMARK":
+                    bookmark = decode(_Bookmark, memoryview(event.object)).metadata
+                    version = bookmark.resource_version
+                    if relist is not None and bookmark.annotations.get(INITIAL_EVENTS_END) == "true":
+                        self._finish(relist, version)
+                        relist = None
+                case _:
+                    continue
+            self.events += 1
+            if relist is None and version:
+                self._version = version
+        return relist
+
+    def _put(self, raw: msgspec.Raw, sink: Store[R] | Relist[R]) -> str:
+        """The object is there, in this form. Returns its version."""
+        try:
+            record = self._transform(raw)
+            key, _, version = self._identity(record)
+            deltas = sink.put(record)
+        except Exception as error:  # noqa: BLE001 - one object that cannot be read must not stop the others
+            return self._skip(raw, error, sink)
+        if self.unreadable:
+            self.unreadable.pop(key, None)
+        if deltas and self._handlers:
+            self._tell(deltas)
+        return version
+
+    def _delete(self, raw: msgspec.Raw, sink: Store[R] | Relist[R]) -> str:
+        """The object is gone. Only its head is read, so that what cannot be read can at least be deleted."""
+        try:
+            head = decode(_Head, memoryview(raw))
+        except DecodeError as error:
+            # Which record is to go cannot be said: only a full list can tell.
+            self._report("?", error)
+            raise Gone(Status(message=f"a deletion could not be read: {error}"), verb="watch", what=str(self)) from None
+        self.unreadable.pop(head.key, None)
+        self._tell(sink.delete(head.key))
+        return head.metadata.resource_version
+
+    def _skip(self, raw: msgspec.Raw, error: Exception, sink: Store[R] | Relist[R]) -> str:
+        """Report an object that cannot be read, and keep what is known of it. Returns its version."""
+        try:
+            head = decode(_Head, memoryview(raw))
+        except DecodeError:
+            self._report("?", error)
+            return ""
+        key = head.key
+        if self._store.uid(key) not in (None, head.metadata.uid):
+            # The record is of another object, which is gone.
+            self._tell(sink.delete(key))
+        elif isinstance(sink, Relist):
+            sink.keep(key)
+        self.unreadable[key] = str(error)
+        self._report(key, error)
+        return head.metadata.resource_version
+
+    def _report(self, key: str, error: Exception) -> None:
+        self.malformed += 1
+        log.error("informer %s cannot read %s and skips it: %s", self, key, error)
+        if self._on_malformed is not None:
+            try:
+                self._on_malformed(key, error)
+            except Exception:
+                log.exception("informer %s: reporting %s failed", self, key)
+
+    def _tell(self, deltas: Iterable[Delta[R]]) -> None:
+        handlers = self._handlers
+        for delta in deltas:
+            for handler in handlers:
+                self._call(handler, delta)
+
+    def _call(self, handler: Handler[R], delta: Delta[R]) -> None:
+        try:
+            handler(delta)
+        except Exception:
+            self.handler_failures += 1
+            log.exception("informer %s: a handler failed on %s (%s)", self, delta.key, delta.type)
+
+    def _watch_s(self) -> float:
+        return WATCH_S * (1 + fraction(f"{_PROCESS}/{self}#{self.reconnects}"))
+
+    # Last, because within the class body the name hides the builtin.
+    def list(self) -> list[R]:
+        """All records, as a list that later changes leave alone."""
+        return self._store.records()
+
+
+_PROCESS = f"{socket.gethostname()}/{os.getpid()}"
