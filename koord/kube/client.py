@@ -238,6 +238,7 @@ class Client:
     ) -> AsyncGenerator[builtins.list[WatchEvent], None]:
         """Changes since `resource_version`, in batches, until the server ends the watch.
 
+        The first batch is empty and says that the server has accepted, also where nothing happens for long.
         `send_initial_events` asks for what is there first; a bookmark annotated `k8s.io/initial-events-end` ends it.
         Raises `Gone` when the version is no longer kept and `Unavailable` when nothing came for `idle_s`. Use it under
         `contextlib.aclosing` where it may be left early: the connection is closed with it.
@@ -258,6 +259,7 @@ class Client:
             idle_s = WATCH_IDLE_S if bookmarks else timeout_s + 30.0
         lines = Lines()
         async with self._transport.stream(call, self._terms, idle_s=idle_s) as response:
+            yield []
             while piece := await response.content.readany():
                 batch, error = events(lines.feed(piece), what)
                 if batch:
