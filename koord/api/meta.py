@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koord.api.struct import EMPTY, Struct, field
+from koord.api.timestamp import Timestamp
 
 
 class OwnerReference(Struct):
@@ -77,7 +78,7 @@ class Condition(Struct):
     "True, False or Unknown."
     observed_generation: int = 0
     "The generation of the object that this was found for."
-    last_transition_time: str | None = None
+    last_transition_time: Timestamp | None = None
     "When the status last changed."
     reason: str = ""
     "A word for programs: why the condition has this status."

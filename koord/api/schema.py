@@ -12,9 +12,10 @@ from typing import Any, Final, TypeAlias
 from msgspec import inspect
 
 from koord.api.descriptions import field_descriptions, type_description
-from koord.api.meta import ObjectMeta, ObjectReference
+from koord.api.meta import ObjectMeta, ObjectReference, OwnerReference
 from koord.api.selector import LabelSelector
 from koord.api.struct import Struct
+from koord.api.words import Word
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -40,7 +41,7 @@ _BY_NAME: Final[dict[str, Schema]] = {
 
 _FORMAT_BOUNDS: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
-_ATOMIC: Final = (LabelSelector, ObjectReference)
+_ATOMIC: Final = (LabelSelector, ObjectReference, OwnerReference)
 """Server-side apply replaces these as a whole: half of one selector and half of another select something else."""
 
 
@@ -83,6 +84,8 @@ def _schema(type_: inspect.Type) -> Schema:
             return _given(type="array", items=_schema(item_type), minItems=type_.min_length, maxItems=type_.max_length)
         case inspect.LiteralType(values=values):
             return _enumeration(list(values))
+        case inspect.EnumType(cls=cls) if issubclass(cls, Word):
+            return {"type": "string"}
         case inspect.EnumType(cls=cls):
             return _enumeration([member.value for member in cls])
         case inspect.StrType():
@@ -130,7 +133,7 @@ def _struct(cls: type) -> Schema:
     }
 
 
-def _enumeration(values: list[str | int]) -> Schema:
+def _enumeration(values: list[Any]) -> Schema:
     return {"type": "string" if all(isinstance(value, str) for value in values) else "integer", "enum": values}
 
 

@@ -7,6 +7,21 @@ from koord.api.meta import ObjectMeta
 from koord.api.quantity import ResourceList
 from koord.api.struct import EMPTY, Struct
 from koord.api.timestamp import Timestamp
+from koord.api.words import Word
+
+
+class PodGroupPhase(Word):
+    """`NEW` is the phase of a group that the scheduler has not seen yet."""
+
+    NEW = ""
+    PENDING = "Pending"
+    PRE_SCHEDULING = "PreScheduling"
+    SCHEDULING = "Scheduling"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
 
 
 class PodGroupSpec(Struct):
@@ -19,7 +34,7 @@ class PodGroupSpec(Struct):
 
 
 class PodGroupStatus(Struct):
-    phase: str = ""
+    phase: PodGroupPhase = PodGroupPhase.NEW
     "Pending, PreScheduling, Scheduling, Scheduled, Running, Finished, Failed or Unknown."
     occupied_by: str = ""
     "The workload whose pods make up the group."

@@ -8,10 +8,23 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from koord.api.crd.fields import KEEPS_NULL, FreeForm
+from koord.api.crd.reservation import ReservationPhase
 from koord.api.duration import Duration
 from koord.api.meta import ObjectMeta, ObjectReference
 from koord.api.struct import EMPTY, Struct
 from koord.api.timestamp import Timestamp
+from koord.api.words import ConditionStatus, Word
+
+
+class PodMigrationJobPhase(Word):
+    """`NEW` is the phase of a job that the descheduler has not seen yet."""
+
+    NEW = ""
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    ABORTED = "Aborted"
 
 
 class PodMigrationJobPreemptionOptions(Struct):
@@ -74,7 +87,7 @@ class PodMigrationJobCondition(Struct):
         "Step of the move: ReservationCreated, ReservationScheduled, Preemption, Eviction, PodScheduled, "
         "PodBoundReservation, BoundPodReady or ReservationBound."
     )
-    status: str
+    status: ConditionStatus
     "True, False or Unknown."
     reason: str = ""
     "A word for programs."
@@ -93,7 +106,7 @@ class PodMigrationJobPreemptedReservation(Struct):
     "Name of the reservation."
     node_name: str = ""
     "Node that the reservation is on."
-    phase: str = ""
+    phase: ReservationPhase | None = None
     "Phase of the reservation."
     preempted_pod_ref: ObjectReference | None = None
     "The pod that was evicted."
@@ -102,7 +115,7 @@ class PodMigrationJobPreemptedReservation(Struct):
 
 
 class PodMigrationJobStatus(Struct):
-    phase: str = ""
+    phase: PodMigrationJobPhase = PodMigrationJobPhase.NEW
     "Pending, Running, Succeeded, Failed or Aborted."
     status: str = ""
     "The latest step, by the name of its condition."

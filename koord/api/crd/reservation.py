@@ -20,6 +20,15 @@ from koord.api.quantity import ResourceList
 from koord.api.selector import LabelSelector
 from koord.api.struct import EMPTY, Struct
 from koord.api.timestamp import Timestamp
+from koord.api.words import ConditionStatus, TaintEffect, TaintKey, Word
+
+
+class ReservationPhase(Word):
+    PENDING = "Pending"
+    WAITING = "Waiting"
+    AVAILABLE = "Available"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
 
 
 class ReservationControllerReference(OwnerReference):
@@ -37,9 +46,9 @@ class ReservationOwner(Struct):
 
 
 class ReservationTaint(Taint):
-    key: str
+    key: TaintKey
     "Key of the taint."
-    effect: str
+    effect: TaintEffect
     "What happens to pods that do not tolerate it. NoExecute does not evict; it acts as NoSchedule."
     value: str = ""
     "Value of the taint."
@@ -93,7 +102,7 @@ class ReservationSpec(Struct):
 class ReservationCondition(Struct):
     type: str = ""
     "Scheduled or Ready."
-    status: str = ""
+    status: ConditionStatus | None = None
     "True, False or Unknown."
     reason: str = ""
     "A word for programs: Scheduled, Unschedulable, Available, Succeeded or Expired."
@@ -106,7 +115,7 @@ class ReservationCondition(Struct):
 
 
 class ReservationStatus(Struct):
-    phase: Annotated[str, served_default("Pending")] = "Pending"
+    phase: Annotated[ReservationPhase, served_default("Pending")] = ReservationPhase.PENDING
     (
         "Pending: has no node yet. Waiting: has a node, but not yet the room. Available: can be used. "
         "Succeeded: was used. Failed: cannot be used, for example because it has expired."
