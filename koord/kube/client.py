@@ -24,8 +24,10 @@ from koord.api.codec import decode
 from koord.api.kinds import Kind
 from koord.api.meta import ListMeta
 from koord.api.struct import Struct
+from koord.kube import discovery
 from koord.kube.clock import Clock
 from koord.kube.cluster_config import ClusterConfig
+from koord.kube.discovery import Resources, ServerVersion
 from koord.kube.errors import EvictionRefused, Gone, TooManyRequests
 from koord.kube.pages import Page, TypedPage, raw_page, typed_page
 from koord.kube.transport import Call, Terms, Transport
@@ -141,7 +143,7 @@ class Client:
         """The object as the server sent it."""
         call = Call(
             "GET",
-            kind.path(_required(name, "get", kind), namespace=namespace, subresource=subresource),
+            kind.path(_required(kind, name, namespace, "get"), namespace=namespace, subresource=subresource),
             _query(resourceVersion=resource_version),
             verb=f"get {subresource} of" if subresource else "get",
             what=_what(kind, name, namespace),
@@ -281,6 +283,8 @@ class Client:
         """Creates `obj`, in `namespace` or the one that it names. `name` is needed for a subresource only."""
         body, own_name, own_namespace = _outgoing(kind, obj)
         namespace = namespace or own_namespace
+        if kind.namespaced and not namespace:
+            raise ValueError(f"create {kind} {own_name}: needs a namespace")
         call = Call(
             "POST",
             kind.path(name if subresource else "", namespace=namespace, subresource=subresource),
@@ -309,7 +313,7 @@ class Client:
         namespace = namespace or own_namespace
         call = Call(
             "PUT",
-            kind.path(_required(name, "update", kind), namespace=namespace, subresource=subresource),
+            kind.path(_required(kind, name, namespace, "update"), namespace=namespace, subresource=subresource),
             _query(dryRun="All" if dry_run else "", fieldManager=field_manager),
             body,
             verb=f"update {subresource} of" if subresource else "update",
@@ -341,7 +345,7 @@ class Client:
             patch = {"apiVersion": kind.api_version, "kind": kind.kind, **patch, "metadata": named}
         call = Call(
             "PATCH",
-            kind.path(_required(name, "patch", kind), namespace=namespace, subresource=subresource),
+            kind.path(_required(kind, name, namespace, "patch"), namespace=namespace, subresource=subresource),
             _query(
                 dryRun="All" if dry_run else "",
                 fieldManager=field_manager,
@@ -370,7 +374,7 @@ class Client:
         options = _delete_options(uid, resource_version, grace_s, propagation, dry_run)
         call = Call(
             "DELETE",
-            kind.path(_required(name, "delete", kind), namespace=namespace),
+            kind.path(_required(kind, name, namespace, "delete"), namespace=namespace),
             body=msgspec.json.encode(options),
             verb="delete",
             what=_what(kind, name, namespace),
@@ -442,7 +446,7 @@ class Client:
     ) -> Scale:
         call = Call(
             "PATCH",
-            kind.path(_required(name, "scale", kind), namespace=namespace, subresource="scale"),
+            kind.path(_required(kind, name, namespace, "scale"), namespace=namespace, subresource="scale"),
             _query(fieldManager=field_manager),
             msgspec.json.encode({"spec": {"replicas": replicas}}),
             PATCH_TYPES["merge"],
@@ -467,6 +471,17 @@ class Client:
         answer = await self._transport.call(call, self._terms)
         return answer.status, answer.headers, answer.body
 
+    async def server_version(self) -> ServerVersion:
+        return await discovery.server_version(self._fetch)
+
+    async def resources(self) -> Resources:
+        """All kinds that the server serves. Costs two calls (many on old servers): keep the answer."""
+        return await discovery.discover(self._fetch)
+
+    async def _fetch(self, path: str, accept: str) -> bytes:
+        call = Call("GET", path, accept=accept, verb="get", what=path)
+        return (await self._transport.call(call, self._terms)).body
+
     async def stream(
         self, path: str, query: Mapping[str, str] | None = None, *, idle_s: float | None = None
     ) -> AsyncGenerator[bytes, None]:
@@ -487,10 +502,12 @@ def _what(kind: Kind[T], name: str, namespace: str) -> str:
     return f"{kind.kind} {who}".rstrip()
 
 
-def _required(name: str, verb: str, kind: Kind[T]) -> str:
-    """An empty name would make the path that of the whole collection."""
+def _required(kind: Kind[T], name: str, namespace: str, verb: str) -> str:
+    """`name`, if the call says enough: without it the path would be that of the whole collection."""
     if not name:
         raise ValueError(f"{verb} {kind}: needs the object's name")
+    if kind.namespaced and not namespace:
+        raise ValueError(f"{verb} {kind} {name}: needs a namespace")
     return name
 
 
