@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
+
+from koord.api.words import Word
 
 T = TypeVar("T")
 
@@ -62,7 +65,7 @@ def check(type_: type[T], data: object, what: str, *, allow_unknown: bool = Fals
     Unknown fields are faults (with a suggestion where one is near) unless `allow_unknown`.
     """
     faults: list[Fault] = []
-    cleaned = _walk(inspect.type_info(type_), data, "", faults, allow_unknown)
+    cleaned = _walk(_type_info(type_), data, "", faults, allow_unknown)
     if faults:
         raise Invalid(what, faults)
     try:
@@ -76,6 +79,12 @@ def msgspec_fault(error: msgspec.ValidationError) -> Fault:
     """msgspec's `Expected ... - at `$.spec.x`` as a Fault."""
     message, _, path = str(error).partition(" - at `")
     return Fault(path.rstrip("`").removeprefix("$").removeprefix("."), message[:1].lower() + message[1:])
+
+
+@cache
+def _type_info(type_: Any) -> inspect.Type:
+    # Looking a type over takes longer than checking a value.
+    return inspect.type_info(type_)
 
 
 def _walk(type_: inspect.Type, value: object, path: str, faults: list[Fault], allow_unknown: bool) -> object:
@@ -187,8 +196,10 @@ def _scalar_fault(type_: inspect.Type, value: object) -> str | None:
             return "must not be empty" if shortest and not value else None
         case inspect.LiteralType(values=values):
             return None if isinstance(value, str | int) and value in values else bad
+        case inspect.EnumType(cls=cls) if issubclass(cls, Word):
+            return None if isinstance(value, str) else bad
         case inspect.EnumType(cls=cls):
-            return None if value in {member.value for member in cls} else bad
+            return None if value in [member.value for member in cls] else bad
         case inspect.NoneType():
             return None if value is None else bad
         case _:
@@ -219,6 +230,8 @@ def _described(type_: inspect.Type) -> str:
             return "a string"
         case inspect.LiteralType(values=values):
             return "one of " + ", ".join(repr(v) if v == "" else str(v) for v in values)
+        case inspect.EnumType(cls=cls) if issubclass(cls, Word):
+            return "a string"
         case inspect.EnumType(cls=cls):
             return "one of " + ", ".join(str(member.value) for member in cls)
         case inspect.DictType():
