@@ -91,7 +91,7 @@ class TokenFile:
 
 
 def bearer(token: str) -> Headers:
-    return (("Authorization", f"Bearer {token}"),)
+    return (("Authorization", f"Bearer {token.strip()}"),)
 
 
 def basic(username: str, password: str) -> Headers:

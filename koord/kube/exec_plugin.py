@@ -10,11 +10,11 @@ import asyncio
 import base64
 import os
 import sys
-from datetime import datetime
 from typing import Final
 
 from koord.api.codec import DecodeError, decode, encode
 from koord.api.struct import Struct
+from koord.api.timestamp import TimestampError, parse_ns
 from koord.kube.auth import Proof, bearer
 from koord.kube.clock import Clock
 from koord.kube.cluster_config import ClusterConfig, ConfigError, ExecConfig
@@ -106,11 +106,9 @@ class ExecPlugin:
         expires_at = float("inf")
         if status.expiration_timestamp:
             try:
-                expires_at = datetime.fromisoformat(status.expiration_timestamp).timestamp()
-            except ValueError:
-                raise self._fault(
-                    f"gave the expirationTimestamp {status.expiration_timestamp!r}: not RFC 3339"
-                ) from None
+                expires_at = parse_ns(status.expiration_timestamp) / 1e9
+            except TimestampError as error:
+                raise self._fault(f"gave an unreadable expirationTimestamp: {error}") from None
         return Proof(bearer(status.token) if status.token else (), certificate), expires_at
 
     def _info(self, interactive: bool) -> str:

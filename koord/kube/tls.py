@@ -61,6 +61,12 @@ class ClientTls:
         self._shown, self._checked_at = shown, now
         return self._context
 
+    def refused(self, shown: ClientCertificate | None = None) -> bool:
+        """After a 401: looks at the files at once. Whether there is something new to show."""
+        before = self._context
+        self._checked_at = float("-inf")
+        return self.context(shown) is not before
+
 
 def _files(config: ClusterConfig) -> Iterator[str]:
     if not config.ca_data:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,8 +28,8 @@ from yarl import URL
 
 from koord.kube.auth import credentials_for, impersonation_headers
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.cluster_config import ClusterConfig
-from koord.kube.errors import ApiError, error_for, status_from, unreachable
+from koord.kube.cluster_config import ClusterConfig, ConfigError
+from koord.kube.errors import ApiError, Status, Unauthorized, error_for, status_from, unreachable
 from koord.kube.proxy import proxy_for
 from koord.kube.rate_limit import RateLimit
 from koord.kube.retry import RetryPolicy, retry_after_s
@@ -38,6 +39,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 60.0
 """Below the 90 s after which an API server closes an idle connection, so that we never write into a closing one."""
 READ_BUFFER_BYTES: Final = 1 << 20
+MAX_WARNINGS: Final = 256
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +93,12 @@ class Transport:
         burst: int | None = None,
         max_in_flight: int = 64,
         clock: Clock | None = None,
+        seed: str = "",
     ) -> None:
         self.config = config
+        # Agents on a thousand machines make the same calls: they must not retry at the same instant.
+        self._seed = seed or f"{user_agent} {socket.gethostname()} {os.getpid()}"
+        self._warned: set[str] = set()
         self.clock: Clock = clock or SystemClock()
         self._base = config.server.rstrip("/")
         self._credentials = credentials_for(config, self.clock)
@@ -109,6 +115,9 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Transport:
+        if self._tls is not None and self.config.exec is None:
+            # Unusable certificates are a fault of the configuration: say so at once, not at the first call.
+            self._tls.context()
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, socket_factory=_socket)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -158,11 +167,15 @@ class Transport:
             attempt += 1
             if self._limit is not None:
                 await self._limit.turn()
-            proof = await self._credentials.current()
-            payload = _Body(call.body, call.content_type, terms.check) if call.body is not None else None
+            try:
+                proof = await self._credentials.current()
+                tls = self._tls.context(proof.certificate) if self._tls else False
+            except ConfigError as error:
+                status = Status(status="Failure", message=str(error))
+                raise Unauthorized(status, verb=call.verb, what=call.what) from error
+            # What changes something always has a body, if an empty one: the fence is in it.
+            payload = None if call.safe else _Body(call.body or b"", call.content_type, terms.check)
             headers = [*self._headers, ("Accept", call.accept), *proof.headers]
-            tls = self._tls.context(proof.certificate) if self._tls else False
-            wait_s: float
             try:
                 async with self._in_flight:
                     response = await self._send(call, headers, payload, tls, timeout)
@@ -172,20 +185,23 @@ class Transport:
                         response.close()
                         raise
             except _NETWORK_FAULTS as fault:
-                error, wait_s = self._lost(call, terms, attempt, payload, fault)
+                refusal: ApiError
+                refusal, wait_s = self._lost(call, terms, attempt, payload, fault)
                 if wait_s < 0:
-                    raise error from fault
+                    raise refusal from fault
             else:
+                self._pass_on_warnings(response)
                 if response.status < 300:
                     return response, body
                 if response.status == 401 and not renewed:
                     renewed = True
-                    if await self._credentials.refused(proof):
+                    fresh_certificate = self._tls is not None and self._tls.refused(proof.certificate)
+                    if await self._credentials.refused(proof) or fresh_certificate:
                         continue
-                error, wait_s = self._refused(call, terms, attempt, response, body)
+                refusal, wait_s = self._refused(call, terms, attempt, response, body)
                 if wait_s < 0:
-                    raise error
-            log.debug("again in %.2f s: %s", wait_s, error)
+                    raise refusal
+            log.debug("again in %.2f s: %s", wait_s, refusal)
             await self.clock.sleep(wait_s)
 
     async def _send(
@@ -220,14 +236,12 @@ class Transport:
         self, call: Call, terms: Terms, attempt: int, payload: _Body | None, fault: BaseException
     ) -> tuple[ApiError, float]:
         """The error for a call without an answer, and the wait before it is sent again (negative: it is not)."""
-        sent = payload.sent if payload is not None else not call.safe
-        error = unreachable(
-            f"{self._base}: {_described(fault)}", verb=call.verb, what=call.what, maybe_done=sent and not call.safe
-        )
+        maybe_done = payload is not None and payload.sent
+        error = unreachable(f"{self._base}: {_described(fault)}", verb=call.verb, what=call.what, maybe_done=maybe_done)
         hopeless = isinstance(fault, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL)
-        if hopeless or (sent and not call.safe) or attempt >= terms.retry.attempts:
+        if hopeless or maybe_done or attempt >= terms.retry.attempts:
             return error, -1.0
-        return error, terms.retry.delay_s(attempt, f"{call.method} {call.path}")
+        return error, terms.retry.delay_s(attempt, self._jitter_key(call))
 
     def _refused(
         self, call: Call, terms: Terms, attempt: int, response: aiohttp.ClientResponse, body: bytes
@@ -240,7 +254,17 @@ class Transport:
         budget = any(cause.reason == "DisruptionBudget" for cause in status.details.causes)
         if budget or not terms.retry.again(attempt, response.status, safe=call.safe, retry_after_s=asked_s):
             return error, -1.0
-        return error, terms.retry.delay_s(attempt, f"{call.method} {call.path}", asked_s)
+        return error, terms.retry.delay_s(attempt, self._jitter_key(call), asked_s)
+
+    def _jitter_key(self, call: Call) -> str:
+        return f"{self._seed} {call.method} {call.path}"
+
+    def _pass_on_warnings(self, response: aiohttp.ClientResponse) -> None:
+        """What the server warns of (deprecated versions, doubtful fields), once each."""
+        for warning in response.headers.getall("Warning", ()):
+            if warning not in self._warned and len(self._warned) < MAX_WARNINGS:
+                self._warned.add(warning)
+                log.warning("%s: %s", self._base, warning)
 
 
 _NETWORK_FAULTS: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
