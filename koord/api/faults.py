@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -65,7 +65,7 @@ def check(type_: type[T], data: object, what: str, *, allow_unknown: bool = Fals
     Unknown fields are faults (with a suggestion where one is near) unless `allow_unknown`.
     """
     faults: list[Fault] = []
-    cleaned = _walk(_type_info(type_), data, "", faults, allow_unknown)
+    cleaned = _walk(_type_info(cast("Any", type_)), data, "", faults, allow_unknown)
     if faults:
         raise Invalid(what, faults)
     try:
