@@ -39,8 +39,6 @@ _BY_NAME: Final[dict[str, Schema]] = {
 }
 """What a type that says `Meta(extra={"schema": name})` looks like on the wire."""
 
-_FORMAT_BOUNDS: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-
 _ATOMIC: Final = (LabelSelector, ObjectReference, OwnerReference)
 """Server-side apply replaces these as a whole: half of one selector and half of another select something else."""
 
@@ -70,7 +68,7 @@ def _schema(type_: inspect.Type) -> Schema:
     match type_:
         case inspect.Metadata(type=inner, extra=extra, extra_json_schema=more):
             name = (extra or {}).get("schema")
-            return _tidy({**(_BY_NAME[name] if name else _schema(inner)), **(more or {})})
+            return {**(_BY_NAME[name] if name else _schema(inner)), **(more or {})}
         case inspect.UnionType(types=types):
             members = [member for member in types if not isinstance(member, inspect.NoneType)]
             if len(members) == 1:
@@ -135,12 +133,6 @@ def _struct(cls: type) -> Schema:
 
 def _enumeration(values: list[Any]) -> Schema:
     return {"type": "string" if all(isinstance(value, str) for value in values) else "integer", "enum": values}
-
-
-def _tidy(schema: Schema) -> Schema:
-    """Without the bounds that the number's format implies anyway."""
-    low, high = _FORMAT_BOUNDS.get(schema.get("format", ""), (None, None))
-    return {key: value for key, value in schema.items() if (key, value) not in (("minimum", low), ("maximum", high))}
 
 
 def _given(**keywords: Any) -> Schema:

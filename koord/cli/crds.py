@@ -27,10 +27,10 @@ def crds(names: tuple[str, ...], output: str) -> None:
         only = manifests[0] if len(names) == 1 else {"apiVersion": "v1", "kind": "List", "items": manifests}
         click.echo(msgspec.json.format(msgspec.json.encode(only), indent=2).decode())
         return
-    from koord.api import yaml
+    from koord.api.yaml import dump
 
     for each in manifests:
-        click.echo("---\n" + yaml.dump(each), nl=False)
+        click.echo("---\n" + dump(each), nl=False)
 
 
 def _named(name: str) -> Definition:

@@ -31,7 +31,7 @@ INT_OR_STRING = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer
         (bool, {"type": "boolean"}),
         (int, {"type": "integer", "format": "int64"}),
         (float, {"type": "number", "format": "double"}),
-        (Int32, {"type": "integer", "format": "int32"}),
+        (Int32, {"type": "integer", "format": "int32", "minimum": -(2**31), "maximum": 2**31 - 1}),
         (Annotated[int, Meta(ge=0, le=100)], {"type": "integer", "format": "int64", "minimum": 0, "maximum": 100}),
         (Annotated[int, Meta(gt=0, lt=9)], {"type": "integer", "format": "int64", "minimum": 1, "maximum": 8}),
         (
@@ -215,6 +215,20 @@ COLUMNS_BEFORE = {
     },
     "Recommendation": {"Age", "Type", "Kind", "Name", "LastUpdateTime"},
 }  # fmt: skip
+
+
+@each_definition
+def test_columns_point_at_fields_that_exist_and_print_their_type(definition: Definition) -> None:
+    for column in definition.columns:
+        if column.path.startswith(".metadata."):
+            continue
+        schema = resource_schema(definition.kind.type)
+        for step in re.sub(r"\[[^\]]*\]", "", column.path).lstrip(".").split("."):
+            schema = schema.get("items", schema)
+            schema = schema["properties"][step] if "properties" in schema else schema["additionalProperties"]
+        wire = "date" if schema.get("format") == "date-time" else schema.get("type", "string")
+        if wire in ("date", "integer", "boolean"):
+            assert column.type == wire or (wire, column.name) == ("date", "Expires"), column
 
 
 @pytest.mark.parametrize("kind", COLUMNS_BEFORE)

@@ -16,7 +16,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT32_FORMAT = {"format": "int32"}
 
 Int32: TypeAlias = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX, extra_json_schema=INT32_FORMAT)]
-"""A whole number of 32 bits, the width that other readers of the protocol have for it."""
+"""A whole number of 32 bits, all that other readers of the protocol can hold. API servers do not check the format."""
 
 Percent: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
 
