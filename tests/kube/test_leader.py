@@ -1,0 +1,243 @@
+"""Leader election against a real API server: candidates are processes that are killed, frozen and thawed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from koord.api.core import ConfigMap
+from koord.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
+from koord.kube.client import Client
+from koord.kube.election import NotLeader, Timing
+from koord.kube.errors import AlreadyExists
+from koord.kube.leader import LeaderElection, run_as_leader
+from tests.control_plane import ControlPlane
+from tests.kube.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "leader-test"
+SHORT = Timing(lease_duration_s=3, renew_deadline_s=2.0, retry_period_s=0.3)
+
+CANDIDATE = """
+import asyncio, signal, sys
+from koord.api.kinds import CONFIG_MAPS
+from koord.kube.client import Client
+from koord.kube.election import NotLeader, Timing
+from koord.kube.leader import run_as_leader
+
+kubeconfig, namespace, name, identity = sys.argv[1:]
+
+async def work(leader):
+    number = 0
+    while True:
+        number += 1
+        try:
+            await leader.client.patch(
+                CONFIG_MAPS, name, {"data": {"writer": identity, "number": str(number)}}, namespace=namespace
+            )
+        except NotLeader:
+            print("fenced", flush=True)
+            await asyncio.sleep(60)
+        await asyncio.sleep(0.01)
+
+async def main():
+    me = asyncio.current_task()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
+    timing = Timing(lease_duration_s=3, renew_deadline_s=2.0, retry_period_s=0.3)
+    async with Client.from_config(kubeconfig) as client:
+        await run_as_leader(client, work, name=name, namespace=namespace, identity=identity, timing=timing)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    async with Client.from_config(str(control_plane.kubeconfig)) as client:
+        with contextlib.suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        yield client
+
+
+class Candidates:
+    """Processes that stand for one lease and, leading, write their name and a number into a ConfigMap."""
+
+    def __init__(self, kubeconfig: Path, name: str) -> None:
+        self.kubeconfig, self.name = kubeconfig, name
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+        self.history: list[tuple[str, int]] = []
+
+    async def start(self, identity: str) -> None:
+        self.processes[identity] = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CANDIDATE, str(self.kubeconfig), NAMESPACE, self.name, identity
+        )
+
+    def signal(self, identity: str, number: signal.Signals) -> None:
+        self.processes[identity].send_signal(number)
+
+    async def record(self, client: Client, since: str) -> None:
+        """Every write that the server took, in its order."""
+        async with contextlib.aclosing(
+            client.watch(CONFIG_MAPS, namespace=NAMESPACE, fields=f"metadata.name={self.name}", resource_version=since)
+        ) as batches:
+            async for batch in batches:
+                for event in batch:
+                    data = json.loads(bytes(event.object)).get("data", {})
+                    if data.get("writer"):
+                        self.history.append((data["writer"], int(data["number"])))
+
+    def writers(self) -> list[str]:
+        """Who wrote, in order, without repetitions: two names each at most once means never two writers."""
+        found: list[str] = []
+        for writer, _ in self.history:
+            if not found or found[-1] != writer:
+                found.append(writer)
+        return found
+
+    async def writes(self, identity: str, within_s: float = 15.0) -> None:
+        await eventually(lambda: bool(self.history) and self.history[-1][0] == identity, within_s)
+
+    async def end(self) -> None:
+        for process in self.processes.values():
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def candidates(client: Client, plane: ControlPlane, name: str) -> AsyncIterator[Candidates]:
+    created = await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": NAMESPACE}})
+    group = Candidates(plane.kubeconfig, name)
+    watching = asyncio.create_task(group.record(client, created.metadata.resource_version))
+    try:
+        await group.start("first")
+        await group.writes("first")
+        await group.start("second")
+        await asyncio.sleep(1.0)
+        assert group.writers() == ["first"]
+        yield group
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+        await group.end()
+
+
+async def test_a_killed_leader_is_followed_by_the_other(client: Client, control_plane: ControlPlane) -> None:
+    async with candidates(client, control_plane, "killed") as group:
+        group.signal("first", signal.SIGKILL)
+        await group.writes("second")
+        assert group.writers() == ["first", "second"]
+    lease = await client.get(LEASES, "killed", namespace=NAMESPACE)
+    assert lease.spec.lease_transitions == 1
+    assert lease.spec.holder_identity == "second"
+    assert lease.spec.lease_duration_seconds == 3
+
+
+async def test_a_frozen_leader_never_writes_after_it_thaws(client: Client, control_plane: ControlPlane) -> None:
+    async with candidates(client, control_plane, "frozen") as group:
+        group.signal("first", signal.SIGSTOP)
+        await group.writes("second")
+        group.signal("first", signal.SIGCONT)
+        before = len(group.history)
+        await eventually(lambda: len(group.history) > before + 50, 15)
+        assert group.writers() == ["first", "second"]
+
+
+async def test_a_leader_frozen_shorter_than_the_lease_but_past_its_deadline_stays_fenced(
+    client: Client, control_plane: ControlPlane
+) -> None:
+    async with candidates(client, control_plane, "nearly") as group:
+        group.signal("first", signal.SIGSTOP)
+        await asyncio.sleep(2.3)
+        group.signal("first", signal.SIGCONT)
+        await group.writes("second")
+        assert group.writers() == ["first", "second"]
+
+
+async def test_a_terminated_leader_hands_over_within_three_seconds(client: Client, control_plane: ControlPlane) -> None:
+    async with candidates(client, control_plane, "terminated") as group:
+        started = time.monotonic()
+        group.signal("first", signal.SIGTERM)
+        await group.writes("second", 3.0)
+        assert time.monotonic() - started < 3.0
+        assert group.writers() == ["first", "second"]
+
+
+async def test_leaving_releases_the_lease_as_client_go_does(client: Client) -> None:
+    async with LeaderElection(client, name="released", namespace=NAMESPACE, identity="me", timing=SHORT) as leader:
+        await asyncio.wait_for(leader.acquired(), 10)
+        assert leader.leading
+        held = await client.get(LEASES, "released", namespace=NAMESPACE)
+        assert held.spec.holder_identity == leader.holder == "me"
+        assert held.spec.lease_transitions == 0
+    freed = await client.get(LEASES, "released", namespace=NAMESPACE)
+    assert freed.spec.holder_identity == ""
+    assert freed.spec.lease_duration_seconds == 1
+    assert leader.lost.is_set()
+    with pytest.raises(NotLeader):
+        await leader.client.patch(CONFIG_MAPS, "any", {}, namespace=NAMESPACE)
+
+
+async def test_a_stolen_lease_ends_the_work_and_is_not_released(client: Client) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work(leader: LeaderElection) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    run = asyncio.create_task(
+        run_as_leader(client, work, name="stolen", namespace=NAMESPACE, identity="me", timing=SHORT)
+    )
+    await asyncio.wait_for(begun.wait(), 10)
+    thief = {"spec": {"holderIdentity": "thief", "renewTime": "2026-11-01T00:00:00.000000Z"}}
+    await client.patch(LEASES, "stolen", thief, namespace=NAMESPACE)
+    with pytest.raises(NotLeader):
+        await asyncio.wait_for(run, 10)
+    assert ended.is_set()
+    lease = await client.get(LEASES, "stolen", namespace=NAMESPACE)
+    assert lease.spec.holder_identity == "thief"
+
+
+async def test_the_result_of_the_work_comes_back(client: Client) -> None:
+    async def work(leader: LeaderElection) -> str:
+        made = await leader.client.create(CONFIG_MAPS, {"metadata": {"name": "made-by-leader", "namespace": NAMESPACE}})
+        assert isinstance(made, ConfigMap)
+        return "done"
+
+    told: list[bool] = []
+    result = await asyncio.wait_for(
+        run_as_leader(client, work, name="result", namespace=NAMESPACE, timing=SHORT, on_change=told.append), 10
+    )
+    assert result == "done"
+    assert told == [False, True, False]
+
+
+async def test_leadership_ends_at_the_deadline_when_the_server_is_away(own_control_plane: ControlPlane) -> None:
+    plane = own_control_plane
+    async with (
+        Client.from_config(str(plane.kubeconfig)) as client,
+        LeaderElection(client, name="away", namespace="default", timing=SHORT) as leader,
+    ):
+        await asyncio.wait_for(leader.acquired(), 10)
+        os.kill(plane.pid(), signal.SIGSTOP)
+        stopped = time.monotonic()
+        try:
+            await asyncio.wait_for(leader.lost.wait(), 10)
+            assert time.monotonic() - stopped <= SHORT.renew_deadline_s + 0.5
+            with pytest.raises(NotLeader):
+                leader.check()
+        finally:
+            os.kill(plane.pid(), signal.SIGCONT)
