@@ -8,7 +8,9 @@ included; `str()` gives the canonical form: ascending, ranges as long as possibl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 CPU_LIMIT: Final = 1 << 16
 """CPU numbers are below this, eight times Linux' highest NR_CPUS. It keeps "0-4000000000" from being a memory bomb."""
@@ -114,6 +116,9 @@ class CPUSet:
 
 
 NO_CPUS: Final = CPUSet()
+
+CPUList = Annotated[str, Meta(extra={"check": CPUSet.parse})]
+"""The type of a field that holds a CPU list, as text."""
 
 
 def _number(text: str, part: str) -> int:

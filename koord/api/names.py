@@ -286,14 +286,19 @@ OLD_RESOURCES: Final[Mapping[ResourceName, ResourceName]] = {
     ResourceName("kubernetes.io/gpu-memory"): RESOURCE_GPU_MEMORY,
     ResourceName("kubernetes.io/gpu-memory-ratio"): RESOURCE_GPU_MEMORY_RATIO,
 }
+OLD_LABEL_GPU_DRIVER: Final = LabelKey("kubernetes.io/gpu-driver")
+OLD_LABEL_GPU_MODEL: Final = LabelKey("kubernetes.io/gpu-model")
 OLD_LABELS: Final[Mapping[LabelKey, LabelKey]] = {
-    LabelKey("kubernetes.io/gpu-driver"): LABEL_GPU_DRIVER_VERSION,
-    LabelKey("kubernetes.io/gpu-model"): LABEL_GPU_MODEL,
+    OLD_LABEL_GPU_DRIVER: LABEL_GPU_DRIVER_VERSION,
+    OLD_LABEL_GPU_MODEL: LABEL_GPU_MODEL,
 }
+OLD_ANNOTATION_BIND_GANG_GROUP_ID: Final = AnnotationKey("scheduling.koordinator.sh/bind-gang-group-id")
+OLD_ANNOTATION_BIND_GANG_MEMBER_COUNT: Final = AnnotationKey("scheduling.koordinator.sh/bind-gang-member-count")
+OLD_ANNOTATION_SCHEDULING_HINT: Final = AnnotationKey("scheduling.koordinator.sh/scheduling-hint")
 OLD_ANNOTATIONS: Final[Mapping[AnnotationKey, AnnotationKey]] = {
-    AnnotationKey("scheduling.koordinator.sh/bind-gang-group-id"): ANNOTATION_BIND_GANG_GROUP_ID,
-    AnnotationKey("scheduling.koordinator.sh/bind-gang-member-count"): ANNOTATION_BIND_GANG_MEMBER_COUNT,
-    AnnotationKey("scheduling.koordinator.sh/scheduling-hint"): ANNOTATION_SCHEDULING_HINT,
+    OLD_ANNOTATION_BIND_GANG_GROUP_ID: ANNOTATION_BIND_GANG_GROUP_ID,
+    OLD_ANNOTATION_BIND_GANG_MEMBER_COUNT: ANNOTATION_BIND_GANG_MEMBER_COUNT,
+    OLD_ANNOTATION_SCHEDULING_HINT: ANNOTATION_SCHEDULING_HINT,
     ANNOTATION_POD_GROUP_MATCH_POLICY: ANNOTATION_GANG_MATCH_POLICY,
 }
 
