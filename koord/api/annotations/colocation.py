@@ -1,0 +1,97 @@
+"""What nodes say about lending: strategy, reclaimed figures, normalised and amplified CPUs, bandwidth.
+
+People set the strategy, the ratios and the bandwidth; the manager and its webhook publish the rest for the scheduler,
+for the agent and for other systems that share the batch resources.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from koord.api import names
+from koord.api.annotations.forms import BOOL, COUNT, RATIO, RESOURCES, json_map, json_object, number
+from koord.api.annotations.value import NODE, NODE_OR_TOPOLOGY, Annotation, Form, Label, Value
+from koord.api.quantity import ResourceList
+from koord.api.slo_config_types import ColocationStrategy
+from koord.api.struct import EMPTY, Struct
+
+
+class OriginExtendedAllocatable(Struct):
+    """The batch resources before other systems took their share."""
+
+    resources: ResourceList = EMPTY
+
+
+class ThirdPartyAllocation(Struct):
+    """What another system holds of a node's reclaimed resources. `priority` is a priority class, koord-batch."""
+
+    name: str
+    priority: str
+    resources: ResourceList = EMPTY
+
+
+class ThirdPartyAllocations(Struct):
+    allocations: tuple[ThirdPartyAllocation, ...] = ()
+
+
+def _render_ratios(ratios: Mapping[str, float]) -> str:
+    # Written by hand: JSON encoders print 1.50 as 1.5, and other writers keep the two decimals.
+    return "{" + ",".join(f"{json.dumps(name)}:{ratio:.2f}" for name, ratio in sorted(ratios.items())) + "}"
+
+
+def _parse_percent(text: str) -> int:
+    return int(number(0).parse(text) * 100)
+
+
+PERCENT_OF_RATIO: Final = Form(_parse_percent, lambda percent: f"{percent / 100:.10g}")
+"""A ratio, read as whole percent, what is finer cut off."""
+
+COLOCATION_STRATEGY: Final = Annotation(
+    names.ANNOTATION_COLOCATION_STRATEGY, json_object(ColocationStrategy), None, on=NODE, bad=None
+)
+"""Overlays the strategy of slo-controller-config; an illegal one is ignored."""
+CPU_RECLAIM_PERCENT: Final = Label(names.LABEL_CPU_RECLAIM_RATIO, PERCENT_OF_RATIO, None, on=NODE)
+MEMORY_RECLAIM_PERCENT: Final = Label(names.LABEL_MEMORY_RECLAIM_RATIO, PERCENT_OF_RATIO, None, on=NODE)
+MID_STATIC_CPU_RESERVED_PERCENT: Final = Label(
+    names.LABEL_MID_STATIC_CPU_RESERVED_RATIO, PERCENT_OF_RATIO, None, on=NODE
+)
+MID_STATIC_MEMORY_RESERVED_PERCENT: Final = Label(
+    names.LABEL_MID_STATIC_MEMORY_RESERVED_RATIO, PERCENT_OF_RATIO, None, on=NODE
+)
+CPU_NORMALIZATION_ENABLED: Final = Label(names.LABEL_CPU_NORMALIZATION_ENABLED, BOOL, None, on=NODE)
+NETWORK_BANDWIDTH: Final = Annotation(names.ANNOTATION_NETWORK_BANDWIDTH, COUNT, None, on=NODE)
+"""Bit/s."""
+
+ORIGIN_EXTENDED_ALLOCATABLE: Final = Annotation(
+    names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, json_object(OriginExtendedAllocatable), None, on=NODE
+)
+THIRD_PARTY_ALLOCATIONS: Final = Annotation(
+    names.ANNOTATION_THIRD_PARTY_ALLOCATIONS, json_object(ThirdPartyAllocations), ThirdPartyAllocations(), on=NODE
+)
+CPU_NORMALIZATION_RATIO: Final = Annotation(names.ANNOTATION_CPU_NORMALIZATION_RATIO, RATIO, None, on=NODE)
+RESOURCE_AMPLIFICATION_RATIO: Final = Annotation(
+    names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO,
+    Form(json_map(float).parse, _render_ratios),
+    EMPTY,
+    on=NODE_OR_TOPOLOGY,
+)
+"""By resource; a ratio up to 1 does nothing."""
+RAW_ALLOCATABLE: Final = Annotation(names.ANNOTATION_RAW_ALLOCATABLE, RESOURCES, None, on=NODE)
+"""Allocatable before amplification."""
+
+VALUES: Final[tuple[Value[Any, Any], ...]] = (
+    COLOCATION_STRATEGY,
+    CPU_RECLAIM_PERCENT,
+    MEMORY_RECLAIM_PERCENT,
+    MID_STATIC_CPU_RESERVED_PERCENT,
+    MID_STATIC_MEMORY_RESERVED_PERCENT,
+    CPU_NORMALIZATION_ENABLED,
+    NETWORK_BANDWIDTH,
+    ORIGIN_EXTENDED_ALLOCATABLE,
+    THIRD_PARTY_ALLOCATIONS,
+    CPU_NORMALIZATION_RATIO,
+    RESOURCE_AMPLIFICATION_RATIO,
+    RAW_ALLOCATABLE,
+)
