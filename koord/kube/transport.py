@@ -185,6 +185,8 @@ class Transport:
                         response.close()
                         raise
             except _NETWORK_FAULTS as fault:
+                if payload is not None and payload.fenced is not None:
+                    raise payload.fenced from None
                 refusal: ApiError
                 refusal, wait_s = self._lost(call, terms, attempt, payload, fault)
                 if wait_s < 0:
@@ -215,22 +217,17 @@ class Transport:
         if self._session is None:
             raise RuntimeError("the client is not open: use it as `async with Client(...) as client`")
         url = f"{self._base}{call.path}?{urlencode(call.query)}" if call.query else f"{self._base}{call.path}"
-        try:
-            return await self._session.request(
-                call.method,
-                URL(url, encoded=True),
-                data=payload,
-                headers=headers,
-                ssl=tls,
-                server_hostname=self.config.tls_server_name or None,
-                proxy=self._proxy,
-                timeout=timeout,
-                allow_redirects=False,
-            )
-        except aiohttp.ClientError:
-            if payload is not None and payload.fenced is not None:
-                raise payload.fenced from None
-            raise
+        return await self._session.request(
+            call.method,
+            URL(url, encoded=True),
+            data=payload,
+            headers=headers,
+            ssl=tls,
+            server_hostname=self.config.tls_server_name or None,
+            proxy=self._proxy,
+            timeout=timeout,
+            allow_redirects=False,
+        )
 
     def _lost(
         self, call: Call, terms: Terms, attempt: int, payload: _Body | None, fault: BaseException
