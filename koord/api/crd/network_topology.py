@@ -29,14 +29,14 @@ class TopologyInfo(Struct):
     topology_layer: str
     "Name of the layer."
     topology_name: str
-    "Name of the place in that layer."
+    "Name of the place in the layer."
 
 
 class ClusterNetworkTopologyDetailStatus(Struct):
     topology_info: TopologyInfo
     "The place that this entry is about."
     node_num: Int32
-    "How many nodes are below it."
+    "How many nodes are below the place."
     parent_topology_info: TopologyInfo | None = None
     "The place above."
     child_topology_layer: str = ""

@@ -61,7 +61,7 @@ class NUMAUsage(Struct):
     node_usage: ResourceMap = ResourceMap()
     "All usage on the NUMA node."
     system_usage: ResourceMap = ResourceMap()
-    "The part of it that is not pods'. CPU is shared out in proportion to the CPU usage of the NUMA nodes."
+    "Usage on the NUMA node that is not pods'. CPU is shared out in proportion to the NUMA nodes' CPU usage."
 
 
 class NodeMetricInfo(Struct):
@@ -72,7 +72,7 @@ class NodeMetricInfo(Struct):
     system_usage: ResourceMap = ResourceMap()
     "Usage of what is neither a pod nor a host application: the node's usage less both."
     aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
-    "The same, aggregated over each period. Absent until there are enough samples."
+    "System usage, aggregated over each period. Absent until there are enough samples."
     numa_usages: tuple[NUMAUsage, ...] = ()
     "Usage on each NUMA node."
 

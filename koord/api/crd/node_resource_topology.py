@@ -22,7 +22,7 @@ class ZoneCost(Struct):
     name: str
     "Name of the other zone."
     value: int
-    "Distance to it, as firmware reports it: 10 is local."
+    "Distance to the other zone, as firmware reports it: 10 is local."
 
 
 class ZoneResource(Struct):
@@ -31,9 +31,9 @@ class ZoneResource(Struct):
     capacity: Quantity
     "All that the zone has."
     allocatable: Quantity
-    "What of it is for pods."
+    "What the zone has for pods."
     available: Quantity
-    "What of that is not allocated."
+    "What the zone has for pods and is not allocated."
 
 
 class Zone(Struct):

@@ -30,27 +30,27 @@ class ResourceThresholdStrategy(Struct):
     memory_evict_threshold_percent: Percent | None = None
     "Node memory usage above which best-effort pods are evicted, in percent. Default: 70."
     memory_evict_lower_percent: Percent | None = None
-    "Node memory usage down to which they are evicted, in percent. Default: the threshold less 2."
+    "Node memory usage down to which best-effort pods are evicted, in percent. Default: the threshold less 2."
     memory_allocatable_evict_threshold_percent: Annotated[int, Meta(ge=0)] | None = None
     "Memory requested, as a percentage of what is allocatable to it, above which pods are evicted. 110 is advised."
     memory_allocatable_evict_lower_percent: Annotated[int, Meta(ge=0)] | None = None
-    "Memory requested, in the same percentage, down to which they are evicted. 100 is advised."
+    "Memory requested, as a percentage of what is allocatable to it, down to which pods are evicted. 100 is advised."
     cpu_evict_be_satisfaction_upper_percent: Percent | None = None
-    "CPU limit of best-effort pods as a percentage of their request, up to which they are evicted."
+    "Eviction ends when the CPU limit of best-effort pods is above this percentage of their request."
     cpu_evict_be_satisfaction_lower_percent: Percent | None = None
-    "CPU limit of best-effort pods as a percentage of their request, below which eviction begins."
+    "Eviction begins when the CPU limit of best-effort pods is below this percentage of their request."
     cpu_evict_be_usage_threshold_percent: Percent | None = None
-    "Usage of that limit, in percent, below which nothing is evicted: the pods do not miss the CPU. Default: 90."
+    "Nothing is evicted while best-effort pods use less than this percentage of their CPU limit. Default: 90."
     cpu_evict_time_window_seconds: Annotated[int, Meta(gt=0)] | None = None
     "Length of the period that CPU usage is averaged over before evicting, in seconds."
     cpu_evict_threshold_percent: Percent | None = None
     "Node CPU usage above which pods are evicted, in percent."
     cpu_evict_lower_percent: Percent | None = None
-    "Node CPU usage down to which they are evicted, in percent. Default: the threshold less 2."
+    "Node CPU usage down to which pods are evicted, in percent. Default: the threshold less 2."
     cpu_allocatable_evict_threshold_percent: Annotated[int, Meta(ge=0)] | None = None
     "CPU requested, as a percentage of what is allocatable to it, above which pods are evicted. 110 is advised."
     cpu_allocatable_evict_lower_percent: Annotated[int, Meta(ge=0)] | None = None
-    "CPU requested, in the same percentage, down to which they are evicted. 100 is advised."
+    "CPU requested, as a percentage of what is allocatable to it, down to which pods are evicted. 100 is advised."
     cpu_evict_policy: Literal["evictByRealLimit", "evictByAllocatable"] | None = None
     "What the CPU limit of best-effort pods is: what they really have (evictByRealLimit, the default) or batch-cpu."
     evict_enabled_priority_threshold: Int32 | None = None
@@ -100,9 +100,9 @@ class CgroupPath(Struct):
     base: Literal["CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"] | None = None
     "Directory that the path starts from: the root of all cgroups, or of all pods of a Kubernetes QoS class."
     parent_dir: str = ""
-    "Directory below the base."
+    "Directory below base."
     relative_path: str = ""
-    "Directory below that."
+    "Directory below parentDir."
 
 
 class HostApplicationStrategy(Struct):

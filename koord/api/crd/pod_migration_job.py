@@ -111,7 +111,7 @@ class PodMigrationJobPreemptedReservation(Struct):
     preempted_pod_ref: ObjectReference | None = None
     "The pod that was evicted."
     pods_ref: tuple[ObjectReference, ...] = ()
-    "The pods that came in its place."
+    "The pods that came in place of the evicted one."
 
 
 class PodMigrationJobStatus(Struct):
@@ -132,7 +132,7 @@ class PodMigrationJobStatus(Struct):
     preempted_pods_ref: tuple[ObjectReference, ...] = ()
     "Pods that were evicted to make room."
     preempted_pods_reservation: tuple[PodMigrationJobPreemptedReservation, ...] = ()
-    "Reservations that were made for those pods."
+    "Reservations that were made for the pods that were evicted to make room."
 
 
 class PodMigrationJob(Struct, kw_only=True):

@@ -129,7 +129,7 @@ class ReservationStatus(Struct):
     allocatable: ResourceList = EMPTY
     "What is reserved."
     allocated: ResourceList = EMPTY
-    "What of it pods use."
+    "What pods use of the room."
 
 
 class Reservation(Struct, kw_only=True):

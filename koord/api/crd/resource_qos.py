@@ -41,7 +41,7 @@ class MemoryQOS(Struct):
     wmark_ratio: Percent | None = None
     "Percentage of its limit at which a pod's memory is reclaimed in the background. 0 is off, 95 is advised."
     wmark_scale_permill: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    "How far below that point background reclaim stops, in thousandths of the limit. 20 is advised."
+    "How far below wmarkRatio background reclaim stops, in thousandths of the limit. 20 is advised."
     wmark_min_adj: Annotated[int, Meta(ge=-25, le=50)] | None = None
     "Shifts the point at which the node's memory pressure reaches the pods: negative later, positive earlier."
     priority_enable: Switch | None = None
@@ -121,9 +121,9 @@ class BlkIOQOSCfg(BlkIOQOS):
 
 class ResctrlQOS(Struct):
     cat_range_start_percent: Percent | None = None
-    "Where the part of the last level cache that pods may fill begins, in percent."
+    "Where the part of the last level cache that pods may fill begins, in percent of the cache."
     cat_range_end_percent: Percent | None = None
-    "Where that part ends, in percent. Above the start."
+    "Where the part of the last level cache that pods may fill ends, in percent of the cache. Above the start."
     mba_percent: Percent | None = None
     "Share of the memory bandwidth that pods may use, in percent."
 

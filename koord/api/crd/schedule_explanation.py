@@ -35,18 +35,18 @@ class NodeFailedDetail(Struct):
     failed_plugin: str = ""
     "The scheduler plugin that turned the nodes down."
     reason: str = ""
-    "Why it did."
+    "Why the plugin turned the nodes down."
     preempt_might_help: bool = False
     "Whether the pod might fit if other pods were evicted."
     failed_nodes: tuple[str, ...] = ()
-    "The nodes that were turned down so."
+    "The nodes that were turned down for this reason."
 
 
 class NodeLevelExplanations(Struct):
     schedulable: bool = False
     "Whether all pods that were asked about fit."
     failed_message: str = ""
-    "Why they do not."
+    "Why the pods do not all fit."
     feasible_scheduling_result: tuple[SchedulingResult, ...] = ()
     "Where the pods would go, as far as they fit."
     node_failed_details: tuple[NodeFailedDetail, ...] = ()
