@@ -1,0 +1,230 @@
+"""Manifests: files, folders or text that hold Kubernetes objects, read into typed objects.
+
+Each object comes with its plain data, which has the fields that the lean types leave out. Nothing raises: what is
+wrong is listed, each fault with file, document, object and field, so that one broken file hides no other fault.
+Kinds that koord does not know are counted and passed over, since folders of manifests are full of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from koord.api import kinds
+from koord.api.codec import describe
+from koord.api.faults import Fault, Invalid, check, join
+from koord.api.kinds import Kind
+from koord.api.struct import Struct
+from koord.api.yaml import YamlError, load_all
+
+STDIN: Final = "-"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the input something stands. Documents are counted from 1; empty ones do not count."""
+
+    source: str
+    document: int = 0
+    object: str = ""
+
+    def __str__(self) -> str:
+        document = f"document {self.document}" if self.document else ""
+        return ", ".join(part for part in (self.source, document, self.object) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with the input, and where."""
+
+    place: Place
+    fault: Fault
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.fault}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object: typed, and as it was written."""
+
+    kind: Kind[Any]
+    object: Struct
+    data: Mapping[str, Any]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """What was read. An object that was given twice is there as given last, with a warning."""
+
+    items: tuple[Manifest, ...]
+    faults: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+    unknown: Mapping[str, int]
+    "How many objects were passed over, by `apiVersion kind`."
+
+    def of(self, kind: Kind[Any]) -> list[Any]:
+        """The typed objects of one kind, in the order of the input."""
+        return [item.object for item in self.items if item.kind is kind]
+
+    def require_valid(self) -> Manifests:
+        """The same, or Invalid with every fault."""
+        if self.faults:
+            raise Invalid("manifests", [Fault(str(problem.place), str(problem.fault)) for problem in self.faults])
+        return self
+
+
+def parse(text: str, source: str, *, namespace: str = "default") -> Manifests:
+    """The objects in a YAML or JSON text. `namespace` is that of objects which name none."""
+    reader = _Reader(namespace)
+    reader.text(text, source)
+    return reader.result()
+
+
+def read(paths: Iterable[str | Path], *, namespace: str = "default") -> Manifests:
+    """The objects in files, in all YAML and JSON files below folders, and on standard input (`-`)."""
+    reader = _Reader(namespace)
+    for path in paths:
+        if str(path) == STDIN:
+            reader.text(sys.stdin.read(), "standard input")
+            continue
+        for file in _files(Path(path)):
+            try:
+                text = file.read_bytes().decode("utf-8-sig")
+            except OSError as error:
+                reader.fault(Place(str(file)), Fault("", f"cannot be read: {error.strerror or error}"))
+            except UnicodeDecodeError as error:
+                reader.fault(Place(str(file)), Fault("", f"is not UTF-8 text (byte {error.start})"))
+            else:
+                reader.text(text, str(file))
+    return reader.result()
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file itself; of a folder, the manifests in it and below, but not in hidden folders. In a stable order."""
+    if not path.is_dir():
+        yield path
+        return
+    for file in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.suffix in _SUFFIXES and not hidden and file.is_file():
+            yield file
+
+
+class _Reader:
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.items: dict[tuple[Kind[Any], str], Manifest] = {}
+        self.faults: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.unknown: Counter[str] = Counter()
+
+    def result(self) -> Manifests:
+        return Manifests(tuple(self.items.values()), tuple(self.faults), tuple(self.warnings), dict(self.unknown))
+
+    def fault(self, place: Place, fault: Fault) -> None:
+        self.faults.append(Problem(place, fault))
+
+    def text(self, text: str, source: str) -> None:
+        try:
+            documents = load_all(text, source)
+        except YamlError as error:
+            self.fault(Place(f"{source}:{error.line}:{error.column}"), Fault("", error.problem))
+            return
+        for number, document in enumerate(documents, 1):
+            self.document(document, source, number, "")
+
+    def document(self, data: object, source: str, number: int, path: str) -> None:
+        """One object, or a list of them (`path` is where it stands in the document)."""
+        place = Place(source, number, describe(data, ""))
+        if not isinstance(data, dict):
+            self.fault(place, Fault(path, "must be an object with apiVersion and kind"))
+            return
+        name = _TypeName.of(data)
+        if isinstance(name, Fault):
+            self.fault(place, name.under(path))
+        elif name.kind.endswith("List") and isinstance(data.get("items", []) or [], list):
+            # Items of a typed list need not repeat what the list says.
+            implied = {} if name.kind == "List" else {"apiVersion": name.api_version, "kind": name.kind[:-4]}
+            for index, item in enumerate(data.get("items") or []):
+                whole = {**implied, **item} if isinstance(item, dict) else item
+                self.document(whole, source, number, join(path, f"items[{index}]"))
+        else:
+            kind = kinds.find(name.api_version, name.kind)
+            if kind is None:
+                self.unknown[f"{name.api_version} {name.kind}"] += 1
+            else:
+                self.object(kind, data, place, path)
+
+    def object(self, kind: Kind[Any], data: dict[str, Any], place: Place, path: str) -> None:
+        if kind.namespaced:
+            data = _with_namespace(data, self.namespace)
+            place = Place(place.source, place.document, describe(data, ""))
+        try:
+            typed = _typed(kind, data)
+        except Invalid as error:
+            self.faults += (Problem(place, fault.under(path)) for fault in error.faults)
+            return
+        metadata = typed.metadata
+        if not metadata.name:
+            if not metadata.generate_name:
+                self.fault(place, Fault("metadata.name", "is required").under(path))
+                return
+            key = f"{metadata.namespace}/{metadata.generate_name}#{len(self.items)}"
+        else:
+            key = metadata.key
+        earlier = self.items.pop((kind, key), None)
+        if earlier is not None:
+            self.warnings.append(Problem(place, Fault(path, f"replaces the same object in {earlier.place}")))
+        self.items[kind, key] = Manifest(kind, typed, data, place)
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeName:
+    api_version: str
+    kind: str
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> _TypeName | Fault:
+        for field in ("apiVersion", "kind"):
+            if field not in data:
+                return Fault(field, "is required")
+            if not isinstance(data[field], str) or not data[field]:
+                return Fault(field, f"must be a string, not {str(data[field])[:60]!r}")
+        return _TypeName(data["apiVersion"], data["kind"])
+
+
+def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = data.get("metadata")
+    if metadata is None or (isinstance(metadata, dict) and not metadata.get("namespace")):
+        return {**data, "metadata": {**(metadata or {}), "namespace": namespace}}
+    return data
+
+
+def _typed(kind: Kind[Any], data: Mapping[str, Any]) -> Any:
+    """The typed object, or Invalid with every fault.
+
+    Kubernetes' own kinds are lean here, so a field that is not known means nothing. koord's kinds are complete: there
+    it is a mistake, as it is to kubectl; but not in metadata, nor in the status, which nobody writes by hand.
+    """
+    body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
+    faults: dict[Fault, None] = {}
+    if kind in kinds.CUSTOM:
+        written = {name: value for name, value in body.items() if name not in ("metadata", "status")}
+        try:
+            check(kind.type, written, kind.kind)
+        except Invalid as error:
+            faults.update(dict.fromkeys(error.faults))
+    try:
+        typed = check(kind.type, body, kind.kind, allow_unknown=True)
+    except Invalid as error:
+        faults.update(dict.fromkeys(error.faults))
+    if faults:
+        raise Invalid(kind.kind, faults)
+    return typed
