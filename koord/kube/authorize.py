@@ -1,0 +1,102 @@
+"""Authorizer: who is calling one of our endpoints, and may they?
+
+The API server is asked, by TokenReview and SubjectAccessReview. Its answers are kept for a minute, so that a scraper
+costs two calls a minute; tokens themselves are never kept, only their hashes. When the API server cannot be asked,
+nobody is let in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from koord.api.kinds import Kind
+from koord.api.struct import Struct
+from koord.kube.client import Client
+from koord.kube.clock import Clock, SystemClock
+
+ALLOWED_S: Final = 60.0
+DENIED_S: Final = 10.0
+MAX_CACHED: Final = 1024
+
+Verdict = Literal["allowed", "unauthenticated", "forbidden"]
+
+
+class UserInfo(Struct):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class TokenReviewStatus(Struct):
+    authenticated: bool = False
+    user: UserInfo = UserInfo()
+    error: str = ""
+
+
+class TokenReview(Struct):
+    status: TokenReviewStatus = TokenReviewStatus()
+
+
+class SubjectAccessReviewStatus(Struct):
+    allowed: bool = False
+    reason: str = ""
+
+
+class SubjectAccessReview(Struct):
+    status: SubjectAccessReviewStatus = SubjectAccessReviewStatus()
+
+
+TOKEN_REVIEWS: Final[Kind[TokenReview]] = Kind(
+    "authentication.k8s.io", "v1", "TokenReview", "tokenreviews", False, TokenReview
+)
+SUBJECT_ACCESS_REVIEWS: Final[Kind[SubjectAccessReview]] = Kind(
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", False, SubjectAccessReview
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    verdict: Verdict
+    until: float
+
+
+class Authorizer:
+    """Decides about callers of non-resource paths such as /metrics."""
+
+    def __init__(self, client: Client, *, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock: Clock = clock or SystemClock()
+        self._kept: OrderedDict[tuple[bytes, str, str], _Kept] = OrderedDict()
+
+    async def verdict(self, token: str, path: str, verb: str = "get") -> Verdict:
+        """Whether the bearer of `token` may `verb` the `path`. Raises ApiError when the server cannot be asked."""
+        if not token:
+            return "unauthenticated"
+        key = hashlib.sha256(token.encode()).digest(), path, verb
+        kept = self._kept.get(key)
+        now = self._clock.monotonic()
+        if kept is not None and now < kept.until:
+            return kept.verdict
+        verdict = await self._ask(token, path, verb)
+        self._kept[key] = _Kept(verdict, now + (ALLOWED_S if verdict == "allowed" else DENIED_S))
+        self._kept.move_to_end(key)
+        while len(self._kept) > MAX_CACHED:
+            self._kept.popitem(last=False)
+        return verdict
+
+    async def _ask(self, token: str, path: str, verb: str) -> Verdict:
+        review = await self._client.create(TOKEN_REVIEWS, {"spec": {"token": token}})
+        if not review.status.authenticated:
+            return "unauthenticated"
+        user = review.status.user
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        access = await self._client.create(SUBJECT_ACCESS_REVIEWS, {"spec": spec})
+        return "allowed" if access.status.allowed else "forbidden"

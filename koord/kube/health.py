@@ -1,0 +1,236 @@
+"""Health endpoints: is this process alive, is it ready, and what are its figures?
+
+    /livez /readyz /healthz      200 `ok` or 500; `?verbose` lists the checks, `?exclude=NAME` leaves one out
+    /readyz/NAME                 one check
+    /metrics                     for Prometheus
+
+The format is Kubernetes'. On loopback everything is open. On any other address TLS is required; the health paths stay
+open without their reasons (probes have no token), and /metrics is for callers whom the API server knows and allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from aiohttp import web
+
+from koord.kube.authorize import Authorizer
+from koord.kube.errors import ApiError
+from koord.kube.metrics import CONTENT_TYPE, Metrics
+from koord.kube.serving_tls import ServingTls
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], str | None]
+"""Says what is wrong, or None."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
+
+
+def ping() -> str | None:
+    """The process answers: that is all."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`host:port`, `:port` for all interfaces, `[::1]:port`."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"bind address {text!r}: must be host:port, for example 127.0.0.1:8080 or [::1]:8080")
+    return Address(host or "0.0.0.0", int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the checks of one path said."""
+
+    healthy: bool
+    lines: tuple[str, ...]
+
+
+def examine(checks: Mapping[str, Check], excluded: Iterable[str] = (), *, reasons: bool) -> Report:
+    """Runs all checks. Why one fails is told only with `reasons`: callers may be strangers."""
+    left_out = set(excluded)
+    lines, healthy = [], True
+    for name, check in checks.items():
+        if name in left_out:
+            lines.append(f"[+]{name} excluded: ok")
+            continue
+        fault = run_check(name, check)
+        if fault is None:
+            lines.append(f"[+]{name} ok")
+        else:
+            healthy = False
+            lines.append(f"[-]{name} failed: {fault if reasons else 'reason withheld'}")
+    unknown = sorted(left_out - set(checks))
+    if unknown:
+        quoted = ", ".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+    return Report(healthy, tuple(lines))
+
+
+def run_check(name: str, check: Check) -> str | None:
+    """What a check finds; one that breaks has found something too."""
+    try:
+        return check()
+    except Exception as error:  # a broken check must not take the endpoint down with it
+        log.exception("health check failed to run", extra={"check": name})
+        return f"{type(error).__name__}: {error}"
+
+
+class HealthServer:
+    """Serves the endpoints while entered. `add_live` and `add_ready` may be called at any time."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        metrics: Metrics | None = None,
+        tls: ServingTls | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self.address = parse_address(address)
+        if not self.address.loopback:
+            if tls is None:
+                raise ValueError(f"serving health on {self.address} needs TLS; without it, bind to 127.0.0.1")
+            if metrics is not None and authorizer is None:
+                raise ValueError(f"serving metrics on {self.address} needs an authorizer; else bind to 127.0.0.1")
+        self._metrics, self._tls, self._authorizer = metrics, tls, authorizer
+        self._live: dict[str, Check] = {"ping": ping}
+        self._ready: dict[str, Check] = {"ping": ping}
+        self._runner: web.AppRunner | None = None
+        self._following: asyncio.Task[None] | None = None
+        self.port = self.address.port
+        "The port in use; where 0 was asked for, the one that was found."
+
+    def add_live(self, name: str, check: Check) -> None:
+        """`check` failing means: restart this process."""
+        self._live[name] = check
+
+    def add_ready(self, name: str, check: Check) -> None:
+        """`check` failing means: do not rely on this process yet."""
+        self._ready[name] = check
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        for path, checks in (("livez", self._live), ("readyz", self._ready), ("healthz", self._live)):
+            app.router.add_get(f"/{path}", self._all(path, checks))
+            app.router.add_get(f"/{path}/{{check}}", self._one(checks))
+        if self._metrics is not None:
+            app.router.add_get("/metrics", self._serve_metrics)
+        return app
+
+    async def __aenter__(self) -> Self:
+        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(
+            runner, self.address.host, self.address.port, ssl_context=self._tls.context if self._tls else None
+        )
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise OSError(error.errno, f"cannot serve health on {self.address}: {error.strerror or error}") from error
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        if self._tls is not None:
+            self._following = asyncio.create_task(self._tls.follow(), name="serving-certificate")
+        log.info("serving health and metrics", extra={"address": f"{Address(self.address.host, self.port)}"})
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._following is not None:
+            self._following.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _all(self, path: str, checks: Mapping[str, Check]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            excluded = request.query.getall("exclude", [])
+            report = examine(checks, excluded, reasons=self.address.loopback)
+            if not report.healthy:
+                log.warning("%s check failed", path, extra={"failed": _failed(report)})
+                return _text("\n".join([*report.lines, f"{path} check failed\n"]), 500)
+            if "verbose" not in request.query:
+                return _text("ok")
+            return _text("\n".join([*report.lines, f"{path} check passed\n"]))
+
+        return handle
+
+    def _one(self, checks: Mapping[str, Check]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            name = request.match_info["check"]
+            check = checks.get(name)
+            if check is None:
+                return _text(f"no health check is named {name!r}; there are: {', '.join(checks)}\n", 404)
+            fault = run_check(name, check)
+            if fault is None:
+                return _text("ok")
+            return _text(f"internal server error: {fault if self.address.loopback else 'reason withheld'}\n", 500)
+
+        return handle
+
+    async def _serve_metrics(self, request: web.Request) -> web.Response:
+        assert self._metrics is not None
+        refusal = None if self.address.loopback else await self._refuse(request)
+        if refusal is not None:
+            return refusal
+        text = await asyncio.to_thread(self._metrics.render)
+        return web.Response(body=text, headers={**HEADERS, "Content-Type": CONTENT_TYPE})
+
+    async def _refuse(self, request: web.Request) -> web.Response | None:
+        assert self._authorizer is not None
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        try:
+            verdict = await self._authorizer.verdict(token, request.path)
+        except (ApiError, OSError, TimeoutError) as error:
+            log.error("cannot ask the API server who is calling: %s", error, extra={"path": request.path})
+            return _text("the API server could not be asked whether you may do this; try again later\n", 503)
+        match verdict:
+            case "allowed":
+                return None
+            case "unauthenticated":
+                return _text("Unauthorized: send a bearer token that the API server knows\n", 401)
+            case "forbidden":
+                return _text(f"Forbidden: needs get on the non-resource URL {request.path}\n", 403)
+
+
+def _failed(report: Report) -> str:
+    return ",".join(line[3:].partition(" ")[0] for line in report.lines if line.startswith("[-]"))
+
+
+def _text(body: str, status: int = 200) -> web.Response:
+    return web.Response(text=body, status=status, headers=HEADERS)
