@@ -7,14 +7,15 @@ path, whatever plugin it is in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from koord.api.duration import Duration, parse_duration
-from koord.api.faults import Fault, Invalid, check, join
+from koord.api.faults import Fault, Invalid, join
+from koord.api.salvage import salvage
 from koord.api.struct import Struct
 
 T = TypeVar("T")
@@ -134,20 +135,25 @@ class Reader:
         self.faults: list[Fault] = []
 
     def add(self, path: str, faults: Iterable[Fault]) -> None:
-        self.faults += [fault.under(path) for fault in faults]
+        """Notes faults, but for those at a place that is known to be faulty: they would only follow from it."""
+        known = {fault.path for fault in self.faults if fault.path}
+        self.faults += [fault for fault in (fault.under(path) for fault in faults) if fault.path not in known]
 
     def part(self, type_: type[T], data: object, path: str = "") -> T | None:
-        """`data` as `type_`; None where it is faulty."""
-        try:
-            return check(type_, data, self.what)
-        except Invalid as invalid:
-            self.add(path, invalid.faults)
-            return None
+        """`data` as `type_`, without its faulty parts; None where nothing is left."""
+        value, faults = salvage(type_, data)
+        self.add(path, faults)
+        return value
 
     def plugin_config(
-        self, data: object, path: str, known: Mapping[str, type[PluginArgs]], api_versions: Sequence[str]
+        self,
+        data: object,
+        path: str,
+        known: Mapping[str, type[PluginArgs]],
+        api_versions: Sequence[str],
+        opaque: Collection[str] = (),
     ) -> tuple[PluginConfig, ...]:
-        """A list of `{name, args}`, each with the arguments' type that its name calls for."""
+        """A list of `{name, args}`, each with the arguments' type that its name calls for; plain for `opaque` ones."""
         if not isinstance(data, list | tuple):
             return ()  # absent, or a fault of the profile's own type
         configs: list[PluginConfig] = []
@@ -160,8 +166,11 @@ class Reader:
             if name in first_at:
                 self.add(at, [Fault("name", f"{name} is configured twice; first at {path}[{first_at[name]}]")])
             first_at.setdefault(name, i)
+            if name in opaque:
+                configs.append(PluginConfig(name=name, args=item.get("args")))
+                continue
             if name not in known:
-                self.add(at, [Fault("name", unknown(name, "plugin", known))])
+                self.add(at, [Fault("name", unknown(name, "plugin with arguments", [*known, *opaque]))])
                 continue
             args = self.args(name, known[name], item.get("args"), join(at, "args"), api_versions)
             if args is not None:
@@ -193,7 +202,8 @@ def unknown(name: str, noun: str, known: Iterable[str]) -> str:
     import difflib
 
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    longer = [other for other in names if name and other.startswith(name)]
+    near = longer if len(longer) == 1 else difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
     return f"there is no {noun} {name!r} ({hint})"
 

@@ -113,7 +113,7 @@ def parse(data: object, what: str = "scheduler configuration") -> SchedulerConfi
     ]
     config = reader.part(SchedulerConfiguration, body)
     if config is not None:
-        config = _with_names(config, args)
+        config = _with_names(config, args if config.profiles else [])
         reader.add("", _faults(config))
     reader.done()
     assert config is not None  # otherwise there were faults

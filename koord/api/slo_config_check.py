@@ -19,6 +19,7 @@ from koord.api.faults import Fault, Invalid, check
 from koord.api.overlay import overlay
 from koord.api.quantity import QuantityError
 from koord.api.quantity import value as quantity_value
+from koord.api.salvage import salvage
 from koord.api.selector import LabelSelector, selector_faults
 from koord.api.slo_config import SECTIONS, SectionKind, picks, read_json
 from koord.api.slo_config_types import SYSTEM as SYSTEM_KEY
@@ -83,10 +84,9 @@ def judge(
             refusals += _refused("ParseConfigFail", section.key, invalid.faults)
             continue
         warnings += _unknown_fields(section, raw)
-        try:
-            value = check(section.type, raw, section.key, allow_unknown=True)
-        except Invalid as invalid:
-            refusals += _refused("ConfigParamInvalid", section.key, invalid.faults)
+        value, faults = salvage(section.type, raw, allow_unknown=True)
+        refusals += _refused("ConfigParamInvalid", section.key, faults)
+        if value is None:
             continue
         items = section_items(value)
         refusals += _refused("ConfigParamInvalid", section.key, _settings_faults(value, data))
