@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from koord.api.names import OLD_RESOURCES
+from koord.api.old_names import with_current_names
 from koord.api.pod import Container, ContainerStatus, Pod
 from koord.api.quantity import INT64_MAX, Number, ResourceList, parse, value
 from koord.api.words import PodConditionType
@@ -24,7 +24,6 @@ NON_ZERO_REQUESTS: Final[Mapping[str, int]] = {"cpu": 100, "memory": 200 * 1024*
 _Thousandths = Mapping[str, int]
 
 _CPU: Final = "cpu"
-_TODAY: Final[Mapping[str, str]] = dict(OLD_RESOURCES.items())
 
 
 def pod_requests(
@@ -81,17 +80,6 @@ def amounts(resources: ResourceList) -> dict[str, int]:
     return _rounded(_exact(resources))
 
 
-def current_names(resources: ResourceList) -> ResourceList:
-    """The same resources under the names of today. Where a list has both names of one, it stays as it is."""
-    if _TODAY.keys().isdisjoint(resources):
-        return resources
-    renamed: dict[str, Number] = {}
-    for name, quantity in resources.items():
-        today = _TODAY.get(name, name)
-        renamed[name if today in resources else today] = quantity
-    return renamed
-
-
 def _running_or_starting(pod: Pod, of: Callable[[Container], _Thousandths]) -> dict[str, int]:
     """The most that the containers take together at any time of the pod's life."""
     running: dict[str, int] = {}
@@ -136,7 +124,7 @@ def _resize_is_infeasible(pod: Pod) -> bool:
 
 
 def _exact(resources: ResourceList) -> dict[str, int]:
-    return {name: _thousandths(quantity) for name, quantity in current_names(resources).items()}
+    return {name: _thousandths(quantity) for name, quantity in with_current_names(resources).items()}
 
 
 @lru_cache(maxsize=16384, typed=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koord.api.quantity import INT64_MAX, QuantityError
-from koord.api.resources import NON_ZERO_REQUESTS, amounts, current_names, pod_limits, pod_requests
+from koord.api.resources import NON_ZERO_REQUESTS, amounts, pod_limits, pod_requests
 from tests.api.pods import Resources, container, pod
 
 MI = 1024**2
@@ -160,14 +160,9 @@ def test_older_resource_names_are_read_as_todays(old: str, new: str) -> None:
     assert amounts({old: "7", "cpu": "1500m"}) == {new: 7, "cpu": 1500}
 
 
-def test_a_list_that_has_both_names_keeps_both() -> None:
-    mixed = {"koordinator.sh/batch-cpu": 1, "kubernetes.io/batch-cpu": 2}
-    assert current_names(mixed) == mixed
-
-
-def test_a_list_of_todays_names_is_not_copied() -> None:
-    today = {"cpu": "1"}
-    assert current_names(today) is today
+def test_of_two_names_for_one_resource_todays_counts() -> None:
+    both_names = {"koordinator.sh/batch-cpu": 1, "kubernetes.io/batch-cpu": 2}
+    assert pod_requests(pod(container(requests=both_names)))["kubernetes.io/batch-cpu"] == 2
 
 
 milli_cores = st.integers(0, 10**6)
