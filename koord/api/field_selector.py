@@ -54,8 +54,9 @@ class FieldMatcher:
 
 
 def parse_fields(text: str) -> FieldMatcher:
-    """The matcher for a field selector. Empty text matches everything."""
-    return FieldMatcher(tuple(_requirement(term, text) for term in sorted(_TERM.findall(text))))
+    """The matcher for a field selector. Empty text matches everything, and a bare `=` says nothing."""
+    requirements = (_requirement(term, text) for term in sorted(_TERM.findall(text)))
+    return FieldMatcher(tuple(requirement for requirement in requirements if requirement.field or requirement.value))
 
 
 def escape(value: str) -> str:

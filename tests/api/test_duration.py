@@ -63,17 +63,15 @@ class _Args(Struct):
 
 def test_a_field_takes_strings_only() -> None:
     assert check(_Args, {"interval": "10s"}, "args").interval == "10s"
-    for wrong in (10, "10", None):
-        if wrong is not None:
-            with pytest.raises(Invalid, match="interval"):
-                check(_Args, {"interval": wrong}, "args")
+    for wrong in (10, "10"):
+        with pytest.raises(Invalid, match="interval"):
+            check(_Args, {"interval": wrong}, "args")
     with pytest.raises(DurationError):
         duration.check(5)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_printing_and_reading_gives_the_same_duration(duration_ns: int) -> None:
-    # Go reads fractions through floats: exact below a second's fraction, which is where it prints one.
     assert parse_ns(from_ns(duration_ns)) == duration_ns
 
 

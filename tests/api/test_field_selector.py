@@ -31,6 +31,11 @@ def test_an_exact_value_can_be_asked_for() -> None:
     assert matcher.exact("status.phase") is None
 
 
+@pytest.mark.parametrize("text", ["=", "==", "!=", "=,!="])
+def test_a_term_without_field_and_value_says_nothing(text: str) -> None:
+    assert parse_fields(text) == FieldMatcher()
+
+
 names = st.from_regex(r"[a-z]+(\.[a-zA-Z]+)?", fullmatch=True)
 requirements = st.builds(FieldRequirement, names, st.text(max_size=8) | st.text("\\,=a", max_size=8), st.booleans())
 
