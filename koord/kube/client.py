@@ -30,7 +30,7 @@ from koord.kube.cluster_config import ClusterConfig
 from koord.kube.discovery import Resources, ServerVersion
 from koord.kube.errors import EvictionRefused, Gone, TooManyRequests
 from koord.kube.pages import Page, TypedPage, raw_page, typed_page
-from koord.kube.transport import Call, Terms, Transport
+from koord.kube.transport import Call, RequestObserver, Terms, Transport
 from koord.kube.watch import Lines, WatchEvent, events
 
 T = TypeVar("T", bound=Struct)
@@ -115,6 +115,10 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._transport.close()
+
+    def observe(self, observer: RequestObserver) -> None:
+        """From here on, `observer` hears of every request of this client and its views: for metrics."""
+        self._transport.observer = observer
 
     def fenced(self, check: Callable[[], None]) -> Client:
         """A view of this client whose writes call `check` right before they are sent, on every attempt.

@@ -8,14 +8,16 @@ come and go are measured through `Tracked`, which forgets the children of what i
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from koord.kube.controller import Result
 from koord.kube.work_queue import WorkQueue
@@ -93,13 +95,8 @@ class Metrics:
         self._leading = self.gauge(
             "leader_election_master_status", "1 while this process leads by the lease of that name, else 0", "name"
         )
-        self._informer_events = self.counter(
-            "koord_informer_events_total", "Changes that informers saw, by kind and type", "kind", "type"
-        )
-        self._informer_lists = self.counter(
-            "koord_informer_lists_total", "Full lists that informers made, by kind", "kind"
-        )
-        self._informer_objects = self.gauge("koord_informer_objects", "Objects that informers hold, by kind", "kind")
+        self._informers = _InformerCollector()
+        self.registry.register(self._informers)
         self._recorder_events = self.counter(
             "koord_events_total", "Kubernetes events by what became of them: written, dropped or failed", "outcome"
         )
@@ -129,9 +126,9 @@ class Metrics:
         """The observer of a client of one API server."""
         return RequestMetrics(self, host)
 
-    def informer(self, kind: str) -> InformerMetrics:
-        """The observer of an informer."""
-        return InformerMetrics(self, kind)
+    def follow(self, informer: InformerFigures) -> None:
+        """Reads the informer's own counters at each scrape, so that watching costs nothing more."""
+        self._informers.followed.append(informer)
 
     def events(self) -> EventMetrics:
         """The observer of an event recorder."""
@@ -211,21 +208,49 @@ class RequestMetrics:
         self._metrics._retried_requests.labels(str(code) if code else "<error>", method, self._host).inc()
 
 
-class InformerMetrics:
-    def __init__(self, metrics: Metrics, kind: str) -> None:
-        self._events = {
-            change: metrics._informer_events.labels(kind, change) for change in ("added", "updated", "deleted")
+class InformerFigures(Protocol):
+    """What an informer counts."""
+
+    events: int
+    relists: int
+    reconnects: int
+    malformed: int
+
+    @property
+    def staleness_s(self) -> float: ...
+    def __len__(self) -> int: ...
+
+
+class _InformerCollector(Collector):
+    def __init__(self) -> None:
+        self.followed: list[InformerFigures] = []
+
+    def collect(self) -> Iterator[Metric]:
+        label = ["informer"]
+        objects = GaugeMetricFamily("koord_informer_objects", "Objects that an informer holds", labels=label)
+        stale = GaugeMetricFamily(
+            "koord_informer_staleness_seconds", "Seconds since an informer last heard its server", labels=label
+        )
+        counters = {
+            name: CounterMetricFamily(f"koord_informer_{name}", meaning, labels=label)
+            for name, meaning in (
+                ("events", "Changes that an informer's watches brought"),
+                ("relists", "Full lists that an informer made"),
+                ("reconnects", "Watches that an informer began again"),
+                ("malformed", "Objects that an informer could not read"),
+            )
         }
-        self._lists = metrics._informer_lists.labels(kind)
-        self._objects = metrics._informer_objects.labels(kind)
-
-    def changed(self, change: str, objects: int) -> None:
-        self._events[change].inc()
-        self._objects.set(objects)
-
-    def listed(self, objects: int) -> None:
-        self._lists.inc()
-        self._objects.set(objects)
+        for informer in tuple(self.followed):
+            named = [str(informer)]
+            objects.add_metric(named, len(informer))
+            stale.add_metric(named, informer.staleness_s)
+            counters["events"].add_metric(named, informer.events)
+            counters["relists"].add_metric(named, informer.relists)
+            counters["reconnects"].add_metric(named, informer.reconnects)
+            counters["malformed"].add_metric(named, informer.malformed)
+        yield objects
+        yield stale
+        yield from counters.values()
 
 
 class EventMetrics:

@@ -18,7 +18,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
@@ -44,6 +44,13 @@ MAX_WARNINGS: Final = 256
 log = logging.getLogger(__name__)
 
 Check = Callable[[], None]
+
+
+class RequestObserver(Protocol):
+    """Who wants to know of every request: the client's metrics. `code` is None where no answer came."""
+
+    def answered(self, method: str, code: int | None, took_s: float) -> None: ...
+    def retried(self, method: str, code: int | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,7 @@ class Transport:
             *impersonation_headers(config.impersonation),
         )
         self._session: aiohttp.ClientSession | None = None
+        self.observer: RequestObserver | None = None
 
     async def __aenter__(self) -> Transport:
         if self._tls is not None and self.config.exec is None:
@@ -176,9 +184,13 @@ class Transport:
             # What changes something always has a body, if an empty one: the fence is in it.
             payload = None if call.safe else _Body(call.body or b"", call.content_type, terms.check)
             headers = [*self._headers, ("Accept", call.accept), *proof.headers]
+            code: int | None = None
+            started = self.clock.monotonic()
             try:
                 async with self._in_flight:
+                    started = self.clock.monotonic()
                     response = await self._send(call, headers, payload, tls, timeout)
+                    code = response.status
                     try:
                         body = await response.read() if whole or response.status >= 300 else b""
                     except BaseException:
@@ -203,6 +215,11 @@ class Transport:
                 refusal, wait_s = self._refused(call, terms, attempt, response, body)
                 if wait_s < 0:
                     raise refusal
+            finally:
+                if self.observer is not None and (payload is None or payload.fenced is None):
+                    self.observer.answered(call.method, code, self.clock.monotonic() - started)
+            if self.observer is not None:
+                self.observer.retried(call.method, code)
             log.debug("again in %.2f s: %s", wait_s, refusal)
             await self.clock.sleep(wait_s)
 

@@ -7,12 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
+from koord.api.core import ConfigMap
+from koord.api.kinds import CONFIG_MAPS, NAMESPACES
+from koord.kube.client import Client
 from koord.kube.controller import Controller, Requeue
+from koord.kube.informer import Informer
 from koord.kube.metrics import Metrics, Tracked
 from koord.kube.work_queue import Backoff
+from tests.control_plane import ControlPlane
 from tests.kube.waiting import eventually
 
 QUICK = Backoff(base_s=0.001, cap_s=0.01, rate_per_s=10_000, burst=10_000)
+TODO = {"work": "todo"}
 
 
 class Source:
@@ -276,3 +282,53 @@ def test_children_of_gone_objects_leave_the_scrape() -> None:
     assert 'pod="web"' not in text
     assert 'pod_cpu{container="app",pod="db"} 3.0' in text
     assert usage.keys() == {"shop/db"}
+
+
+@pytest.mark.cluster
+async def test_a_controller_on_a_real_informer_converges_on_what_the_server_has(control_plane: ControlPlane) -> None:
+    """Every labelled ConfigMap gets a copy of its key; one that cannot be handled stops none of the others."""
+    namespace = "controller-test"
+    async with Client.from_config(str(control_plane.kubeconfig)) as client:
+        metrics, host = Metrics(process=False), client.config.server.removeprefix("https://")
+        client.observe(metrics.requests(host))
+        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+        informer: Informer[ConfigMap] = Informer(client, CONFIG_MAPS, namespace=namespace, labels="work=todo")
+        metrics.follow(informer)
+
+        async def reconcile(key: str) -> None:
+            found = informer.get(key)
+            if found is None:
+                return
+            if found.metadata.name == "bad":
+                raise ValueError("this one is malformed")
+            if found.data.get("copied") != key:
+                patch = {"data": {"copied": key}}
+                await client.patch(CONFIG_MAPS, found.metadata.name, patch, namespace=namespace)
+
+        controller = Controller("copier", reconcile, workers=3, backoff=QUICK, observer=metrics.reconciler("copier"))
+        controller.watch(informer, lambda delta: [delta.key])
+        names = ["bad", *(f"item-{number}" for number in range(10))]
+        for name in names[:6]:
+            await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace, "labels": TODO}})
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(informer.run())
+            running = tasks.create_task(controller.run())
+            await asyncio.wait_for(informer.synced(), 10)
+            for name in names[6:]:
+                await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace, "labels": TODO}})
+
+            def converged() -> bool:
+                items = [informer.get(f"{namespace}/{name}") for name in names if name != "bad"]
+                return all(item is not None and "copied" in item.data for item in items)
+
+            await eventually(converged, 20)
+            controller.stop()
+            await asyncio.wait_for(running, 5)
+            following.cancel()
+        text = metrics.render().decode()
+        assert 'controller_runtime_reconcile_errors_total{controller="copier"} 0.0' not in text
+        assert 'koord_informer_objects{informer="configmaps[controller-test,work=todo]"} 11.0' in text
+        assert 'koord_informer_relists_total{informer="configmaps[controller-test,work=todo]"} 1.0' in text
+        assert f'rest_client_requests_total{{code="201",host="{host}",method="POST"}} 12.0' in text
+        assert f'rest_client_requests_total{{code="200",host="{host}",method="PATCH"}} 10.0' in text
+        assert f'rest_client_request_duration_seconds_count{{host="{host}",verb="PATCH"}} 10.0' in text
