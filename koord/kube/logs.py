@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal, TextIO
 
 import msgspec
@@ -37,7 +38,7 @@ _SECRET_TEXT: Final = re.compile(
     r"|(?:token|password|secret)['\"]?\s*[:=]\s*['\"]?[^\s&'\"]+",
     re.IGNORECASE,
 )
-_SECRET_HINTS: Final = ("eyj", "bearer", "authorization", "token", "password", "secret")
+_SECRET_HINT: Final = re.compile(r"eyJ|bear|auth|tok|pass|sec", re.IGNORECASE)
 # What every record has anyway; the rest came by `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS: Final[Mapping[int, str]] = {
@@ -92,8 +93,7 @@ def parse_levels(text: str) -> dict[str, int]:
 def redact(text: str) -> str:
     """`text` without what looks like a token."""
     # The full search costs more than the rest of a line, and secrets are rare.
-    lowered = text.lower()
-    return _SECRET_TEXT.sub(REDACTED, text) if any(hint in lowered for hint in _SECRET_HINTS) else text
+    return _SECRET_TEXT.sub(REDACTED, text) if _SECRET_HINT.search(text) else text
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
@@ -102,13 +102,18 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
     for name, value in vars(record).items():
         if name in _STANDARD:
             continue
-        if _SECRET_FIELD.search(name):
+        if _is_secret(name):
             fields[name] = REDACTED
         elif isinstance(value, str):
             fields[name] = redact(value)
         else:
-            fields[name] = value if isinstance(value, bool | int | float) or value is None else redact(str(value))
+            fields[name] = value if value is None or isinstance(value, (int, float)) else redact(str(value))
     return fields
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(field_name: str) -> bool:
+    return _SECRET_FIELD.search(field_name) is not None
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import cast
 
 import pytest
@@ -17,6 +18,7 @@ from koord.kube.errors import AlreadyExists, Forbidden, NotFound, Status, Unavai
 from koord.kube.event_ledger import EventLedger, Limits, Occurrence, Write, occurrence
 from koord.kube.events import EventRecorder, reference
 from koord.kube.metrics import Metrics
+from tests.control_plane import ControlPlane
 from tests.kube.waiting import eventually
 
 WALL = 1_793_000_000.0
@@ -335,3 +337,54 @@ async def test_leaving_does_not_wait_for_a_server_that_hangs(monkeypatch: pytest
             events.record(POD, "Killed", "x")
             await eventually(lambda: client.calls == 1)
     assert events.counts == (1, 0, 0, 1)
+
+
+@pytest.mark.cluster
+@pytest.mark.kubectl
+async def test_kubectl_shows_events_and_how_often_they_came(control_plane: ControlPlane) -> None:
+    namespace = "events-test"
+    control_plane.kubectl("create", "namespace", namespace)
+    pod = ObjectReference("v1", "Pod", namespace, "web", "u1")
+    node = ObjectReference("v1", "Node", "", "worker-1")
+    async with (
+        Client.from_config(str(control_plane.kubeconfig)) as client,
+        EventRecorder(client, controller="koordinator.sh/koord-test", limits=Limits(first_repeat_s=0.2)) as events,
+    ):
+        for number in range(7):
+            events.record(pod, "Suppressed", "batch pods may use 3 CPUs", action="Suppress", type="Warning")
+            await asyncio.sleep(0.05 * number)
+        events.record(node, "Cordoned", "ü" * 2000, related=pod)
+    assert events.counts == (8, 8, 0, 0)
+
+    shown = control_plane.kubectl("get", "events.v1.events.k8s.io", "-n", namespace, "-o", "json").stdout
+    (event,) = json.loads(shown)["items"]
+    assert event["series"]["count"] == 7
+    assert event["series"]["lastObservedTime"] > event["eventTime"]
+    assert event["action"] == "Suppress"
+    assert event["reportingController"] == "koordinator.sh/koord-test"
+    assert event["regarding"] == {"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": namespace, "uid": "u1"}
+    table = control_plane.kubectl("get", "events", "-n", namespace).stdout
+    assert "Warning   Suppressed   pod/web" in table
+    assert "batch pods may use 3 CPUs" in table
+    of_nodes = control_plane.kubectl("get", "events", "-n", "default", "--field-selector", "reason=Cordoned").stdout
+    assert "node/worker-1" in of_nodes
+
+
+@pytest.mark.cluster
+async def test_an_event_deleted_by_others_comes_back_with_its_count(control_plane: ControlPlane) -> None:
+    pod = ObjectReference("v1", "Pod", "default", "deleted-events", "u1")
+    async with Client.from_config(str(control_plane.kubeconfig)) as client:
+
+        async def found() -> list[Event]:
+            return await client.list(EVENTS, namespace="default", fields="regarding.name=deleted-events")
+
+        async with EventRecorder(client, controller="koord-test", limits=Limits(first_repeat_s=0.1)) as events:
+            events.record(pod, "Killed", "x")
+            await eventually(lambda: events.counts[1] == 1)
+            (event,) = await found()
+            await client.delete(EVENTS, event.metadata.name, namespace="default")
+            events.record(pod, "Killed", "x")
+            await eventually(lambda: events.counts[1] == 2)
+        (event,) = await found()
+        assert event.series is not None
+        assert event.series.count == 2
