@@ -41,24 +41,18 @@ def _render_ratios(ratios: Mapping[str, float]) -> str:
     return "{" + ",".join(f"{json.dumps(name)}:{ratio:.2f}" for name, ratio in sorted(ratios.items())) + "}"
 
 
-def _parse_percent(text: str) -> int:
-    return int(number(0).parse(text) * 100)
-
-
-PERCENT_OF_RATIO: Final = Form(_parse_percent, lambda percent: f"{percent / 100:.10g}")
-"""A ratio, read as whole percent, what is finer cut off."""
+NOT_NEGATIVE: Final = number(0)
 
 COLOCATION_STRATEGY: Final = Annotation(
     names.ANNOTATION_COLOCATION_STRATEGY, json_object(ColocationStrategy), None, on=NODE, bad=None
 )
 """Overlays the strategy of slo-controller-config; an illegal one is ignored."""
-CPU_RECLAIM_PERCENT: Final = Label(names.LABEL_CPU_RECLAIM_RATIO, PERCENT_OF_RATIO, None, on=NODE)
-MEMORY_RECLAIM_PERCENT: Final = Label(names.LABEL_MEMORY_RECLAIM_RATIO, PERCENT_OF_RATIO, None, on=NODE)
-MID_STATIC_CPU_RESERVED_PERCENT: Final = Label(
-    names.LABEL_MID_STATIC_CPU_RESERVED_RATIO, PERCENT_OF_RATIO, None, on=NODE
-)
-MID_STATIC_MEMORY_RESERVED_PERCENT: Final = Label(
-    names.LABEL_MID_STATIC_MEMORY_RESERVED_RATIO, PERCENT_OF_RATIO, None, on=NODE
+# The manager takes these as whole percent, int(ratio * 100), over what the strategy says.
+CPU_RECLAIM_RATIO: Final = Label(names.LABEL_CPU_RECLAIM_RATIO, NOT_NEGATIVE, None, on=NODE)
+MEMORY_RECLAIM_RATIO: Final = Label(names.LABEL_MEMORY_RECLAIM_RATIO, NOT_NEGATIVE, None, on=NODE)
+MID_STATIC_CPU_RESERVED_RATIO: Final = Label(names.LABEL_MID_STATIC_CPU_RESERVED_RATIO, NOT_NEGATIVE, None, on=NODE)
+MID_STATIC_MEMORY_RESERVED_RATIO: Final = Label(
+    names.LABEL_MID_STATIC_MEMORY_RESERVED_RATIO, NOT_NEGATIVE, None, on=NODE
 )
 CPU_NORMALIZATION_ENABLED: Final = Label(names.LABEL_CPU_NORMALIZATION_ENABLED, BOOL, None, on=NODE)
 NETWORK_BANDWIDTH: Final = Annotation(names.ANNOTATION_NETWORK_BANDWIDTH, COUNT, None, on=NODE)
@@ -83,10 +77,10 @@ RAW_ALLOCATABLE: Final = Annotation(names.ANNOTATION_RAW_ALLOCATABLE, RESOURCES,
 
 VALUES: Final[tuple[Value[Any, Any], ...]] = (
     COLOCATION_STRATEGY,
-    CPU_RECLAIM_PERCENT,
-    MEMORY_RECLAIM_PERCENT,
-    MID_STATIC_CPU_RESERVED_PERCENT,
-    MID_STATIC_MEMORY_RESERVED_PERCENT,
+    CPU_RECLAIM_RATIO,
+    MEMORY_RECLAIM_RATIO,
+    MID_STATIC_CPU_RESERVED_RATIO,
+    MID_STATIC_MEMORY_RESERVED_RATIO,
     CPU_NORMALIZATION_ENABLED,
     NETWORK_BANDWIDTH,
     ORIGIN_EXTENDED_ALLOCATABLE,

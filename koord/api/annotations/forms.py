@@ -60,11 +60,11 @@ def _checked(type_: Any, text: str, null: object, faults: Faults[Any] = no_fault
     """The value in `text`. As in Go, a bare `null` is the empty value."""
     try:
         data = msgspec.json.decode(text)
+        value = check(type_, null if data is None else data, "", allow_unknown=True)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise ValueError(f"is not JSON: {error}") from None
-    value = check(type_, null if data is None else data, "", allow_unknown=True)
     found = tuple(faults(value))
     if found:
         raise Invalid("", found)

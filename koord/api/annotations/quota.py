@@ -90,8 +90,13 @@ def current_name(written: str, existing: Container[str]) -> str:
 
 
 def default_tree_id(namespace: str, name: str) -> str:
-    """The id of the tree that a profile makes without naming one: the 64-bit FNV-1a hash of `namespace/name`."""
+    """The id of the tree that a profile makes without naming one."""
+    return str(fnv1a_64(f"{namespace}/{name}".encode()))
+
+
+def fnv1a_64(data: bytes) -> int:
+    """The 64-bit Fowler-Noll-Vo hash, variant 1a."""
     hashed = 0xCBF29CE484222325
-    for byte in f"{namespace}/{name}".encode():
+    for byte in data:
         hashed = (hashed ^ byte) * 0x100000001B3 % 2**64
-    return str(hashed)
+    return hashed
