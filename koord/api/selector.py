@@ -181,7 +181,10 @@ class LabelMatcher:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110 - twice as fast as all(), and asked for every object
+            if not requirement.matches(labels):
+                return False
+        return True
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
