@@ -45,7 +45,7 @@ class ApiError(Exception):
 
     def __init__(self, status: Status, *, verb: str = "", what: str = "") -> None:
         self.status, self.verb, self.what = status, verb, what
-        super().__init__(status, verb, what)
+        super().__init__(status)
 
     @property
     def code(self) -> int:

@@ -229,7 +229,7 @@ def _with_user(config: ClusterConfig, user: Defined[User], name: str) -> Cluster
     value, where = user.value, f"{user.file}: users[{name}]"
     if value.auth_provider is not None:
         raise ConfigError(
-            f"{where}.auth-provider: {value.auth_provider.name or 'auth providers'} are not supported; "
+            f"{where}.auth-provider: {value.auth_provider.name!r}: auth providers are not supported; "
             "use an exec plugin of the same provider (users[].user.exec) instead"
         )
     if value.token and (value.username or value.password):
