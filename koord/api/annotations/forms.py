@@ -1,8 +1,8 @@
 """The ways in which labels and annotations write their values: JSON, numbers, switches, lists.
 
-Numbers and booleans are read as Go reads them, because that is what their other readers are written in. Unknown
-fields of JSON objects are left alone: a newer writer may have added them. Written JSON is compact, with maps in the
-order of their keys and fields in the order of the protocol, so that equal values are equal texts.
+Numbers, booleans and the names of JSON fields are read as Go reads them, because that is what their other readers are
+written in. Unknown fields of JSON objects are left alone: a newer writer may have added them. Written JSON is compact,
+with maps in the order of their keys and fields in the order of the protocol, so that equal values are equal texts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from koord.api import duration, quantity
 from koord.api.annotations.value import Form
 from koord.api.cpuset import CPUSet
 from koord.api.faults import Fault, Invalid, check
+from koord.api.go_json import fold_names
 from koord.api.quantity import Quantity, ResourceList
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ def _checked(type_: Any, text: str, null: object, faults: Faults[Any] = no_fault
     """The value in `text`. As in Go, a bare `null` is the empty value."""
     try:
         data = msgspec.json.decode(text)
-        value = check(type_, null if data is None else data, "", allow_unknown=True)
+        value = check(type_, null if data is None else fold_names(type_, data), "", allow_unknown=True)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeError) as error:
