@@ -124,6 +124,9 @@ class LeaderElection:
     def check(self) -> None:
         """The fence: raises NotLeader unless this process may act as leader at this very moment."""
         if not self.leading:
+            if self._acquired.is_set():
+                # Timers sleep while a machine does: the fence may be the first to notice.
+                self._stepped_down("lost leadership: the lease was not renewed in time")
             raise NotLeader(f"{self.identity} does not lead by lease {self.namespace}/{self.name}; nothing was sent")
 
     def fence(self) -> Callable[[], None]:
@@ -211,7 +214,7 @@ class LeaderElection:
         if self.leading:
             self._set_expiry()
         else:
-            self._stepped_down("lost leadership: the lease could not be renewed in time")
+            self._stepped_down("lost leadership: the lease was not renewed in time")
 
     def _stepped_down(self, why: str) -> None:
         self._candidacy.step_down()

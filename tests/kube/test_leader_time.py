@@ -1,0 +1,191 @@
+"""Leader election against a lease in memory, with clocks that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import msgspec
+import pytest
+
+from koord.api.coordination import Lease, LeaseSpec
+from koord.api.kinds import Kind
+from koord.api.meta import ObjectMeta
+from koord.kube.client import Client
+from koord.kube.election import NotLeader, Timing
+from koord.kube.errors import AlreadyExists, Conflict, NotFound, Status
+from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from tests.kube.waiting import eventually
+
+QUICK = Timing(lease_duration_s=1, renew_deadline_s=0.5, retry_period_s=0.05)
+
+
+class LeaseServer:
+    """One lease under compare-and-swap; `hang` makes every call wait."""
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.version = 0
+        self.hang = False
+        self.renewals = 0
+
+    def limited(self, **_: object) -> LeaseServer:
+        return self
+
+    def fenced(self, _: object) -> LeaseServer:
+        return self
+
+    async def get(self, kind: Kind[Lease], name: str, *, namespace: str) -> Lease:
+        await self._answer()
+        if self.lease is None:
+            raise NotFound(Status(code=404))
+        return self.lease
+
+    async def create(self, kind: Kind[Lease], lease: Lease) -> Lease:
+        await self._answer()
+        if self.lease is not None:
+            raise AlreadyExists(Status(code=409))
+        return self._keep(lease.spec)
+
+    async def patch(self, kind: Kind[Lease], name: str, patch: dict[str, dict[str, str]], *, namespace: str) -> Lease:
+        await self._answer()
+        assert self.lease is not None
+        if patch["metadata"]["resourceVersion"] != self.lease.metadata.resource_version:
+            raise Conflict(Status(code=409))
+        return self._keep(msgspec.convert(patch["spec"], LeaseSpec))
+
+    async def _answer(self) -> None:
+        await asyncio.sleep(60 if self.hang else 0)
+
+    def _keep(self, spec: LeaseSpec) -> Lease:
+        self.version += 1
+        self.renewals += 1
+        self.lease = Lease(ObjectMeta(resource_version=str(self.version)), spec)
+        return self.lease
+
+
+class MovableClock:
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return asyncio.get_running_loop().time() + self.ahead_s
+
+
+def candidate(server: LeaseServer, identity: str, clock: MovableClock | None = None) -> LeaderElection:
+    return LeaderElection(
+        cast(Client, server), name="l", identity=identity, timing=QUICK, boottime=clock or MovableClock()
+    )
+
+
+async def test_a_leader_renews_without_reading_and_gives_back_at_the_end() -> None:
+    server = LeaseServer()
+    async with candidate(server, "a") as leader:
+        await leader.acquired()
+        await eventually(lambda: server.renewals >= 4)
+        assert leader.leading
+        assert server.lease is not None
+        assert server.lease.spec.holder_identity == "a"
+        leader.check()
+    assert server.lease.spec.holder_identity == ""
+
+
+async def test_the_next_candidate_takes_a_released_lease_at_its_next_attempt() -> None:
+    server = LeaseServer()
+    async with candidate(server, "a") as first, candidate(server, "b") as second:
+        await first.acquired()
+        await asyncio.sleep(0.1)
+        assert not second.leading
+        assert second.holder == "a"
+        await first.__aexit__(None, None, None)
+        await asyncio.wait_for(second.acquired(), 0.5)
+        assert server.lease is not None
+        assert server.lease.spec.lease_transitions == 1
+
+
+async def test_a_machine_that_was_suspended_knows_at_its_first_write_that_it_no_longer_leads() -> None:
+    clock = MovableClock()
+    async with candidate(LeaseServer(), "a", clock) as leader:
+        await leader.acquired()
+        leader.check()
+        clock.ahead_s = 30.0  # the loop's own timers did not move
+        with pytest.raises(NotLeader, match="nothing was sent"):
+            leader.check()
+        assert leader.lost.is_set()
+        clock.ahead_s = 0.0
+        with pytest.raises(NotLeader):
+            leader.check()
+
+
+async def test_leadership_ends_on_time_while_a_renewal_hangs() -> None:
+    server = LeaseServer()
+    loop = asyncio.get_running_loop()
+    async with candidate(server, "a") as leader:
+        await leader.acquired()
+        server.hang = True
+        started = loop.time()
+        await asyncio.wait_for(leader.lost.wait(), 2)
+        assert loop.time() - started <= QUICK.renew_deadline_s + 0.2
+        server.hang = False
+
+
+async def test_work_is_cancelled_when_leadership_is_lost() -> None:
+    server = LeaseServer()
+    ended: list[str] = []
+
+    async def work(leader: LeaderElection) -> None:
+        server.hang = True
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("work")
+            server.hang = False
+
+    with pytest.raises(NotLeader, match="lost leadership by lease"):
+        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=QUICK), 5)
+    assert ended == ["work"]
+
+
+async def test_the_lease_is_kept_until_cancelled_work_has_ended() -> None:
+    server = LeaseServer()
+    begun = asyncio.Event()
+    held: list[str] = []
+
+    async def work(leader: LeaderElection) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            assert server.lease is not None
+            held.append(server.lease.spec.holder_identity)
+
+    run = asyncio.create_task(run_as_leader(cast(Client, server), work, name="l", identity="a", timing=QUICK))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, 2)
+    assert held == ["a"]
+    assert server.lease is not None
+    assert server.lease.spec.holder_identity == ""
+
+
+async def test_an_error_of_the_work_comes_out_and_the_lease_is_given_back() -> None:
+    server = LeaseServer()
+
+    async def work(leader: LeaderElection) -> None:
+        raise LookupError("no nodes")
+
+    with pytest.raises(LookupError, match="no nodes"):
+        await asyncio.wait_for(run_as_leader(cast(Client, server), work, name="l", timing=QUICK), 2)
+    assert server.lease is not None
+    assert server.lease.spec.holder_identity == ""
+
+
+async def test_winning_needs_standing() -> None:
+    with pytest.raises(RuntimeError, match="must be entered"):
+        await candidate(LeaseServer(), "a").acquired()
+
+
+def test_identities_are_unique() -> None:
+    assert len({unique_identity() for _ in range(100)}) == 100
