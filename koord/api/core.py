@@ -36,6 +36,9 @@ class Secret(Struct):
     def __repr__(self) -> str:
         return f"Secret({self.metadata.key}, type={self.type}, keys={sorted(self.data)})"
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("metadata", self.metadata.key), ("type", self.type), ("keys", sorted(self.data))]
+
 
 class ServiceSpec(Struct):
     """A service's selector: pods of one service are spread over nodes and zones by default."""

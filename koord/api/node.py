@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koord.api.meta import ObjectMeta
 from koord.api.quantity import ResourceList
-from koord.api.struct import EMPTY, Struct
+from koord.api.struct import EMPTY, Struct, field
 from koord.api.words import ConditionStatus, NodeConditionType, TaintEffect, TaintKey
 
 
@@ -37,7 +37,7 @@ class NodeAddress(Struct):
 
 
 class DaemonEndpoint(Struct):
-    port: int = 0
+    port: int = field(name="Port", default=0)
 
 
 class NodeDaemonEndpoints(Struct):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import inspect
 
 from koord.api.codec import convert
 from koord.api.kinds import BUILT_IN, PODS, Kind
@@ -23,6 +25,17 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
 NAMESPACE = "lean-objects"
 NODE = "lean-objects-node"
 RUNTIME_CLASS = "lean-objects-sandbox"
+
+# Fields of types that stand in several places, where one of the places does not have them.
+ELSEWHERE = (
+    ".conditions[].observedGeneration",
+    ".rollingUpdate.partition",
+    ".rollingUpdate.maxSurge",
+    ".webhooks[].reinvocationPolicy",
+    ".spec.resources.claims",
+    ".sources[].configMap.defaultMode",
+    ".sources[].downwardAPI.defaultMode",
+)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +181,64 @@ def test_kubernetes_serves_every_kind_where_koord_looks_for_it(control_plane: Co
         return
     missing = control_plane.kubectl("get", "--raw", kind.path("absent", namespace="default"), check=False)
     assert f'{kind.resource} "absent" not found' in missing.stderr
+
+
+@pytest.fixture(scope="module")
+def definitions(control_plane: ControlPlane) -> dict[str, Any]:
+    """Kubernetes' own description of every type."""
+    found: dict[str, Any] = json.loads(control_plane.kubectl("get", "--raw", "/openapi/v2").stdout)["definitions"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_"),
+    [*((kind, kind.type) for kind in BUILT_IN), (PODS, RunnablePod)],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_every_field_is_one_of_kubernetes(definitions: dict[str, Any], kind: Kind[Any], type_: Any) -> None:
+    names = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    (schema,) = (d for d in definitions.values() if names in d.get("x-kubernetes-group-version-kind", ()))
+    found = strangers(inspect.type_info(type_), schema, definitions, kind.kind)
+    assert [path for path in found if not path.endswith(ELSEWHERE)] == []
+
+
+def strangers(type_: inspect.Type, schema: dict[str, Any], definitions: dict[str, Any], path: str) -> Iterator[str]:
+    """Fields of a type that the schema does not have, or has as something else."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].removeprefix("#/definitions/")]
+    json_type = schema.get("type")
+    match type_:
+        case inspect.Metadata(type=inner):
+            yield from strangers(inner, schema, definitions, path)
+        case inspect.UnionType(types=types):
+            members = [member for member in types if not isinstance(member, inspect.NoneType)]
+            if len(members) == 1:
+                yield from strangers(members[0], schema, definitions, path)
+            elif json_type != "string":  # numbers or strings, which Kubernetes calls strings
+                yield f"{path} is {json_type}"
+        case inspect.StructType(fields=fields):
+            for field in fields:
+                if field.encode_name in schema.get("properties", {}):
+                    property_ = schema["properties"][field.encode_name]
+                    yield from strangers(field.type, property_, definitions, f"{path}.{field.encode_name}")
+                else:
+                    yield f"{path}.{field.encode_name}"
+        case inspect.VarTupleType(item_type=item) if json_type == "array":
+            yield from strangers(item, schema["items"], definitions, f"{path}[]")
+        case inspect.DictType(value_type=item) if "additionalProperties" in schema:
+            yield from strangers(item, schema["additionalProperties"], definitions, f"{path}{{}}")
+        case inspect.DictType(value_type=inspect.AnyType()) | inspect.AnyType():
+            return
+        case inspect.StrType() | inspect.EnumType() | inspect.LiteralType() | inspect.BytesType() if (
+            json_type == "string"
+        ):
+            return
+        case inspect.IntType() if json_type == "integer":
+            return
+        case inspect.BoolType() if json_type == "boolean":
+            return
+        case _:
+            yield f"{path} is {json_type}"
 
 
 def test_what_koord_leaves_out_of_a_pod_it_can_still_send(control_plane: ControlPlane) -> None:
