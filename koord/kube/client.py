@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from koord.api.codec import decode
+from koord.api.codec import DecodeError, decode
 from koord.api.kinds import Kind
 from koord.api.meta import ListMeta
 from koord.api.struct import Struct
@@ -139,7 +139,7 @@ class Client:
 
     async def get(self, kind: Kind[T], name: str, *, namespace: str = "", resource_version: str = "") -> T:
         body = await self.get_bytes(kind, name, namespace=namespace, resource_version=resource_version)
-        return decode(kind.type, body)
+        return _read(kind.type, body, _what(kind, name, namespace))
 
     async def get_bytes(
         self, kind: Kind[T], name: str, *, namespace: str = "", resource_version: str = "", subresource: str = ""
@@ -297,7 +297,7 @@ class Client:
             verb=f"create {subresource} of" if subresource else "create",
             what=_what(kind, own_name or name, namespace),
         )
-        return decode(kind.type, (await self._transport.call(call, self._terms)).body)
+        return await self._object(kind.type, call)
 
     async def update(
         self,
@@ -323,7 +323,7 @@ class Client:
             verb=f"update {subresource} of" if subresource else "update",
             what=_what(kind, name, namespace),
         )
-        return decode(kind.type, (await self._transport.call(call, self._terms)).body)
+        return await self._object(kind.type, call)
 
     async def patch(
         self,
@@ -360,7 +360,7 @@ class Client:
             verb=f"patch {subresource} of" if subresource else ("apply" if type == "apply" else "patch"),
             what=_what(kind, name, namespace),
         )
-        return decode(kind.type, (await self._transport.call(call, self._terms)).body)
+        return await self._object(kind.type, call)
 
     async def delete(
         self,
@@ -442,8 +442,12 @@ class Client:
         call = Call("POST", path, (), msgspec.json.encode(body), verb=verb, what=f"Pod {namespace}/{pod}")
         await self._transport.call(call, self._terms)
 
+    async def _object(self, type_: type[T], call: Call) -> T:
+        return _read(type_, (await self._transport.call(call, self._terms)).body, call.what)
+
     async def get_scale(self, kind: Kind[T], name: str, *, namespace: str = "") -> Scale:
-        return decode(Scale, await self.get_bytes(kind, name, namespace=namespace, subresource="scale"))
+        body = await self.get_bytes(kind, name, namespace=namespace, subresource="scale")
+        return _read(Scale, body, f"scale of {_what(kind, name, namespace)}")
 
     async def set_scale(
         self, kind: Kind[T], name: str, replicas: int, *, namespace: str = "", field_manager: str = ""
@@ -457,7 +461,7 @@ class Client:
             verb="scale",
             what=_what(kind, name, namespace),
         )
-        return decode(Scale, (await self._transport.call(call, self._terms)).body)
+        return await self._object(Scale, call)
 
     async def raw(
         self,
@@ -494,6 +498,14 @@ class Client:
         async with self._transport.stream(call, self._terms, idle_s=idle_s) as response:
             while piece := await response.content.readany():
                 yield piece
+
+
+def _read(type_: type[T], body: bytes, what: str) -> T:
+    """An answer's object. Where an unreadable one does not say its name, the fault says what was asked for."""
+    try:
+        return decode(type_, body)
+    except DecodeError as error:
+        raise DecodeError(error.what if " " in error.what else what, error.path, error.fault) from None
 
 
 def _query(**parameters: str) -> Query:

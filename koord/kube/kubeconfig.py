@@ -131,12 +131,12 @@ class Kubeconfig:
 
 def parse(text: str, file: str) -> Kubeconfig:
     """One file's content. `ConfigError` with all faults at once."""
-    import yaml
+    from koord.api.yaml import YamlError, load  # in a pod no kubeconfig is read, and YAML is not cheap to import
 
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from None
+        data = load(text, file)
+    except YamlError as error:
+        raise ConfigError(str(error)) from None
     try:
         read = check(_File, {} if data is None else data, file, allow_unknown=True)
         return Kubeconfig(
