@@ -23,6 +23,8 @@ MISSING: Final = Missing()
 
 Type = Literal["object", "array", "string", "integer", "number", "boolean", "any"]
 ListType = Literal["atomic", "set", "map"]
+Written = Literal["set", "filled", "always"]
+"""When a built-in field appears in an object: when it is set, when it is not empty or zero, or always."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +33,7 @@ class Schema:
 
     type: Type = "any"
     format: str = ""
-    "int32, int64, double, byte, date-time, micro-time, quantity, duration, int-or-string, ..."
+    "int32, int64, double, byte, date-time, micro-time, quantity, duration, int-or-string, raw (any object), ..."
     properties: Mapping[str, Schema] = field(default_factory=dict)
     values: Schema | None = None
     "Of a map: what its values are (additionalProperties)."
@@ -71,6 +73,12 @@ class Schema:
     not_: Schema | None = None
     rules: tuple[Mapping[str, object], ...] = ()
     "CEL rules (x-kubernetes-validations), as written."
+
+    written: Written = "set"
+    pointer: bool = False
+    "Of a built-in field that always appears: null stands for nothing, not an empty value."
+    go_type: str = ""
+    "Of a built-in field: the type that messages about malformed bodies name."
 
     title: str = ""
     description: str = ""
