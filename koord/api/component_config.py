@@ -215,7 +215,7 @@ def merged(base: Mapping[str, T], over: Mapping[str, T]) -> Mapping[str, T]:
 
 def plain(config: Struct) -> dict[str, Any]:
     """A configuration as plain data, defaults left out: what `parse` reads back as the same configuration."""
-    data: dict[str, Any] = msgspec.to_builtins(config, str_keys=True)
+    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config))
     return data
 
 

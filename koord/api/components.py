@@ -170,8 +170,8 @@ NODE_RESOURCE_PLUGINS: Final = (
 MANAGER: Final = (
     Flag("controllers", "list", ",".join(CONTROLLERS), "controllers that run: *, name, -name"),
     Flag("noderesource-plugins", "list", ",".join(NODE_RESOURCE_PLUGINS), "what is computed: *, name, -name"),
-) + _table(
-    """
+    *_table(
+        """
     metrics-addr text :8080 | address of metrics
     health-probe-addr text :8000 | address of health
     enable-pprof bool true | serve profiles
@@ -197,6 +197,7 @@ MANAGER: Final = (
     binding-admission-bypass-labels text koordinator.sh/binding-admission-bypass | labels of pods that anyone may bind
     binding-admission-bypass-annotations text - | annotations of such pods
     """
+    ),
 )
 
 SCHEDULER: Final = _table(

@@ -219,11 +219,8 @@ def _address_fault(address: str) -> str | None:
     try:
         ipaddress.ip_address(bare)
     except ValueError:
-        return (
-            f"must have an IP address or a host name before the port, not {host!r}"
-            if dns_subdomain_fault(bare)
-            else None
-        )
+        if dns_subdomain_fault(bare):
+            return f"must have an IP address or a host name before the port, not {host!r}"
     return None
 
 

@@ -34,8 +34,10 @@ def _laid(below: object, above: object) -> object:
         if not above:
             return below
         return {**below, **above} if isinstance(below, Mapping) else above
-    if isinstance(above, tuple | str):
+    if isinstance(above, tuple):
         return above or below
+    if above == "" and isinstance(below, str):
+        return below  # text that is never absent is empty instead
     if isinstance(above, Struct) and isinstance(below, type(above)):
         return overlay(below, above)
     return above

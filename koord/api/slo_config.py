@@ -8,9 +8,8 @@ co-location also <- node annotation <- ratio labels.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
@@ -18,12 +17,20 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api import names, slo_defaults
+from koord.api.annotations.colocation import (
+    COLOCATION_STRATEGY,
+    CPU_RECLAIM_RATIO,
+    MEMORY_RECLAIM_RATIO,
+    MID_STATIC_CPU_RESERVED_RATIO,
+    MID_STATIC_MEMORY_RESERVED_RATIO,
+    NETWORK_BANDWIDTH,
+)
+from koord.api.annotations.value import Label
 from koord.api.crd.node_slo import HostApplicationSpec, NodeSLOSpec, SystemStrategy
 from koord.api.crd.resource_qos import ResourceQOSStrategy
 from koord.api.faults import Fault, Invalid, check
+from koord.api.meta import ObjectMeta
 from koord.api.overlay import overlay
-from koord.api.quantity import QuantityError
-from koord.api.quantity import parse as parse_quantity
 from koord.api.selector import NOTHING, LabelSelector, SelectorError, compile_labels
 from koord.api.slo_config_types import (
     COLOCATION,
@@ -93,7 +100,8 @@ class SloConfig(Struct):
 
     def for_node(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> NodeSettings:
         """What holds for a node with these labels and annotations."""
-        colocation = tuple(self._colocation_layers(labels, annotations))
+        meta = ObjectMeta(labels=labels, annotations=annotations)
+        colocation = tuple(self._colocation_layers(meta))
         thresholds = tuple(_layers(RESOURCE_THRESHOLD, self.resource_threshold, labels))
         defaults = slo_defaults.default_node_slo()
         node_slo = NodeSLOSpec(
@@ -101,7 +109,7 @@ class SloConfig(Struct):
             resource_qos_strategy=_laid(ResourceQOSStrategy(), _layers(RESOURCE_QOS, self.resource_qos, labels)),
             cpu_burst_strategy=_laid(slo_defaults.CPU_BURST_STRATEGY, _layers(CPU_BURST, self.cpu_burst, labels)),
             system_strategy=_with_bandwidth(
-                _laid(slo_defaults.SYSTEM_STRATEGY, _layers(SYSTEM, self.system, labels)), annotations
+                _laid(slo_defaults.SYSTEM_STRATEGY, _layers(SYSTEM, self.system, labels)), meta
             ),
             host_applications=self._host_applications(labels),
             extensions=defaults.extensions,
@@ -145,15 +153,15 @@ class SloConfig(Struct):
                 return item.applications
         return self.host_application.applications
 
-    def _colocation_layers(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[Layer]:
-        yield from _layers(COLOCATION, self.colocation, labels)
-        from_annotation = _colocation_annotation(annotations)
+    def _colocation_layers(self, meta: ObjectMeta) -> Iterator[Layer]:
+        yield from _layers(COLOCATION, self.colocation, meta.labels)
+        from_annotation = COLOCATION_STRATEGY.read(meta)
         if from_annotation is not None:
-            yield Layer(f"node annotation {names.ANNOTATION_COLOCATION_STRATEGY}", from_annotation)
-        for label, apply in _RATIO_LABELS.items():
-            percent = _ratio_percent(labels.get(label))
+            yield Layer(f"node annotation {COLOCATION_STRATEGY.key}", from_annotation)
+        for label, field in _RATIO_LABELS:
+            percent = _ratio_percent(label, meta)
             if percent is not None:
-                yield Layer(f"node label {label}", apply(percent))
+                yield Layer(f"node label {label.key}", replace(ColocationStrategy(), **{field: percent}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,45 +330,23 @@ def _laid(base: S, layers: tuple[Layer, ...] | Iterator[Layer]) -> S:
     return base
 
 
-def _with_bandwidth(system: SystemStrategy, annotations: Mapping[str, str]) -> SystemStrategy | None:
-    """A node may say its own bandwidth. Where that is no quantity, its system settings are left alone."""
-    bandwidth = annotations.get(names.ANNOTATION_NETWORK_BANDWIDTH)
-    if bandwidth is None:
-        return system
-    try:
-        parse_quantity(bandwidth)
-    except QuantityError:
+def _with_bandwidth(system: SystemStrategy, meta: ObjectMeta) -> SystemStrategy | None:
+    """A node may say its own bandwidth. Where that makes no sense, its system settings are left alone."""
+    if NETWORK_BANDWIDTH.check(meta) is not None:
         return None
-    return replace(system, total_network_bandwidth=bandwidth)
+    bandwidth = meta.annotations.get(NETWORK_BANDWIDTH.key)
+    return replace(system, total_network_bandwidth=bandwidth) if bandwidth else system
 
 
-def _colocation_annotation(annotations: Mapping[str, str]) -> ColocationStrategy | None:
-    text = annotations.get(names.ANNOTATION_COLOCATION_STRATEGY)
-    if text is None:
-        return None
-    try:
-        return check(ColocationStrategy, read_json(text), "annotation", allow_unknown=True)
-    except Invalid:
-        return None
+_RATIO_LABELS: Final = (
+    (CPU_RECLAIM_RATIO, "cpu_reclaim_threshold_percent"),
+    (MEMORY_RECLAIM_RATIO, "memory_reclaim_threshold_percent"),
+    (MID_STATIC_CPU_RESERVED_RATIO, "mid_static_cpu_reserved_percent"),
+    (MID_STATIC_MEMORY_RESERVED_RATIO, "mid_static_memory_reserved_percent"),
+)
 
 
-_RATIO_LABELS: Final[Mapping[str, Callable[[int], ColocationStrategy]]] = {
-    names.LABEL_CPU_RECLAIM_RATIO: lambda percent: ColocationStrategy(cpu_reclaim_threshold_percent=percent),
-    names.LABEL_MEMORY_RECLAIM_RATIO: lambda percent: ColocationStrategy(memory_reclaim_threshold_percent=percent),
-    names.LABEL_MID_STATIC_CPU_RESERVED_RATIO: lambda percent: ColocationStrategy(
-        mid_static_cpu_reserved_percent=percent
-    ),
-    names.LABEL_MID_STATIC_MEMORY_RESERVED_RATIO: lambda percent: ColocationStrategy(
-        mid_static_memory_reserved_percent=percent
-    ),
-}
-
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-
-def _ratio_percent(text: str | None) -> int | None:
-    """`0.8` as 80; None for what is no ratio. Cut off, not rounded, as the node's other readers do."""
-    if text is None or not _NUMBER.fullmatch(text):
-        return None
-    ratio = float(text)
-    return int(ratio * 100) if 0 <= ratio < math.inf else None
+def _ratio_percent(label: Label[float, None], meta: ObjectMeta) -> int | None:
+    """`0.8` as 80, cut off, not rounded; None for what is no ratio."""
+    ratio = label.read(meta) if label.check(meta) is None else None
+    return None if ratio is None else int(ratio * 100)

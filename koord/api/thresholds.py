@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from koord.api.annotations.load import USAGE_THRESHOLDS, UsageThresholds
 from koord.api.crd.node_slo import NodeSLOSpec, ResourceThresholdStrategy
 from koord.api.faults import Fault
 from koord.api.priority import BANDS, PriorityClass
@@ -61,6 +62,7 @@ class LoadLimits:
     usage: Mapping[str, int] = field(default_factory=dict)
     prod: Mapping[str, int] = field(default_factory=dict)
     aggregated: Mapping[str, int] = field(default_factory=dict)
+    aggregated_field: str = "aggregated"
 
     @staticmethod
     def of(args: LoadAwareSchedulingArgs, where: str = "LoadAwareSchedulingArgs") -> LoadLimits:
@@ -72,6 +74,19 @@ class LoadLimits:
             usage=args.usage_thresholds,
             prod=args.prod_usage_thresholds,
             aggregated=aggregated.usage_thresholds if aggregated is not None and used else {},
+        )
+
+    @staticmethod
+    def of_annotation(limits: UsageThresholds, where: str = f"node annotation {USAGE_THRESHOLDS.key}") -> LoadLimits:
+        """From a node's own annotation."""
+        aggregated = limits.aggregated_usage
+        used = aggregated is not None and aggregated.usage_aggregation_type
+        return LoadLimits(
+            where,
+            usage=limits.usage_thresholds,
+            prod=limits.prod_usage_thresholds,
+            aggregated=aggregated.usage_thresholds if aggregated is not None and used else {},
+            aggregated_field="aggregatedUsage",
         )
 
 
@@ -221,17 +236,12 @@ def _schedule_max(load: Sequence[LoadLimits], dimension: Dimension, band: Priori
             limits: Mapping[str, int] = getattr(layer, part)
             if any(limits.values()) or (limits and part == "usage"):
                 percent = limits.get(dimension, 0)
-                source = f"{layer.where}.{_LOAD_FIELDS[part]}.{dimension}"
+                written = {"prod": "prodUsageThresholds", "usage": "usageThresholds"}
+                written["aggregated"] = f"{layer.aggregated_field}.usageThresholds"
+                source = f"{layer.where}.{written[part]}.{dimension}"
                 return Setting(percent, source, is_set=True) if percent else None
     source = f"{load[0].where}.usageThresholds.{dimension}"
     return Setting(DEFAULT_USAGE_THRESHOLDS[dimension], source, is_set=False)
-
-
-_LOAD_FIELDS: Final = {
-    "prod": "prodUsageThresholds",
-    "aggregated": "aggregated.usageThresholds",
-    "usage": "usageThresholds",
-}
 
 
 def _lend_max(colocation: Sequence[Layer], dimension: Dimension, band: PriorityClass) -> Setting | None:
