@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_writer import StreamWriter
 from aiohttp.payload import BytesPayload
 from yarl import URL
 
@@ -300,6 +301,9 @@ class _Body(BytesPayload):
             except Exception as error:
                 self.fenced = error
                 raise
+        if isinstance(writer, StreamWriter) and (writer.transport is None or writer.transport.is_closing()):
+            # The server closed an idle connection just as it was taken for this call: surely nothing is sent.
+            raise ConnectionResetError("the connection was closed before the request was sent")
         self.sent = True
         await super().write_with_length(writer, content_length)
 

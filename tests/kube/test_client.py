@@ -8,8 +8,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
+import aiohttp
 import msgspec
 import pytest
+from aiohttp.connector import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -511,3 +513,24 @@ async def test_a_server_below_a_path_is_reached_there() -> None:
         async with Client(below) as c:
             await c.get(CONFIG_MAPS, "a", namespace="d")
     assert server.requests[0].target == "/k8s/clusters/c1/api/v1/namespaces/d/configmaps/a"
+
+
+async def test_a_write_that_met_a_connection_closed_meanwhile_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may close an idle connection in the instant in which it is taken from the pool."""
+    closes = [True]
+    original = aiohttp.ClientRequest.send
+
+    async def send(request: aiohttp.ClientRequest, connection: Connection) -> aiohttp.ClientResponse:
+        if closes and request.method == "POST":
+            closes.clear()
+            assert connection.transport is not None
+            connection.transport.abort()
+        return await original(request, connection)
+
+    monkeypatch.setattr(aiohttp.ClientRequest, "send", send)
+    async with RawServer(answer(CONFIG_MAP)) as server, client(server) as c:
+        await c.get(CONFIG_MAPS, "a", namespace="d")
+        made = await c.create(CONFIG_MAPS, CONFIG_MAP)
+    assert made.metadata.name == "a"
+    assert closes == []
+    assert [request.method for request in server.requests] == ["GET", "POST"]
