@@ -30,7 +30,9 @@ def missing_kubectl() -> str | None:
     if binary is None:
         return how
     try:
-        done = subprocess.run([binary, "version", "--client", "-o", "json"], capture_output=True, timeout=20, check=True)
+        done = subprocess.run(
+            [binary, "version", "--client", "-o", "json"], capture_output=True, timeout=20, check=True
+        )
         version = json.loads(done.stdout)["clientVersion"]
         found = (int(version["major"]), int(version["minor"].rstrip("+")))
     except (subprocess.SubprocessError, ValueError, KeyError):

@@ -7,7 +7,6 @@ then still wrong is a `DecodeError` that names the object, the field and the fau
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +14,9 @@ import msgspec
 from koord.api.faults import BadInput, msgspec_fault
 
 T = TypeVar("T")
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+"One decoder per type: making one costs more than using it."
 
 
 class DecodeError(BadInput):
@@ -73,9 +75,11 @@ def describe(data: object, fallback: str) -> str:
     return " ".join(part for part in (kind if isinstance(kind, str) and kind else fallback, who) if part)
 
 
-@cache
 def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(type_)
+    found = _DECODERS.get(type_)
+    if found is None:
+        found = _DECODERS[type_] = msgspec.json.Decoder(type_)
+    return found
 
 
 def _parse(type_: type[Any], data: bytes | bytearray | memoryview | str) -> object:

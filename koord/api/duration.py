@@ -11,6 +11,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from koord.api.faults import BadInput
+
 _UNITS: Final = {
     "ns": 1,
     "us": 1_000,
@@ -27,7 +29,7 @@ _LONGEST: Final = 1000
 _VALID: Final = 'write numbers with units (ns, us, ms, s, m, h), as in "300ms" or "1h30m"'
 
 
-class DurationError(ValueError):
+class DurationError(BadInput):
     """Not a duration, or one beyond what Go can hold (about 292 years)."""
 
 

@@ -12,6 +12,8 @@ import difflib
 from enum import Enum, StrEnum
 from typing import Final, TypeVar
 
+from koord.api.faults import BadInput
+
 
 class Stage(StrEnum):
     ALPHA = "ALPHA"
@@ -147,7 +149,7 @@ class ManagerGate(Gate):
     REPLACE_RESOURCES_TRANSFORMER = "ReplaceResourcesTransformer", Stage.ALPHA, False
 
 
-class GateError(ValueError):
+class GateError(BadInput):
     """A `--feature-gates` that cannot be followed."""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from koord.api.faults import BadInput
+
 _TERM: Final = re.compile(r"(?:[^\\,]|\\.?)+", re.DOTALL)
 _OPERATOR: Final = re.compile(r"!=|==|=")
 _SPECIAL: Final = re.compile(r"[\\,=]")
@@ -17,7 +19,7 @@ _ESCAPE: Final = re.compile(r"\\([\\,=])")
 _UNESCAPED: Final = re.compile(r"(?:[^\\,=]|\\[\\,=])*")
 
 
-class FieldSelectorError(ValueError):
+class FieldSelectorError(BadInput):
     """A field selector that cannot be understood."""
 
 

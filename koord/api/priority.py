@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from koord.api import names
+from koord.api.faults import BadInput
 from koord.api.pod import Pod, PodSpec, ResourceRequirements
 from koord.api.quantity import Number, parse
 from koord.api.words import KubeQoS
@@ -103,7 +104,7 @@ _BASES: Final = {"hex": 16, "binary": 2, "octal": 8, "old_octal": 8, "decimal": 
 _QOS_RESOURCES: Final = ("cpu", "memory")
 
 
-class SubPriorityError(ValueError):
+class SubPriorityError(BadInput):
     """The label koordinator.sh/priority is no number."""
 
 

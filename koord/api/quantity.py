@@ -17,6 +17,8 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Meta
 
+from koord.api.faults import BadInput
+
 Format: TypeAlias = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 Number: TypeAlias = str | int | float
 
@@ -42,7 +44,7 @@ _VALID: Final = (
 )
 
 
-class QuantityError(ValueError):
+class QuantityError(BadInput):
     """Not a quantity, or one too large for where it is used."""
 
 

@@ -16,12 +16,12 @@ from typing import Annotated, Final, Literal, NoReturn
 
 from msgspec import Meta
 
-from koord.api.faults import Fault
+from koord.api.faults import BadInput, Fault
 from koord.api.naming import label_key_fault, label_value_fault
 from koord.api.struct import EMPTY, Struct
 
 
-class SelectorError(ValueError):
+class SelectorError(BadInput):
     """A selector that cannot be understood."""
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from koord.api.faults import BadInput
+
 _SYNTAX: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]+))?"
     r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
@@ -20,7 +22,7 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _VALID: Final = "it must be as in 2026-11-15T04:25:02Z or 2026-11-15T05:25:02.123456+01:00"
 
 
-class TimestampError(ValueError):
+class TimestampError(BadInput):
     """Not an RFC 3339 time."""
 
 

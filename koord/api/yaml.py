@@ -19,6 +19,8 @@ from typing import Final, NoReturn
 
 import yaml
 
+from koord.api.faults import BadInput
+
 MAX_DEPTH: Final = 100
 """How deep maps and lists may be nested."""
 
@@ -51,7 +53,7 @@ _RESOLVED_TAGS: Final[Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
 }
 
 
-class YamlError(ValueError):
+class YamlError(BadInput):
     """Text that is not YAML, or YAML that is not JSON. Says where and what."""
 
     def __init__(self, source: str, line: int, column: int, problem: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 
-@click.command(epilog='Example: source <(koord completion bash)')
+@click.command(epilog="Example: source <(koord completion bash)")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script for a shell."""

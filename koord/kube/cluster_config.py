@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from koord.api.faults import BadInput
 
-class ConfigError(Exception):
+
+class ConfigError(BadInput):
     """The way to a cluster is not configured, or configured wrongly. Names the file and the field."""
 
 

@@ -48,7 +48,6 @@ INT_OR_STRING = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer
         (tuple[str, ...], {"type": "array", "items": {"type": "string"}}),
         (Annotated[bool, served_default(True)], {"type": "boolean", "default": True}),
     ],
-    ids=str,
 )
 def test_a_type_becomes_the_schema_that_kubernetes_has_for_it(type_: Any, expected: Schema) -> None:
     assert type_schema(type_) == expected
