@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord.api.meta import ObjectMeta, ObjectReference
+from koord.api.meta import Condition, ObjectMeta, ObjectReference
 from koord.api.node import Node as Node
 from koord.api.pod import Pod as Pod
 from koord.api.struct import EMPTY, Struct
 from koord.api.words import PreemptionPolicy
 
 
+class NamespaceSpec(Struct):
+    """`finalizers` hold a namespace until its content is gone; they are taken away through `finalize`."""
+
+    finalizers: tuple[str, ...] = ()
+
+
 class NamespaceStatus(Struct):
     phase: str = ""
+    conditions: tuple[Condition, ...] = ()
 
 
 class Namespace(Struct):
     metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
     status: NamespaceStatus = NamespaceStatus()
 
 
@@ -38,6 +46,12 @@ class Secret(Struct):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("metadata", self.metadata.key), ("type", self.type), ("keys", sorted(self.data))]
+
+
+class ServiceAccount(Struct):
+    """Who a pod is towards the API."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class ServiceSpec(Struct):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from koord.api.admissionregistration import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
     from koord.api.apiextensions import CustomResourceDefinition
     from koord.api.coordination import Lease
-    from koord.api.core import ConfigMap, Event, Namespace, Node, Pod, PriorityClass, Secret, Service
+    from koord.api.core import ConfigMap, Event, Namespace, Node, Pod, PriorityClass, Secret, Service, ServiceAccount
     from koord.api.crd.colocation_profile import ClusterColocationProfile
     from koord.api.crd.device import Device
     from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
@@ -43,7 +43,15 @@ if TYPE_CHECKING:
         PersistentVolumeClaim,
         StorageClass,
     )
-    from koord.api.workloads import DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
+    from koord.api.workloads import (
+        ControllerRevision,
+        DaemonSet,
+        Deployment,
+        Job,
+        ReplicaSet,
+        ReplicationController,
+        StatefulSet,
+    )
 
 T = TypeVar("T", bound=Struct)
 
@@ -109,6 +117,9 @@ NAMESPACES: Final[Kind[Namespace]] = Kind("", "v1", "Namespace", "namespaces", F
 CONFIG_MAPS: Final[Kind[ConfigMap]] = Kind("", "v1", "ConfigMap", "configmaps", True, "koord.api.core:ConfigMap")
 SECRETS: Final[Kind[Secret]] = Kind("", "v1", "Secret", "secrets", True, "koord.api.core:Secret")
 SERVICES: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, "koord.api.core:Service")
+SERVICE_ACCOUNTS: Final[Kind[ServiceAccount]] = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", True, "koord.api.core:ServiceAccount"
+)
 REPLICATION_CONTROLLERS: Final[Kind[ReplicationController]] = Kind(
     "", "v1", "ReplicationController", "replicationcontrollers", True, "koord.api.workloads:ReplicationController"
 )
@@ -134,6 +145,9 @@ STATEFUL_SETS: Final[Kind[StatefulSet]] = Kind(
 )
 DAEMON_SETS: Final[Kind[DaemonSet]] = Kind(
     "apps", "v1", "DaemonSet", "daemonsets", True, "koord.api.workloads:DaemonSet"
+)
+CONTROLLER_REVISIONS: Final[Kind[ControllerRevision]] = Kind(
+    "apps", "v1", "ControllerRevision", "controllerrevisions", True, "koord.api.workloads:ControllerRevision"
 )
 JOBS: Final[Kind[Job]] = Kind("batch", "v1", "Job", "jobs", True, "koord.api.workloads:Job")
 POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind(
@@ -268,6 +282,7 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     CONFIG_MAPS,
     SECRETS,
     SERVICES,
+    SERVICE_ACCOUNTS,
     REPLICATION_CONTROLLERS,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -278,6 +293,7 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     REPLICA_SETS,
     STATEFUL_SETS,
     DAEMON_SETS,
+    CONTROLLER_REVISIONS,
     JOBS,
     POD_DISRUPTION_BUDGETS,
     STORAGE_CLASSES,

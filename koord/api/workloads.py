@@ -47,6 +47,17 @@ class DeploymentSpec(Struct):
     paused: bool = False
 
 
+class DeploymentCondition(Struct):
+    """A deployment's condition: `last_update_time` also moves when a rollout gets on without changing its status."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_update_time: str | None = None
+    last_transition_time: str | None = None
+
+
 class DeploymentStatus(Struct):
     observed_generation: int = 0
     replicas: int = 0
@@ -54,8 +65,9 @@ class DeploymentStatus(Struct):
     ready_replicas: int = 0
     available_replicas: int = 0
     unavailable_replicas: int = 0
+    terminating_replicas: int | None = None
     collision_count: int | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DeploymentCondition, ...] = ()
 
 
 class Deployment(Struct):
@@ -77,6 +89,7 @@ class ReplicaSetStatus(Struct):
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
+    terminating_replicas: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 
@@ -98,8 +111,23 @@ class ReplicationController(Struct):
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
+class ControllerRevision(Struct):
+    """One state that a StatefulSet or DaemonSet was in: `data` is the patch that brings it back."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, Any] = EMPTY
+    revision: int = 0
+
+
 class StatefulSetOrdinals(Struct):
     start: int = 0
+
+
+class ClaimRetentionPolicy(Struct):
+    """What becomes of the claims of a StatefulSet's pods: Retain or Delete."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
 
 
 class StatefulSetSpec(Struct):
@@ -113,6 +141,7 @@ class StatefulSetSpec(Struct):
     min_ready_seconds: int = 0
     revision_history_limit: int = 10
     ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy | None = None
 
 
 class StatefulSetStatus(Struct):
@@ -161,6 +190,42 @@ class DaemonSet(Struct):
     status: DaemonSetStatus = DaemonSetStatus()
 
 
+class ExitCodeRequirement(Struct):
+    """Which exit codes are meant: In or NotIn `values`, of one container or of any."""
+
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+    container_name: str | None = None
+
+
+class PodConditionPattern(Struct):
+    type: str
+    status: str = "True"
+
+
+class PodFailureRule(Struct):
+    """What to do about a failed pod that matches: FailJob, FailIndex, Ignore or Count."""
+
+    action: str
+    on_exit_codes: ExitCodeRequirement | None = None
+    on_pod_conditions: tuple[PodConditionPattern, ...] = ()
+
+
+class PodFailurePolicy(Struct):
+    rules: tuple[PodFailureRule, ...] = ()
+
+
+class SuccessRule(Struct):
+    """When a job has succeeded though not all indexes have: these indexes, or so many of them."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Struct):
+    rules: tuple[SuccessRule, ...] = ()
+
+
 class JobSpec(Struct):
     template: PodTemplate = EMPTY
     selector: LabelSelector | None = None
@@ -168,11 +233,23 @@ class JobSpec(Struct):
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     manual_selector: bool = False
+    managed_by: str | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
     pod_replacement_policy: str = ""
+
+
+class UncountedPods(Struct):
+    """Uids of finished pods that the counters do not have yet."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 class JobStatus(Struct):
@@ -183,6 +260,7 @@ class JobStatus(Struct):
     terminating: int = 0
     completed_indexes: str = ""
     failed_indexes: str = ""
+    uncounted_terminated_pods: UncountedPods | None = None
     start_time: str | None = None
     completion_time: str | None = None
     conditions: tuple[Condition, ...] = ()
