@@ -48,6 +48,9 @@ PAGE_SIZE: Final = 500
 WATCH_S: Final = 420.0
 WATCH_IDLE_S: Final = 95.0
 """A server sends a bookmark each minute: half a minute more without a byte and it is taken for dead."""
+PLAIN: Final = "application/json"
+PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class _HasMetadata(Protocol):
@@ -90,6 +93,7 @@ class Client:
         self.config = config
         self._transport = Transport(config, user_agent=user_agent, qps=qps, burst=burst, clock=clock)
         self._terms = Terms(timeout_s=timeout_s)
+        self._accept, self._accept_list = PLAIN, PLAIN
 
     @classmethod
     def from_config(
@@ -132,6 +136,12 @@ class Client:
         retry = self._terms.retry if attempts is None else replace(self._terms.retry, attempts=attempts)
         return self._with(replace(self._terms, timeout_s=timeout_s or self._terms.timeout_s, retry=retry))
 
+    def metadata_only(self) -> Client:
+        """A view of this client that gets, lists and watches objects without anything but their metadata."""
+        view = copy.copy(self)
+        view._accept, view._accept_list = PARTIAL, PARTIAL_LIST
+        return view
+
     def _with(self, terms: Terms) -> Client:
         view = copy.copy(self)
         view._terms = terms
@@ -149,6 +159,7 @@ class Client:
             "GET",
             kind.path(_required(kind, name, namespace, "get"), namespace=namespace, subresource=subresource),
             _query(resourceVersion=resource_version),
+            accept=self._accept,
             verb=f"get {subresource} of" if subresource else "get",
             what=_what(kind, name, namespace),
         )
@@ -222,7 +233,8 @@ class Client:
         while True:
             query = (*scope, *position, *_query(limit=str(limit) if limit else ""))
             what = f"{kind.resource} in {namespace}" if namespace else kind.resource
-            call = Call("GET", kind.path(namespace=namespace), query, verb="list", what=what)
+            path = kind.path(namespace=namespace)
+            call = Call("GET", path, query, accept=self._accept_list, verb="list", what=what)
             page = read((await self._transport.call(call, self._terms)).body)
             yield page
             if not page.metadata.continue_:
@@ -260,7 +272,7 @@ class Client:
             timeoutSeconds=str(max(1, round(timeout_s))),
         )
         what = f"{kind.resource} in {namespace}" if namespace else kind.resource
-        call = Call("GET", kind.path(namespace=namespace), query, verb="watch", what=what)
+        call = Call("GET", kind.path(namespace=namespace), query, accept=self._accept, verb="watch", what=what)
         if idle_s is None:
             idle_s = WATCH_IDLE_S if bookmarks else timeout_s + 30.0
         lines = Lines()

@@ -59,6 +59,21 @@ def pod(name: str, **labels: str) -> dict[str, object]:
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
+async def test_metadata_only_reads_leave_the_rest_on_the_server(client: Client, namespace: str) -> None:
+    made = await client.create(CONFIG_MAPS, config_map("a", k="1"), namespace=namespace)
+    lean = client.metadata_only()
+    assert (await lean.get(CONFIG_MAPS, "a", namespace=namespace)) == ConfigMap(metadata=made.metadata)
+    assert ConfigMap(metadata=made.metadata) in await lean.list(CONFIG_MAPS, namespace=namespace)
+    async with contextlib.aclosing(
+        lean.watch(CONFIG_MAPS, namespace=namespace, send_initial_events=True, timeout_s=5)
+    ) as batches:
+        async for batch in batches:
+            found = [event.object for event in batch if b'"name":"a"' in bytes(event.object)]
+            if found:
+                assert decode(ConfigMap, bytes(found[0])) == ConfigMap(metadata=made.metadata)
+                break
+
+
 async def test_create_get_update_patch_and_delete(client: Client, namespace: str) -> None:
     made = await client.create(CONFIG_MAPS, config_map("a", k="1"), namespace=namespace)
     assert made.metadata.uid
