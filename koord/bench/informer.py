@@ -36,7 +36,7 @@ class Size:
 
 
 FULL = Size(decoded=10_000, decoded_official=5_000, listed=150_000, rows=50_000, events=60_000, repeats=3)
-QUICK = Size(decoded=5_000, decoded_official=1_000, listed=10_000, rows=10_000, events=10_000, repeats=1)
+QUICK = Size(decoded=5_000, decoded_official=2_000, listed=10_000, rows=10_000, events=10_000, repeats=1)
 
 
 def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
