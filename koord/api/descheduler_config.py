@@ -202,12 +202,10 @@ def _with_cache_timeout(profile: Profile, interval: str) -> Profile:
 
 def _address(address: str) -> str:
     """`:10251` and a bare IP address are completed; anything else is left to be checked."""
-    if address.startswith(":"):
-        return f"0.0.0.0{address}"
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
-        return address
+        return f"0.0.0.0{address}" if address.startswith(":") else address
     return f"[{address}]:{names.PORT_DESCHEDULER}" if ip.version == 6 else f"{address}:{names.PORT_DESCHEDULER}"
 
 

@@ -23,12 +23,14 @@ def overlay(base: S, top: Struct | None) -> S:
     if top is None:
         return base
     assert isinstance(top, type(base)), f"{type(top).__name__} cannot be laid over {type(base).__name__}"
-    merged = {name: _laid(getattr(base, name), getattr(top, name)) for name in base.__struct_fields__}
-    return type(base)(**merged)
+    names, defaults = base.__struct_fields__, base.__struct_defaults__
+    assert len(names) == len(defaults), f"{type(base).__name__} has fields that cannot be absent"
+    merged = (_laid(getattr(base, n), getattr(top, n), absent) for n, absent in zip(names, defaults, strict=True))
+    return type(base)(*merged)
 
 
-def _laid(below: object, above: object) -> object:
-    if above is None:
+def _laid(below: object, above: object, absent: object) -> object:
+    if above is None or (above == "" and absent == ""):
         return below
     if isinstance(above, Mapping):
         if not above:
@@ -36,8 +38,6 @@ def _laid(below: object, above: object) -> object:
         return {**below, **above} if isinstance(below, Mapping) else above
     if isinstance(above, tuple):
         return above or below
-    if above == "" and isinstance(below, str):
-        return below  # text that is never absent is empty instead
     if isinstance(above, Struct) and isinstance(below, type(above)):
         return overlay(below, above)
     return above

@@ -32,7 +32,7 @@ def structs(type_: type[S], **fixed: st.SearchStrategy[Any]) -> st.SearchStrateg
     required: dict[str, st.SearchStrategy[Any]] = {}
     optional: dict[str, st.SearchStrategy[Any]] = {}
     for field in info.fields:
-        strategy = fixed.get(field.name) or _values(field.type)
+        strategy = fixed[field.name] if field.name in fixed else _values(field.type)
         (required if field.required else optional)[field.name] = strategy
     return st.fixed_dictionaries(required, optional=optional).map(lambda fields: type_(**fields))
 
