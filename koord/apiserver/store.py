@@ -165,6 +165,8 @@ class Collection:
     def __init__(self, store: Store, name: str, index_of: IndexOf) -> None:
         self.name, self.index_of = name, index_of
         self.subscriptions: set[Subscription] = set()
+        self.listeners: list[Callable[[Event], None]] = []
+        "Parts of the server that must know of a write before its answer leaves; called once it is on disk."
         self._store = store
         self._committed: dict[str, Entry] = {}
         self._keys: list[str] = []
@@ -268,6 +270,8 @@ class Collection:
             del self._pending[key]
         event = Event("DELETED" if deleted else "MODIFIED" if previous else "ADDED", entry, previous)
         self._history.append(event)
+        for listener in self.listeners:
+            listener(event)
         for subscription in self.subscriptions:
             subscription.push(event)
         return event

@@ -1,0 +1,1 @@
+"""Who asks, and what they may do: authentication, impersonation, RBAC, and the reviews that tell people about it."""
