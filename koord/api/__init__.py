@@ -14,6 +14,7 @@
 | `resources` | how much a pod requests and may use, in integers |
 | `annotations` | structured annotations, parsed |
 | `slo_config`, `scheduler_config`, `descheduler_config`, `components` | configuration: defaults, merging, checks |
+| `config_file`, `overlay`, `salvage` | configuration files by their kind; settings over settings; all faults at once |
 | `thresholds` | the one threshold model |
 | `struct`, `codec`, `faults`, `manifest` | what the others are made with: base type, bytes to objects, errors, files |
 

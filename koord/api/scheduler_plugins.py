@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.api.component_config import PluginRef, PluginSet, unknown
 from koord.api.faults import Fault
 from koord.api.struct import Struct
@@ -71,6 +73,15 @@ IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Every plugin there is, and the points it has."""
+
+FORMER: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("queueSort", "Coscheduling"): "PrioritySort",
+        ("filter", "BatchResourceFit"): "NodeResourcesFit",
+    }
+)
+"""What files of older releases name, and the plugin that does it: gangs no longer sort the queue themselves, and batch
+resources fit as all others do."""
 
 MAX_TOTAL_SCORE: Final = 2**63 - 1
 MAX_NODE_SCORE: Final = 100
@@ -150,8 +161,8 @@ class ResolvedPlugins:
 
 def resolve(custom: Plugins | None, default: Plugins = DEFAULT_PLUGINS) -> tuple[ResolvedPlugins, tuple[Fault, ...]]:
     """The plugins of a profile, and everything that is wrong with its sets (paths are below `plugins`)."""
-    given = custom or Plugins()
-    faults = list(_reference_faults(given))
+    faults = list(_reference_faults(custom or Plugins()))
+    given = _with_todays_names(custom or Plugins())
     spread = given.multi_point.merged_over(default.multi_point)
     seen: set[str] = set()
     for plugin in spread.enabled:
@@ -176,6 +187,20 @@ def resolve(custom: Plugins | None, default: Plugins = DEFAULT_PLUGINS) -> tuple
     return ResolvedPlugins(MappingProxyType(at), MappingProxyType(weights)), tuple(faults)
 
 
+def _with_todays_names(plugins: Plugins) -> Plugins:
+    """The same sets as today's files would write them; a plugin that runs there by default is not listed for it."""
+    changed: dict[str, PluginSet] = {}
+    for (point, old), new in FORMER.items():
+        chosen = changed.get(POINTS[point], plugins.at(point))
+        if any(plugin.name == old for plugin in chosen.enabled):
+            listed = any(plugin.name == new for plugin in chosen.enabled)
+            inherited = "*" not in chosen.disabled_names
+            instead = () if listed or inherited else (PluginRef(new),)
+            kept = tuple(plugin for plugin in chosen.enabled if plugin.name != old)
+            changed[POINTS[point]] = replace(chosen, enabled=(*kept, *instead))
+    return replace(plugins, **changed) if changed else plugins
+
+
 def _ordered(point: str, own: PluginSet, spread: PluginSet) -> tuple[str, ...]:
     """First explicit entries that override a spread plugin, then the spread ones, then the other explicit ones."""
     explicit = list(dict.fromkeys(plugin.name for plugin in own.enabled))
@@ -198,7 +223,9 @@ def _reference_faults(plugins: Plugins) -> Iterable[Fault]:
         seen: set[str] = set()
         for i, plugin in enumerate(chosen.enabled):
             path = f"{point}.enabled[{i}]"
-            if plugin.name not in IMPLEMENTS:
+            if (point, plugin.name) in FORMER:
+                pass
+            elif plugin.name not in IMPLEMENTS:
                 yield Fault(f"{path}.name", unknown(plugin.name, "plugin", IMPLEMENTS))
             elif point != "multiPoint" and point not in IMPLEMENTS[plugin.name]:
                 has = ", ".join(IMPLEMENTS[plugin.name])

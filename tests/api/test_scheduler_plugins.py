@@ -151,6 +151,18 @@ def test_sets_that_make_no_sense_are_refused(custom: Plugins, path: str, message
     assert message in faults[0].message
 
 
+@pytest.mark.parametrize("disabled", ["", "*"])
+def test_profiles_of_older_releases_still_run(disabled: str) -> None:
+    old = Plugins(
+        queue_sort=plugin_set("Coscheduling", disabled), filter=plugin_set("LoadAwareScheduling BatchResourceFit")
+    )
+    resolved, faults = resolve(old)
+    assert faults == ()
+    assert resolved.at["queueSort"] == ("PrioritySort",)
+    assert "NodeResourcesFit" in resolved.at["filter"]
+    assert "BatchResourceFit" not in resolved.names
+
+
 KNOWN = st.sampled_from(sorted(IMPLEMENTS))
 SETS = st.builds(
     PluginSet,
