@@ -6,8 +6,9 @@ WatchList where the server has it, else a list in pages and a watch. The rules b
 - It starts from a consistent read ("most recent"), which no later read can undercut: it never goes back in time.
 - A watch that ends is resumed from the last version; bookmarks advance that version where nothing happens.
 - `410 Gone` is answered by a relist, whose deltas are the differences only.
-- A server that was away longer than `RESUME_WITHIN_S` may have come back with another history (a restored or an
-  empty etcd, where old versions are silently meaningless): then the informer relists too, and converges.
+- A server that could not be reached may come back with another history (a restored or an empty etcd), in which our
+  version means nothing, and is silently waited for. So after a break the server's own version is asked for first; if it
+  is lower than ours, or the server was away longer than `RESUME_WITHIN_S`, the informer relists, and converges.
 - An object that cannot be read is reported and skipped. Its last readable record stays until it is readable again,
   replaced or deleted, because to drop a running pod would free what it uses; `unreadable` names such objects.
 
@@ -33,7 +34,7 @@ from koord.api.struct import EMPTY, Struct
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.collector import paused
-from koord.kube.errors import ApiError, BadRequest, Gone, Invalid, Status
+from koord.kube.errors import ApiError, BadRequest, Gone, Invalid, Status, Unavailable
 from koord.kube.pages import item_of
 from koord.kube.retry import backoff_s, fraction
 from koord.kube.store import Delta, Identity, IndexKeys, Relist, Store, identity_of
@@ -205,6 +206,8 @@ class Informer(Generic[R]):
         if self._running:
             raise RuntimeError(f"informer {self} is running already")
         self._running = True
+        # What happened while nobody ran it is as unknown as after a break.
+        self._broken_at = self._contact_at
         try:
             while True:
                 await self._attempt()
@@ -216,8 +219,10 @@ class Informer(Generic[R]):
         try:
             if self._version is None:
                 await self._relist()
-            else:
+            elif self._broken_at is None or await self._is_as_before(self._version, self._broken_at):
                 await self._watch(self._version)
+            else:
+                self._version = None
         except Gone as error:
             self._version = None
             log.info("informer %s must list again: %s", self, error)
@@ -227,19 +232,31 @@ class Informer(Generic[R]):
             log.info("informer %s lists in pages: %s", self, error)
         except (ApiError, DecodeError, OSError) as error:
             log.warning("informer %s lost its stream: %s", self, error)
+            # A refusal comes from a server that is there; only one that could not be reached may be another by now.
+            if self._broken_at is None and isinstance(error, Unavailable | OSError):
+                self._broken_at = self._clock.monotonic()
             await self._failed(error, patient=True)
 
     async def _failed(self, error: Exception, *, patient: bool) -> None:
         self.last_error = error
         self._failures += 1
-        if self._broken_at is None:
-            self._broken_at = self._clock.monotonic()
         if patient:
             await self._clock.sleep(
                 backoff_s(self._failures, f"{_PROCESS}/{self}", base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S)
             )
-        if self._clock.monotonic() - self._broken_at > RESUME_WITHIN_S:
-            self._version = None
+
+    async def _is_as_before(self, version: str, broken_at: float) -> bool:
+        """Whether the server that is there after a break goes on with the history that we know up to `version`."""
+        pages = self._pages.list_pages(
+            self.kind, namespace=self.namespace, labels=self.labels, fields=self.fields, limit=1
+        )
+        async with aclosing(pages):
+            present = (await anext(pages)).metadata.resource_version
+        away_s = self._clock.monotonic() - broken_at
+        if away_s <= RESUME_WITHIN_S and not _is_older(present, version):
+            return True
+        log.info("informer %s lists anew: %.1f s without the server, version %s to %s", self, away_s, version, present)
+        return False
 
     def _heard(self) -> None:
         """The server is there. Whether the stream is sound, only changes that come through it can tell."""
@@ -416,6 +433,11 @@ class Informer(Generic[R]):
     def list(self) -> list[R]:
         """All records, as a list that later changes leave alone."""
         return self._store.records()
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Versions are decimal numbers that grow; what is not one tells nothing."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 _PROCESS = f"{socket.gethostname()}/{os.getpid()}"
