@@ -113,6 +113,12 @@ class ControlPlane:
         assert isinstance(header, dict)
         self._etcd("/v3/kv/compaction", {"revision": header["revision"], "physical": True})
 
+    def lose_etcd(self) -> None:
+        """Replace the storage by an empty one, as after a disaster without a backup. The API server must be down."""
+        self._end("etcd", signal.SIGKILL)
+        shutil.rmtree(self.dir / "etcd")
+        self._start_etcd()
+
     def kubectl(
         self, *args: str, stdin: str | None = None, check: bool = True, timeout_s: float = 60
     ) -> subprocess.CompletedProcess[str]:
