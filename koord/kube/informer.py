@@ -130,6 +130,7 @@ class Informer(Generic[R]):
         # An informer is patient in its own way, and wants to know of every failure.
         self._watches = client.limited(attempts=1)
         self._transform: Transform[R] = transform or partial(item_of, kind)
+        self._as = f" as {getattr(transform, '__name__', 'records')}" if transform else ""
         self._identity = identity
         self._store: Store[R] = Store(identity, indexes)
         self._on_malformed = on_malformed
@@ -145,7 +146,7 @@ class Informer(Generic[R]):
 
     def __str__(self) -> str:
         selectors = ",".join(part for part in (self.namespace, self.labels, self.fields) if part)
-        return f"{self.kind.resource}[{selectors}]" if selectors else self.kind.resource
+        return self.kind.resource + (f"[{selectors}]" if selectors else "") + self._as
 
     def __len__(self) -> int:
         return len(self._store)
@@ -220,7 +221,8 @@ class Informer(Generic[R]):
             if self._version is None:
                 await self._relist()
             elif self._broken_at is None or await self._is_as_before(self._version, self._broken_at):
-                await self._watch(self._version)
+                self.reconnects += 1
+                await self._stream(self._version, None)
             else:
                 self._version = None
         except Gone as error:
@@ -279,7 +281,7 @@ class Informer(Generic[R]):
             # A page's token expired while the list was read: the server compacts faster than pages come. One answer
             # with everything in it cannot expire.
             version = await self._list(0)
-        await self._watch(version)
+        await self._stream(version, None)
 
     async def _list(self, page_size: int) -> str:
         relist = self._store.relist()
@@ -304,10 +306,6 @@ class Informer(Generic[R]):
         self.relists += 1
         self.last_sync = self._clock.now()
         self._synced.set()
-
-    async def _watch(self, version: str) -> None:
-        self.reconnects += 1
-        await self._stream(version, None)
 
     async def _stream(self, version: str, relist: Relist[R] | None) -> None:
         """Follow one watch to its end; with a relist, a WatchList, whose first part is the list."""

@@ -1,0 +1,84 @@
+"""The informer benchmark measures what it says, at a size at which a test may."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koord.bench.informer import Size, measure
+from koord.bench.pod_rows import by_node, identity, pod_row
+from koord.bench.pods import pod_json
+from koord.bench.result import result
+from koord.cli.bench import table
+
+TINY = Size(decoded=50, decoded_official=20, listed=1100, rows=600, events=300, repeats=1)
+
+
+def test_every_case_gives_a_figure_beside_its_baseline() -> None:
+    pytest.importorskip("kubernetes")
+    results = measure(TINY)
+    assert [(found.case, found.metric) for found in results] == [
+        ("decode", "speed"),
+        ("decode", "memory"),
+        ("list 1100 pods", "CPU"),
+        ("list 1100 pods", "peak memory"),
+        ("rows", "memory"),
+        ("watch", "speed"),
+    ]
+    for found in results:
+        assert found.value > 0
+        assert found.baseline is not None
+        assert set(msgspec.to_builtins(found)) >= {"bench", "case", "metric", "value", "unit", "baseline", "ratio"}
+
+
+@pytest.mark.parametrize(
+    ("more_is_better", "value", "baseline", "ratio"),
+    [(True, 100.0, 2.0, 50.0), (False, 2.0, 100.0, 50.0), (False, 100.0, 2.0, 0.02)],
+)
+def test_a_ratio_above_one_is_always_better(more_is_better: bool, value: float, baseline: float, ratio: float) -> None:
+    found = result("b", "c", "m", value, "u", baseline=baseline, more_is_better=more_is_better, ratio_goal=10)
+    assert found.ratio == pytest.approx(ratio)
+    assert found.met is (ratio >= 10)
+
+
+def test_an_absolute_goal_needs_no_baseline() -> None:
+    assert result("b", "c", "m", 5.0, "s", goal=6.0).met is True
+    assert result("b", "c", "m", 7.0, "s", goal=6.0).met is False
+
+
+def test_the_table_says_which_goal_was_missed() -> None:
+    shown = table([result("b", "slow", "CPU", 7.0, "s", goal=6.0), result("b", "fast", "CPU", 5.0, "s", goal=6.0)])
+    slow, fast = shown.splitlines()[1:]
+    assert slow.endswith("NO")
+    assert fast.endswith("yes")
+
+
+def test_a_row_has_what_the_pod_asks_for() -> None:
+    row = pod_row(msgspec.Raw(pod_json(1)))
+    pod = msgspec.json.decode(pod_json(1))
+    assert identity(row) == (
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        pod["metadata"]["uid"],
+        pod["metadata"]["resourceVersion"],
+    )
+    assert by_node(row) == (pod["spec"]["nodeName"],)
+    # A service of 500m and 512Mi, with a side-car of 50m and 64Mi.
+    assert (row.cpu_milli, row.memory_bytes) == (500 + 50, (512 + 64) << 20)
+    assert dict(row.labels) == pod["metadata"]["labels"]
+
+
+def test_an_init_container_counts_where_it_asks_for_more() -> None:
+    def container(cpu: str, **more: str) -> dict[str, object]:
+        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "containers": [container("300m")],
+        "initContainers": [container("100m", restartPolicy="Always"), container("1")],
+        "overhead": {"cpu": "10m"},
+    }
+    raw = msgspec.Raw(msgspec.json.encode({"metadata": {"name": "p"}, "spec": spec}))
+    assert pod_row(raw).cpu_milli == max(300 + 100, 100 + 1000) + 10
+
+
+def test_equal_label_sets_are_kept_once() -> None:
+    assert pod_row(msgspec.Raw(pod_json(0))).labels is pod_row(msgspec.Raw(pod_json(0))).labels
