@@ -1,0 +1,122 @@
+"""Admission: the checks and changes that a write goes through after authorisation and before it is stored.
+
+In order: namespace lifecycle, pod defaults, priority, mutating webhooks, then the check that roles grant nothing their
+writer lacks; after validation, the global default of priority classes and validating webhooks. If a webhook changed the
+object, the built-in steps run once more over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import msgspec
+
+from koord.apiserver.access.rbac import Authorizer
+from koord.apiserver.admission import namespace_lifecycle, pod_defaults, priority, role_escalation
+from koord.apiserver.admission.attributes import Attributes, refusal
+from koord.apiserver.admission.webhook_client import Resolver, WebhookClient
+from koord.apiserver.admission.webhook_rules import Configurations, exempt
+from koord.apiserver.admission.webhooks import Reinvocation, Webhooks
+from koord.apiserver.registry import Registry
+from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.store import Collection, Entry
+
+__all__ = ["Admission", "Attributes", "refusal"]
+
+
+class Admission:
+    """All of admission. `collection` gives the store's collection by name, `default` fills in an object's defaults."""
+
+    def __init__(
+        self,
+        collection: Callable[[str], Collection],
+        registry: Registry,
+        authorizer: Authorizer,
+        default: Callable[[Resource, Obj], None],
+        resolve: Resolver,
+        *,
+        service_accounts: bool = True,
+    ) -> None:
+        self._namespaces = _Decoded(collection("namespaces"))
+        self._classes = _Decoded(collection("priorityclasses.scheduling.k8s.io"))
+        self._mutating = Configurations(collection("mutatingwebhookconfigurations.admissionregistration.k8s.io"))
+        self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
+        self._registry, self._authorizer, self._service_accounts = registry, authorizer, service_accounts
+        self._client = WebhookClient(resolve)
+        self._webhooks = Webhooks(self._client, self._namespaces.get, self._equivalents, default)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def mutate(self, attributes: Attributes) -> Obj:
+        """The object as it is to be stored, if validation agrees; changed in place or replaced."""
+        obj = await self._mutated(attributes)
+        assert obj is not None
+        return obj
+
+    async def validate(self, attributes: Attributes) -> None:
+        """The last word, on the finished object. Deletions have only this step, which asks the mutating hooks too."""
+        if attributes.operation == "DELETE":
+            await self._mutated(attributes)
+        resource, obj = attributes.resource, attributes.obj
+        if obj is not None and resource.group == "scheduling.k8s.io" and not attributes.subresource:
+            priority.validate_class(attributes, obj, self._classes.all)
+        if (hooks := self._validating.hooks()) and not exempt(attributes):
+            await self._webhooks.validate(hooks, attributes)
+
+    async def _mutated(self, attributes: Attributes) -> Obj | None:
+        self._built_in(attributes)
+        obj = attributes.obj
+        hooks = self._mutating.hooks()
+        if hooks and not exempt(attributes):
+            again = Reinvocation()
+            obj = await self._webhooks.mutate(hooks, attributes, again)
+            if again.asked_for and obj is not None:
+                obj = await self._second_round(replace(attributes, obj=obj), again)
+            attributes = replace(attributes, obj=obj)
+        if role_escalation.concerns(attributes):
+            role_escalation.admit(attributes, self._authorizer)
+        return obj
+
+    async def _second_round(self, attributes: Attributes, again: Reinvocation) -> Obj | None:
+        before = msgspec.json.encode(attributes.obj)
+        self._built_in(attributes)
+        if msgspec.json.encode(attributes.obj) != before:
+            again.object_changed()
+        again.second_round = True
+        return await self._webhooks.mutate(self._mutating.hooks(), attributes, again)
+
+    def _built_in(self, attributes: Attributes) -> None:
+        namespace_lifecycle.admit(attributes, self._namespaces.get)
+        resource, obj = attributes.resource, attributes.obj
+        if resource.plural == "pods" and not resource.group and not attributes.subresource and obj is not None:
+            if self._service_accounts and attributes.operation == "CREATE":
+                pod_defaults.set_service_account(obj)
+            pod_defaults.add_tolerations(obj)
+            priority.admit_pod(attributes, obj, self._classes.get, self._classes.all)
+
+    def _equivalents(self, resource: Resource) -> Iterable[Resource]:
+        """The same objects under other groups and versions."""
+        return (each for each in self._registry if each.collection == resource.collection)
+
+
+class _Decoded:
+    """The objects of a collection as dicts, each decoded once per version. For reading only."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._kept: dict[str, tuple[Entry, Obj]] = {}
+
+    def get(self, key: str) -> Obj | None:
+        entry = self._collection.get(key)
+        if entry is None:
+            self._kept.pop(key, None)
+            return None
+        kept = self._kept.get(key)
+        if kept is None or kept[0] is not entry:
+            kept = self._kept[key] = (entry, msgspec.json.decode(entry.value))
+        return kept[1]
+
+    def all(self) -> Iterable[Obj]:
+        return [obj for entry in self._collection.entries() if (obj := self.get(entry.key)) is not None]
