@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 GROUPS = (
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io",
@@ -44,9 +44,20 @@ _FIELD = re.compile(r"^\s*(?:(\w+)\s+)?([^\s`]+)\s+`[^`]*json:\"([^\"]*)\"[^`]*`
 _COMMENT = re.compile(r"^\s*//.*$", re.M)
 _LOCAL_TYPE = re.compile(r"^((?:\[\]|\*|map\[\w+\])*)(\w+)$")
 _BASIC = frozenset(
-    "string bool int int32 int64 uint8 uint16 uint32 uint64 float32 float64 byte interface{} any".split()
-)
+    {
+        "string", "bool", "int", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "byte",
+        "interface{}", "any",
+    }
+)  # fmt: skip
 _PACKAGES = {"metav1": "v1", "corev1": "v1", "core": "v1", "authenticationv1": "v1", "rbacv1": "v1", "apiv1": "v1"}
+
+
+class Field(NamedTuple):
+    """A field of a Go struct: its type as messages print it, its tag's options, and the embedded structs it is in."""
+
+    go_type: str
+    options: set[str]
+    within: str
 
 
 class GoTypes:
@@ -56,8 +67,8 @@ class GoTypes:
         self._root = root
         self._packages: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
 
-    def fields(self, definition: str) -> dict[str, tuple[str, set[str]]]:
-        """JSON name -> (Go type as messages print it, tag options)."""
+    def fields(self, definition: str) -> dict[str, Field]:
+        """The fields of a struct and of those it embeds, by their names in JSON."""
         package, _, name = definition.rpartition(".")
         return self._fields_of(package, name)
 
@@ -75,17 +86,17 @@ class GoTypes:
                 return named[local]
         return "string" if local in ("UID", "NodeName", "NamespacedName") else "struct"
 
-    def _fields_of(self, package: str, name: str) -> dict[str, tuple[str, set[str]]]:
+    def _fields_of(self, package: str, name: str, within: str = "") -> dict[str, Field]:
         structs, _ = self._package(package)
-        found: dict[str, tuple[str, set[str]]] = {}
+        found: dict[str, Field] = {}
         for field, go_type, tag in _FIELD.findall(_COMMENT.sub("", structs.get(name, ""))):
             json_name, *options = tag.split(",")
             if "inline" in options or (not field and not json_name):
                 qualifier, _, local = go_type.lstrip("*").rpartition(".")
                 inner = META[:-1] if qualifier in ("metav1",) else "io.k8s.api.core.v1" if qualifier else package
-                found |= self._fields_of(inner, local)
+                found |= self._fields_of(inner, local, f"{within}{local}.")
             elif json_name != "-":
-                found[json_name] = (self._printed(go_type), set(options))
+                found[json_name] = Field(self._printed(go_type), set(options), within)
         return found
 
     def _printed(self, go_type: str) -> str:
@@ -161,12 +172,14 @@ def definition(name: str, schema: dict[str, Any], types: GoTypes) -> dict[str, A
     for key, value in schema.get("properties", {}).items():
         short = node(value)
         if key in fields:
-            go_type, options = fields[key]
-            if w := written(types.kind_of(name, go_type), go_type, options):
+            field = fields[key]
+            if w := written(types.kind_of(name, field.go_type), field.go_type, field.options):
                 short["w"] = w
-            short["g"] = go_type.lstrip("*")
+            short["g"] = field.go_type.lstrip("*")
+            if field.within and key not in ("kind", "apiVersion"):
+                short["u"] = field.within
         else:
-            print(f"no Go field for {name}.{key}")
+            raise LookupError(f"no Go field for {name}.{key}")
         properties[key] = short
     if properties:
         out["p"] = properties

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Final, NoReturn
 
@@ -82,6 +82,12 @@ def load(text: str, source: str) -> object:
     return documents[0] if documents else None
 
 
+def load_first(text: str, source: str, repeated: Callable[[int, str], None]) -> object:
+    """The first document of a text, or None where it is empty. `repeated` is told of the line and name of each key that
+    its map already has; the last one counts."""
+    return next(_Reader(text, source, repeated).documents(), None)
+
+
 def resolve(scalar: str) -> object:
     """What an unquoted scalar means: None, a bool, an int, a float or a string."""
     if scalar in _WORDS:
@@ -106,9 +112,10 @@ def resolve(scalar: str) -> object:
 class _Reader:
     """Builds documents from the parser's events, so that nesting and aliases can be bounded."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, repeated: Callable[[int, str], None] | None = None) -> None:
         self.text = text
         self.source = source
+        self.repeated = repeated
         self.events: Iterator[yaml.Event] = iter(())
         self.anchors: dict[str, tuple[object, int] | None] = {}
         self.count = 0
@@ -189,7 +196,9 @@ class _Reader:
                 mapping |= self.merged(next(self.events), depth)
                 continue
             key = self.key(event, depth)
-            if key in lines:
+            if key in lines and self.repeated is not None:
+                self.repeated(_position(event.start_mark)[0], key)
+            elif key in lines:
                 raise self.error(event, f"the key {key!r} is already set in line {lines[key]}")
             lines[key] = _position(event.start_mark)[0]
             mapping[key] = self.value(next(self.events), depth + 1)

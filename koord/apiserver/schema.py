@@ -79,6 +79,8 @@ class Schema:
     "Of a built-in field that always appears: null stands for nothing, not an empty value."
     go_type: str = ""
     "Of a built-in field: the type that messages about malformed bodies name."
+    go_within: str = ""
+    "Of a built-in field: the embedded structs that such messages put before its name, each with a dot after it."
 
     title: str = ""
     description: str = ""

@@ -18,7 +18,7 @@ from koord.apiserver.schema import MISSING, Schema, Type
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _PARTS: Final = ("facts.json", "metrics.json")
 _WRITTEN: Final = {"n": "filled", "a": "always", "A": "always"}
-_FULL_FACTS = dict[str, Any]
+Facts = dict[str, Any]
 
 
 def builtin(ref: str) -> Schema:
@@ -42,8 +42,8 @@ def object_meta() -> Schema:
 
 
 @cache
-def _facts() -> _FULL_FACTS:
-    whole: _FULL_FACTS = {"kinds": {}, "definitions": {}}
+def _facts() -> Facts:
+    whole: Facts = {"kinds": {}, "definitions": {}}
     for name in _PARTS:
         part = msgspec.json.decode(files(__package__).joinpath(name).read_bytes())
         for section, table in whole.items():
@@ -95,5 +95,6 @@ class _Builder:
             written=_WRITTEN.get(fact.get("w", ""), "set"),  # type: ignore[arg-type] # the table's values are Written
             pointer=fact.get("w") == "A",
             go_type=fact.get("g", base.go_type if base else ref.rpartition(".")[2]),
+            go_within=fact.get("u", ""),
             ref=fact.get("r", ref),
         )
