@@ -61,6 +61,9 @@ class Strategy:
     prepare_status: Callable[[Obj, Obj], None] = _nothing_on_update
     "Carries over what an update of the status may not change, beyond spec and metadata (new, old)."
     validate: Callable[[Obj], Sequence[Cause]] = _valid
+    "What must hold of an object always: asked at creation and at updates of the main resource."
+    validate_create: Callable[[Obj], Sequence[Cause]] = _valid
+    "What must hold of a new object besides."
     validate_update: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
     validate_status: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
     fields: Callable[[Obj], Mapping[str, str]] = _no_fields
@@ -76,6 +79,12 @@ class Strategy:
     allow_create_on_update: bool = False
     unconditional_update: bool = True
     "Whether an update without resourceVersion is taken."
+    awaits: Callable[[Obj], bool] = field(default=lambda _obj: False)
+    "Whether the deletion of an object waits for more than its finalizers (a namespace: for its content)."
+    on_deletion: Callable[[Obj], None] = _nothing
+    "Changes an object that begins to be deleted (a namespace: its phase)."
+    returns_deleted: bool = False
+    "Whether a delete answers with the object that is gone rather than with a Status."
     graceful: Callable[[Obj, int | None], int] | None = None
     "The grace period of a delete: seconds left to the object, 0 to remove it at once (obj, asked for)."
 

@@ -1,0 +1,162 @@
+"""What is allowed in a pod but probably not meant; told to the client beside the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from koord.api.quantity import canonical, parse
+from koord.apiserver import formats
+from koord.apiserver.builtin.checks import Part
+
+_GROUPS: Final = ("initContainers", "containers", "ephemeralContainers")
+_AFFINITIES: Final = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+_OLD_LABELS: Final = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+}
+_OLD_ANNOTATIONS: Final = {
+    "scheduler.alpha.kubernetes.io/critical-pod": (
+        'non-functional in v1.16+; use the "priorityClassName" field instead'
+    ),
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+}
+
+
+def pod_warnings(pod: Part) -> list[str]:
+    meta, spec = pod["metadata"], pod["spec"]
+    found: list[str] = []
+    if texts := formats.dns_label(meta.get("name", "")):
+        listed = " ".join(texts)
+        found.append(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+            f"a DNS label is recommended: [{listed}]"
+        )
+    return found + spec_warnings(spec, meta, "")
+
+
+def template_warnings(template: Part | None, path: str) -> list[str]:
+    if not template:
+        return []
+    return spec_warnings(template.get("spec") or {}, template.get("metadata") or {}, f"{path}.")
+
+
+def spec_warnings(spec: Part, meta: Part, path: str) -> list[str]:
+    """`path` ends with a dot, or is empty for a pod."""
+    return [*_scheduling(spec, meta, path), *_lists(spec, path), *_containers(spec, path), *_rest(spec, path)]
+
+
+def _scheduling(spec: Part, meta: Part, path: str) -> Iterator[str]:
+    for key in spec.get("nodeSelector") or ():
+        if key in _OLD_LABELS:
+            yield f"{path}spec.nodeSelector[{key}]: {_OLD_LABELS[key]}"
+    for i, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        where, key = f"{path}spec.topologySpreadConstraints[{i}]", constraint.get("topologyKey", "")
+        if key in _OLD_LABELS:
+            yield f"{where}.topologyKey: {key} is {_OLD_LABELS[key]}"
+        if constraint.get("labelSelector") is None:
+            yield f"{where}.labelSelector: a null labelSelector results in matching no pod"
+    annotations: Mapping[str, str] = meta.get("annotations") or {}
+    if annotations:
+        for key, text in _OLD_ANNOTATIONS.items():
+            if key in annotations:
+                yield f"{path}metadata.annotations[{key}]: {text}"
+
+
+def _lists(spec: Part, path: str) -> Iterator[str]:
+    for name, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
+        seen: set[str] = set()
+        for i, item in enumerate(spec.get(name) or ()):
+            value = item.get(key, "")
+            if value in seen:
+                yield f'{path}spec.{name}[{i}].{key}: duplicate {key} "{value}"'
+            elif not value and key == "name":
+                yield f'{path}spec.{name}[{i}].{key}: invalid empty name ""'
+            seen.add(value)
+
+
+def _containers(spec: Part, path: str) -> Iterator[str]:
+    ports: dict[tuple[int, str], list[tuple[str, Part]]] = {}
+    port_names: dict[str, str] = {}
+    for group in _GROUPS:
+        for i, container in enumerate(spec.get(group) or ()):
+            where = f"{path}spec.{group}[{i}]"
+            if resources := container.get("resources"):
+                yield from _fractions(resources, where)
+            if len(container.get("env") or ()) > 1:
+                yield from _hidden_variables(container, where)
+            for j, port in enumerate(container.get("ports") or ()):
+                yield from _port(port, f"{where}.ports[{j}]", ports, port_names)
+
+
+def _fractions(resources: Part, where: str) -> Iterator[str]:
+    for name in ("memory", "ephemeral-storage"):
+        for key in ("limits", "requests"):
+            quantity = (resources.get(key) or {}).get(name)
+            if quantity is None:
+                continue
+            mantissa, exponent, _ = parse(quantity)
+            if exponent < 0 and mantissa % 10**-exponent:
+                yield (
+                    f'{where}.resources.{key}[{name}]: fractional byte value "{canonical(quantity)}" is invalid, '
+                    "must be an integer"
+                )
+
+
+def _hidden_variables(container: Part, where: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for i, variable in enumerate(container["env"]):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        reference = f"$({name})"
+        if name in seen and (variable.get("valueFrom") or value == reference or reference not in value):
+            text = f'hides previous definition of "{name}", which may be dropped when using apply'
+            yield f"{where}.env[{i}]: {text}"
+        seen.add(name)
+
+
+def _port(
+    port: Part, where: str, ports: dict[tuple[int, str], list[tuple[str, Part]]], names: dict[str, str]
+) -> Iterator[str]:
+    host_ip, host_port = port.get("hostIP", ""), port.get("hostPort", 0)
+    others = ports.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+    for other_where, other in others:
+        other_ip, other_port = other.get("hostIP", ""), other.get("hostPort", 0)
+        if (host_ip, host_port) == (other_ip, other_port):
+            yield f"{where}: duplicate port definition with {other_where}"
+        elif not host_port or not other_port:
+            yield f"{where}: overlapping port definition with {other_where}"
+        elif host_port == other_port and bool(host_ip) != bool(other_ip):
+            yield f"{where}: dangerously ambiguous port definition with {other_where}"
+    others.append((where, port))
+    if name := port.get("name"):
+        first = names.setdefault(name, where)
+        if first != where:
+            yield (
+                f'{where}: duplicate port name "{name}" with {first}, services and probes that select ports by name '
+                f"will use {first}"
+            )
+
+
+def _rest(spec: Part, path: str) -> Iterator[str]:
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        text = "must be >= 0; negative values are invalid and will be treated as 1"
+        yield f"{path}spec.terminationGracePeriodSeconds: {text}"
+    for kind in ("podAffinity", "podAntiAffinity"):
+        part = (spec.get("affinity") or {}).get(kind) or {}
+        for how in (
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        ):
+            for i, term in enumerate(part.get(how) or ()):
+                where = f"{path}spec.affinity.{kind}.{how}[{i}]"
+                if how.startswith("preferred"):
+                    term, where = term.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm"
+                if term.get("labelSelector") is None:
+                    yield f"{where}.labelSelector: a null labelSelector results in matching no pod"
