@@ -129,7 +129,9 @@ def _struct(schema: Schema) -> Read:
         compiled = True
         for key, field in schema.properties.items():
             exact = {"string": str, "boolean": bool}.get(field.type) if not field.format else None
-            plan[key] = (exact, _late(field), field.written == "filled")
+            # An empty list or map is stored as none at all.
+            emptied = field.type == "array" or (field.values is not None and not field.preserve_unknown)
+            plan[key] = (exact, _late(field), field.written == "filled" or emptied)
             if field.written == "always" and key not in ("kind", "apiVersion"):
                 always.append((key, _zero(field)))
 
