@@ -62,17 +62,26 @@ class Authenticator:
             raise unauthorized()
         return user
 
-    def token_user(self, token: str, audiences: tuple[str, ...] = ()) -> UserInfo | None:
-        """Whose token this is, or None if it is nobody's (any more). Audiences default to the server's own."""
+    def token_user(self, token: str) -> UserInfo | None:
+        """Whose token this is, or None if it is nobody's (any more), or not for this server."""
+        user = self._tokens.get(token)
+        return user if user is not None else self.check_token(token, ())[0]
+
+    def check_token(self, token: str, audiences: tuple[str, ...]) -> tuple[UserInfo | None, tuple[str, ...], str]:
+        """Whose token it is, for which of the audiences (this server, if none are asked), or else why not."""
+        issuer = self._service_accounts.issuer if self._service_accounts is not None else ""
         user = self._tokens.get(token)
         if user is not None:
-            return user
+            matching = tuple(each for each in audiences or (issuer,) if each == issuer)
+            return (user, matching, "") if matching else (None, (), "")
         if self._service_accounts is None:
-            return None
+            return None, (), "invalid bearer token"
         try:
-            return self._service_accounts.user_of(token, audiences)
-        except InvalidToken:
-            return None
+            user, matching = self._service_accounts.check(token, audiences)
+        except InvalidToken as error:
+            known = str(error)
+            return None, (), f"[invalid bearer token, {known}]" if known else "invalid bearer token"
+        return user, matching, ""
 
     def _certified(self, certificate: Mapping[str, Any], transport: BaseTransport | None) -> UserInfo | None:
         serial = certificate["serialNumber"]

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from koord.apiserver.access.rules import quoted
 from koord.apiserver.access.user import (
     AUTHENTICATED,
     CREDENTIAL_ID,
@@ -105,10 +106,6 @@ class ServiceAccountTokens:
         signature = r.to_bytes(_COORDINATE_BYTES, "big") + s.to_bytes(_COORDINATE_BYTES, "big")
         return f"{signed}.{_base64(signature)}", float(expires)
 
-    def user_of(self, token: str, audiences: tuple[str, ...] = ()) -> UserInfo:
-        """Whose token it is. Raises InvalidToken."""
-        return self.check(token, audiences)[0]
-
     def check(self, token: str, audiences: tuple[str, ...] = ()) -> tuple[UserInfo, tuple[str, ...]]:
         """Whose token it is, and which of the asked audiences it is for. Raises InvalidToken."""
         verified = self._verified.get(token)
@@ -123,7 +120,8 @@ class ServiceAccountTokens:
             raise InvalidToken("the token is not yet, or no longer, valid")
         matching = tuple(each for each in audiences or (self.issuer,) if each in verified.audiences)
         if not matching:
-            raise InvalidToken(f"the token is for {sorted(verified.audiences)}")
+            mine, asked = quoted(sorted(verified.audiences)), quoted(audiences or (self.issuer,))
+            raise InvalidToken(f"token audiences {mine} is invalid for the target audiences {asked}")
         for collection, namespace, name, uid in verified.alive:
             if self._uid_of(collection, namespace, name) != uid:
                 raise InvalidToken(f"{collection} {namespace}/{name} with uid {uid} is gone")
@@ -161,7 +159,8 @@ class ServiceAccountTokens:
             claims = msgspec.json.decode(_bytes(claims_text), type=dict[str, Any])
             signature = _bytes(signature_text)
         except (ValueError, msgspec.DecodeError) as error:
-            raise InvalidToken("not a JSON Web Token") from error
+            # Any text can be a token of some other kind; nothing more is to be said of it.
+            raise InvalidToken("") from error
         if header.get("alg") != "ES256" or len(signature) != 2 * _COORDINATE_BYTES:
             raise InvalidToken("not signed with ES256")
         r, s = (int.from_bytes(half, "big") for half in (signature[:_COORDINATE_BYTES], signature[_COORDINATE_BYTES:]))
