@@ -34,6 +34,8 @@ class Patch:
     body: Body
     subresource: str = ""
     type: Literal["strategic", "merge"] = "strategic"
+    gone_ok: bool = False
+    "Whether an object that is not there any more is as good as changed."
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def status_change(old: S, new: S) -> dict[str, Any]:
         if field.name == "conditions":
             change["conditions"] = _conditions(before, after)
         else:
-            change[field.encode_name] = msgspec.to_builtins(after, str_keys=True)
+            change[field.encode_name] = _whole(after)
     return change
 
 
@@ -41,6 +41,13 @@ def status_patch(kind: Kind[Any], meta: ObjectMeta, change: dict[str, Any], *, l
     if locked:
         body["metadata"] = {"resourceVersion": meta.resource_version, "uid": meta.uid}
     return [Patch(kind, meta.namespace, meta.name, body, "status")]
+
+
+def _whole(value: object) -> object:
+    """A value with all its fields, also the empty ones: a merge would leave what they were before."""
+    if isinstance(value, Struct):
+        return {f.encode_name: _whole(getattr(value, f.name)) for f in msgspec.structs.fields(type(value))}
+    return msgspec.to_builtins(value, str_keys=True)
 
 
 def _conditions(before: Iterable[Struct], after: Iterable[Struct]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from koord.controllers.live.cluster import Cluster
 from koord.controllers.live.deployment import DeploymentLoop
+from koord.controllers.live.job import JobLoop, JobOrphanLoop
 from koord.controllers.live.replica_set import ReplicaSetLoop
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
@@ -43,6 +44,8 @@ class Loop(Protocol):
 LOOPS: Final[tuple[Callable[[Cluster, Options], Loop], ...]] = (
     lambda cluster, options: ReplicaSetLoop(cluster, workers=options.workers),
     lambda cluster, options: DeploymentLoop(cluster, workers=options.workers),
+    lambda cluster, options: JobLoop(cluster, workers=options.workers),
+    lambda cluster, options: JobOrphanLoop(cluster),
 )
 """All loops, in the order in which they start."""
 

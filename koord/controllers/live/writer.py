@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from koord.api.kinds import Kind
@@ -44,39 +45,40 @@ class Writer:
         self._views[kind] = view
 
     async def carry_out(self, actions: Iterable[Action], about: ObjectReference) -> None:
-        """In order. What is gone already, or there already, is no failure; the first other refusal ends it."""
-        for action in actions:
-            match action:
-                case Create():
-                    await self.create(action, about)
-                case Patch():
-                    await self.patch(action)
-                case Delete():
-                    await self.delete(action)
-                case Tell():
-                    self.tell(about, action)
+        """In order, where neighbours of one sort (say, patches of pods) are done together, as many as is polite.
 
-    async def create_all(self, creates: Sequence[Create], about: ObjectReference) -> int:
-        """Slow start. Returns how many were made; raises the first refusal after its batch has ended."""
+        What is gone already is no failure to delete. The first other refusal ends it, after its neighbours have ended.
+        """
+        for sort, group in groupby(actions, key=_sort):
+            together = list(group)
+            if sort[0] is Create:
+                await self.create_all([action for action in together if isinstance(action, Create)], about)
+            elif sort[0] is Delete:
+                await self.delete_all([action for action in together if isinstance(action, Delete)])
+            elif sort[0] is Patch:
+                await self.patch_all([action for action in together if isinstance(action, Patch)])
+            else:
+                for action in together:
+                    if isinstance(action, Tell):
+                        self.tell(about, action)
+
+    async def create_all(self, creates: Sequence[Create], about: ObjectReference) -> None:
+        """Slow start: a refusal ends it."""
         done = 0
         batch = 1
         while done < len(creates):
             part = creates[done : done + batch]
-            results = await asyncio.gather(*(self.create(c, about) for c in part), return_exceptions=True)
+            await _all([self.create(create, about) for create in part])
             done += len(part)
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
             batch = min(batch * 2, MOST_AT_ONCE)
-        return done
 
     async def delete_all(self, deletes: Sequence[Delete]) -> None:
         for start in range(0, len(deletes), MOST_AT_ONCE):
-            part = deletes[start : start + MOST_AT_ONCE]
-            results = await asyncio.gather(*(self.delete(d) for d in part), return_exceptions=True)
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
+            await _all([self.delete(delete) for delete in deletes[start : start + MOST_AT_ONCE]])
+
+    async def patch_all(self, patches: Sequence[Patch]) -> None:
+        for start in range(0, len(patches), MOST_AT_ONCE):
+            await _all([self.patch(patch) for patch in patches[start : start + MOST_AT_ONCE]])
 
     async def create(self, action: Create, about: ObjectReference) -> Any:
         """The object that is there now. AlreadyExists where the body has a name and it is taken: is it the same?"""
@@ -128,15 +130,21 @@ class Writer:
 
     async def patch(self, action: Patch) -> Any:
         """NotFound and Conflict come out: the object is not what the decision was about any more."""
-        patched: Struct = await self.client.patch(
-            action.kind,
-            action.name,
-            action.body,
-            namespace=action.namespace,
-            type=action.type,
-            subresource=action.subresource,
-            field_manager=FIELD_MANAGER,
-        )
+        try:
+            patched: Struct = await self.client.patch(
+                action.kind,
+                action.name,
+                action.body,
+                namespace=action.namespace,
+                type=action.type,
+                subresource=action.subresource,
+                field_manager=FIELD_MANAGER,
+            )
+        except (NotFound, Conflict):
+            if action.gone_ok:
+                # A conflict here is another uid: the object meant is gone as well.
+                return None
+            raise
         self._note(action.kind, patched)
         return patched
 
@@ -165,3 +173,17 @@ class Writer:
         view = self._views.get(kind)
         if view is not None:
             view.written(obj)
+
+
+def _sort(action: Action) -> tuple[object, ...]:
+    """Neighbours with the same answer may be done together."""
+    if isinstance(action, Tell):
+        return (Tell,)
+    return type(action), action.kind
+
+
+async def _all(calls: Sequence[Coroutine[Any, Any, Any]]) -> None:
+    """All at once, to their ends; then the first refusal, if there was one."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
