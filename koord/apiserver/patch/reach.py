@@ -1,7 +1,8 @@
 """Which fields a write can reach at all, and therefore own.
 
 A write of the main resource does not reach the status, and one of the status does not reach the spec: what it sends
-there is dropped, so nobody becomes its owner. The table is the real server's, kind by kind where it departs from the rule.
+there is dropped, so nobody becomes its owner. The table is the real server's, kind by kind where it departs from
+the rule.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Strategic merge patch: a merge patch that knows which lists merge by a key, and has directives.
 
 Lists whose schema says `merge` are merged item by item (by the merge key, or as sets of scalars), other lists are
-replaced, null deletes. `$patch: delete|replace` deletes or replaces a map or an item, `$deleteFromPrimitiveList/<field>`
-takes scalars out of a list, `$setElementOrder/<field>` orders a merged list, `$retainKeys` drops all other keys of a map.
+replaced, null deletes. `$patch: delete|replace` deletes or replaces a map or an item,
+`$deleteFromPrimitiveList/<field>` takes scalars out of a list, `$setElementOrder/<field>` orders a merged list,
+`$retainKeys` drops all other keys of a map.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ def _merge_in_order(result: Map, patch: Map, directive: str, schema: Schema) -> 
         merged = wanted
     named, others = _parted(merged, order, merge_key)
     is_map = _element_is_map(current or [], wanted or [])
+    if is_map and not merge_key:
+        raise _failed("cannot order lists without merge key for struct")
     result[key] = _in_order(named, others, order, current or [], merge_key if is_map else "")
     patch.pop(key, None)
 
@@ -227,7 +230,8 @@ def _parted(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[Any],
     """The items that a list names, and the others."""
     if not merge_key:
         return [item for item in items if item in by], [item for item in items if item not in by]
-    named, others = [], []
+    named: list[Any] = []
+    others: list[Any] = []
     for item in items:
         if not isinstance(item, dict):
             raise _bad_type("map[string]interface {}", item)
@@ -240,7 +244,7 @@ def _parted(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[Any],
 def _in_order(named: list[Any], others: list[Any], order: list[Any], current: list[Any], merge_key: str) -> list[Any]:
     """Items of the patch in their order, with the others put among them as the live list has them."""
     right, left = _sorted_by(named, order, merge_key), _sorted_by(others, current, merge_key)
-    places = _places(current, merge_key)
+    places = _Places(current, merge_key)
     result: list[Any] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -264,7 +268,7 @@ def _sorted_by(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
                 raise _no_merge_key(item, merge_key)
         deleted = [item for item in items if item.get(_DIRECTIVE) == "delete"]
         items = [item for item in items if item.get(_DIRECTIVE) != "delete"]
-    place = _places(order, merge_key)
+    place = _Places(order, merge_key)
     result: list[Any] = []
     for item in items:
         # An insertion sort, because items that the order does not name have no place that a comparison could tell:
@@ -276,7 +280,7 @@ def _sorted_by(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
     return result + deleted
 
 
-class _places:
+class _Places:
     """Where an item stands in a list, by merge key or value; -1 where it does not."""
 
     def __init__(self, items: list[Any], merge_key: str) -> None:

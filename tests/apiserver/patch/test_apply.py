@@ -1,0 +1,145 @@
+"""Field ownership and server-side apply do what a real server did in the same sequences of writes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from koord.apiserver import structural
+from koord.apiserver.patch import managed_fields, scale_fields
+from koord.apiserver.patch.reach import reach_of
+from koord.apiserver.resource import Resource
+from koord.apiserver.schema import Schema
+from koord.apiserver.status import StatusError
+from tests.apiserver.patch.recorded import Obj, difference, load, schema_of
+
+RECORD = load("apply.json")
+STATUS_KINDS = ("Deployment", "Pod", "Service", "Node", "Thing")
+ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+"Fields of a new Service that the server fills in after it settled who owns what."
+
+
+def _custom_schema() -> Schema:
+    version = RECORD["custom_kind"]["spec"]["versions"][0]
+    return structural.from_openapi(version["schema"]["openAPIV3Schema"])
+
+
+CUSTOM = _custom_schema()
+
+
+def _resource(obj: Obj) -> Resource:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = obj["kind"]
+    subresources = frozenset({"status"} if kind in STATUS_KINDS else ())
+    schema = CUSTOM if kind == "Thing" else schema_of(obj)
+    return Resource(group, version, kind.lower() + "s", kind, True, schema, subresources=subresources)
+
+
+def _steps(verbs: tuple[str, ...], scale: bool = False) -> Iterator[Any]:
+    for sequence in RECORD["sequences"]:
+        before: Obj | None = None
+        for number, step in enumerate(sequence["steps"]):
+            after = step.get("after", before)
+            if step["verb"] in verbs and (step["subresource"] == "scale") == scale:
+                label = f"{sequence['name']}-{number}-{step['verb']}-{step['manager']}"
+                yield pytest.param(step, copy.deepcopy(before), copy.deepcopy(after), id=label)
+            before = after
+
+
+def _now(before: Obj | None, after: Obj) -> str:
+    """The time of the write, as far as the entries that it left tell it."""
+    old = [entry.get("time") for entry in (before or {}).get("metadata", {}).get("managedFields", [])]
+    new = [entry.get("time", "") for entry in after["metadata"].get("managedFields", []) if entry not in old]
+    return max(new, default="2026-01-01T00:00:59Z")
+
+
+@pytest.mark.parametrize(("step", "before", "after"), _steps(("create", "update", "merge", "json", "strategic")))
+def test_writers_own_what_they_change(step: Obj, before: Obj | None, after: Obj) -> None:
+    assert step["code"] in (200, 201), step["answer"]
+    wanted = after["metadata"].get("managedFields")
+    resource = _resource(after)
+    new = copy.deepcopy(after)
+    new["metadata"].pop("managedFields", None)
+    if before is None and after["kind"] == "Service":
+        for name in ALLOCATED:
+            new["spec"].pop(name, None)
+    sent = step["body"].get("metadata", {}).get("managedFields") if isinstance(step["body"], dict) else None
+    if sent is not None:
+        new["metadata"]["managedFields"] = sent
+    elif before and "managedFields" in before["metadata"]:
+        new["metadata"]["managedFields"] = copy.deepcopy(before["metadata"]["managedFields"])
+    managed_fields.track(
+        before,
+        new,
+        manager=step["manager"],
+        operation_api_version=after["apiVersion"],
+        schema=resource.schema,
+        now=_now(before, after),
+        subresource=step["subresource"],
+        reach=reach_of(resource, step["subresource"]),
+    )
+    assert new["metadata"].get("managedFields") == wanted
+
+
+@pytest.mark.parametrize(("step", "before", "after"), _steps(("apply",)))
+def test_apply_merges_owns_and_refuses(step: Obj, before: Obj | None, after: Obj) -> None:
+    resource = _resource(after)
+    live, config = copy.deepcopy(before), copy.deepcopy(step["body"])
+    try:
+        result = managed_fields.apply(
+            live,
+            config,
+            manager=step["manager"],
+            force=step["force"],
+            schema=resource.schema,
+            api_version=after["apiVersion"],
+            kind=after["kind"],
+            now=_now(before, after),
+            subresource=step["subresource"],
+            reach=reach_of(resource, step["subresource"]),
+        )
+    except StatusError as error:
+        refusal = error.body()
+        del refusal["metadata"]
+        assert refusal == step.get("answer")
+        result = None
+    assert live == before
+    assert config == step["body"]
+    if result is None:
+        return
+    assert step["code"] in (200, 201), step["answer"]
+    assert result["metadata"].get("managedFields") == after["metadata"].get("managedFields")
+    for name in ("resourceVersion", "managedFields", "generation"):
+        result["metadata"].pop(name, None)
+        after["metadata"].pop(name, None)
+    if step["subresource"] == "status":
+        assert difference(result["status"], after["status"]) == []
+    else:
+        result.pop("status", None)
+        after.pop("status", None)
+        assert difference(result, after) == []
+
+
+@pytest.mark.parametrize(("step", "before", "after"), _steps(("merge",), scale=True))
+def test_writers_of_a_scale_own_the_replicas(step: Obj, before: Obj, after: Obj) -> None:
+    mappings = scale_fields.mappings_of({after["apiVersion"]: ".spec.replicas"})
+    entries = before["metadata"]["managedFields"]
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x", "uid": "u"}}
+    live = {**scale, "spec": {"replicas": before["spec"].get("replicas", 0)}}
+    live["metadata"] = {**scale["metadata"], "managedFields": scale_fields.to_scale(entries, mappings)}
+    new = {**scale, "spec": step["body"]["spec"]}
+    new["metadata"] = dict(scale["metadata"])
+    managed_fields.track(
+        live,
+        new,
+        manager=step["manager"],
+        operation_api_version="autoscaling/v1",
+        schema=schema_of(scale),
+        now=_now(before, after),
+        subresource="scale",
+    )
+    owned = scale_fields.from_scale(entries, new["metadata"].get("managedFields"), after["apiVersion"], mappings)
+    assert owned == after["metadata"]["managedFields"]
