@@ -46,6 +46,8 @@ class Delete:
     uid: str
     propagation: Literal["", "Background", "Foreground", "Orphan"] = ""
     grace_s: int | None = None
+    resource_version: str = ""
+    "The only version that is meant, where it must not have changed."
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,10 @@ class Cluster:
             self.writer.shows(kind, view)
         return view
 
-    def known(self, kind: Kind[Any]) -> View[Any] | None:
-        return self._views.get(kind)
+    def followed(self, group: str, plural: str) -> View[Any] | None:
+        """The view of a resource, if some loop has asked for it."""
+        found = (view for kind, view in self._views.items() if (kind.group, kind.plural) == (group, plural))
+        return next(found, None)
 
     async def claim(
         self,

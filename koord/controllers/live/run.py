@@ -15,8 +15,11 @@ from typing import Any, Final, Protocol
 
 from koord.controllers.live.cluster import Cluster
 from koord.controllers.live.deployment import DeploymentLoop
+from koord.controllers.live.garbage import GarbageLoop
 from koord.controllers.live.job import JobLoop, JobOrphanLoop
+from koord.controllers.live.namespace import NamespaceLoop, ServiceAccountLoop
 from koord.controllers.live.replica_set import ReplicaSetLoop
+from koord.controllers.live.resources import ServedResources
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.controller import Controller
@@ -46,6 +49,7 @@ LOOPS: Final[tuple[Callable[[Cluster, Options], Loop], ...]] = (
     lambda cluster, options: DeploymentLoop(cluster, workers=options.workers),
     lambda cluster, options: JobLoop(cluster, workers=options.workers),
     lambda cluster, options: JobOrphanLoop(cluster),
+    lambda cluster, options: ServiceAccountLoop(cluster),
 )
 """All loops, in the order in which they start."""
 
@@ -77,7 +81,13 @@ async def _run(client: Client, clock: Clock, options: Options, on_ready: Callabl
         asyncio.TaskGroup() as tasks,
     ):
         cluster = Cluster(client, informers, events, clock)
-        loops = [make(cluster, options) for make in LOOPS]
+        loops: list[Loop] = [make(cluster, options) for make in LOOPS]
+        served = ServedResources(cluster)
+        # Last: it follows what the others follow already through their views, and all else by itself.
+        garbage = GarbageLoop(cluster, served)
+        loops += [NamespaceLoop(cluster, served), garbage]
+        tasks.create_task(served.run(), name="served-resources")
+        tasks.create_task(garbage.run(), name="garbage-monitors")
         for loop in loops:
             tasks.create_task(loop.controller.run(), name=loop.controller.name)
         await informers.synced()

@@ -155,10 +155,13 @@ class Writer:
                 action.name,
                 namespace=action.namespace,
                 uid=action.uid,
+                resource_version=action.resource_version,
                 propagation=action.propagation,
                 grace_s=action.grace_s,
             )
         except (NotFound, Conflict) as error:
+            if isinstance(error, Conflict) and action.resource_version:
+                raise
             # It is gone, or another of its name is there. A view that still has it will hear so.
             log.debug("nothing to delete: %s", error)
         view = self._views.get(action.kind)
