@@ -36,7 +36,7 @@ def validate_config_map(config: Obj) -> Sequence[Cause]:
         add_all(faults, f"binaryData[{key}]", key, formats.config_key(key))
     size = sum(len(value.encode()) for value in data.values())
     if size + sum(_decoded_bytes(value) for value in binary.values()) > _LARGEST_BYTES:
-        faults.append(too_long("", _LARGEST_BYTES))
+        faults.append(too_long("[]", _LARGEST_BYTES))
     return faults
 
 

@@ -26,6 +26,8 @@ _POD_LEVEL: Final = ("cpu", "memory")
 def default_pod(pod: Obj) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
         resources = container["resources"]

@@ -110,7 +110,7 @@ def validate_os(faults: Faults, spec: Part, path: str) -> None:
         faults.append(required(f"{path}.os.name"))
         return
     if name not in ("linux", "windows"):
-        faults.append(not_supported(f"{path}.os.name", name, ("linux", "windows")))
+        faults.append(not_supported(f"{path}.os", name, ("linux", "windows")))
         return
     unfit = ("windowsOptions",) if name == "linux" else _NOT_WINDOWS
     text = "windows options cannot be set for a linux pod" if name == "linux" else "cannot be set for a windows pod"

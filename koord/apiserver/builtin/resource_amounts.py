@@ -167,7 +167,7 @@ def _one(faults: Faults, name: str, quantity: Number, path: str, of_pod: bool) -
     elif texts := _name_faults(name):
         add_all(faults, path, name, texts)
     elif name not in _OF_PODS and not is_huge_pages(name):
-        faults.append(not_supported(path, name, _OF_PODS))
+        faults.append(not_supported(path, name, ("cpu", _HUGE_PAGES, "memory")))
     amount(faults, name, quantity, path)
     if is_huge_pages(name) and not _whole_pages(name, quantity):
         text = f"{canonical(quantity)} is not positive integer multiple of {name}"

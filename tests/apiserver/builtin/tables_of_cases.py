@@ -1,0 +1,11 @@
+"""All cases, by the file in which a real server's answers to them are kept."""
+
+from __future__ import annotations
+
+from tests.apiserver.builtin import cases_core, cases_pod
+from tests.apiserver.builtin.case import Case
+
+TABLES: dict[str, list[Case]] = {
+    "pod": cases_pod.CASES,
+    "core": cases_core.CASES,
+}

@@ -1,0 +1,30 @@
+"""Our strategies answer as a real server did."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apiserver.builtin import ours
+from tests.apiserver.builtin.case import Case
+from tests.apiserver.builtin.record import DATA
+from tests.apiserver.builtin.tables_of_cases import TABLES
+
+RECORDED = {name: json.loads((DATA / f"builtin_{name}.json").read_text())["answers"] for name in TABLES}
+ALL = [(name, number, case) for name, table in TABLES.items() for number, case in enumerate(table)]
+
+
+@pytest.mark.parametrize(("table", "number", "case"), ALL, ids=[case.id for _, _, case in ALL])
+def test_answers_as_the_real_server_does(table: str, number: int, case: Case) -> None:
+    theirs: dict[str, Any] = dict(RECORDED[table][case.id])
+    if "causes" in theirs:
+        theirs["causes"] = ours.comparable(theirs["causes"])
+    assert ours.answer(case, number) == theirs
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    for table in TABLES.values():
+        ids = [case.id for case in table]
+        assert len(ids) == len(set(ids))
