@@ -99,6 +99,8 @@ class StatusError(Exception):
         self.code, self.reason, self.message = code, reason, message
         self.name, self.group, self.kind, self.uid = name, group, kind, uid
         self.causes, self.retry_after_s, self.has_details = tuple(causes), retry_after_s, details
+        self.continue_token = ""
+        "Of an expired list: where to go on, for clients that can."
 
     def body(self) -> dict[str, Any]:
         details: dict[str, Any] = {}
@@ -112,7 +114,8 @@ class StatusError(Exception):
             ]
         if self.retry_after_s:
             details["retryAfterSeconds"] = self.retry_after_s
-        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        metadata = {"continue": self.continue_token} if self.continue_token else {}
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure"}
         if self.message:
             status["message"] = self.message
         if self.reason:

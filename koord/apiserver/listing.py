@@ -1,0 +1,226 @@
+"""Lists: which entries, at which revision, in which pages; and the bytes of the answer.
+
+Entries are kept as the bytes of a GET, so a list is a join of slices: nothing is parsed unless the client wants a table
+or metadata only. A page's continue token holds the revision of the first page and the last key, so that all pages
+show one moment.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from koord.api.field_selector import FieldMatcher, FieldSelectorError, parse_fields
+from koord.api.selector import LabelMatcher, SelectorError, parse_labels
+from koord.apiserver.resource import Resource
+from koord.apiserver.status import Cause, StatusError, bad_request, gone, unprocessable
+from koord.apiserver.store import Collection, Compacted, Entry, Store
+
+FRESH_WITHIN_S = 3.0
+"How long a list waits for a revision that is not there yet."
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Label and field selectors of a request, compiled; None where everything matches."""
+
+    labels: LabelMatcher | None = None
+    fields: FieldMatcher | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        if self.labels is not None and not self.labels.matches(entry.index.labels):
+            return False
+        return self.fields is None or self.fields.matches(entry.index.fields)
+
+    @property
+    def all(self) -> bool:
+        return self.labels is None and self.fields is None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One page: its entries, the revision it shows, and how to get the rest."""
+
+    entries: list[Entry]
+    rev: int
+    continue_: str = ""
+    remaining: int | None = None
+
+
+def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
+    labels_text, fields_text = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    labels: LabelMatcher | None = None
+    fields: FieldMatcher | None = None
+    if labels_text:
+        try:
+            labels = parse_labels(labels_text)
+        except SelectorError as error:
+            raise bad_request(f"unable to parse requirement: {error}") from None
+    if fields_text:
+        try:
+            fields = parse_fields(fields_text)
+        except FieldSelectorError as error:
+            raise bad_request(f"unable to parse field selector: {error}") from None
+        known = {"metadata.name", "metadata.namespace"} | resource.strategy.fields({"metadata": {}}).keys()
+        for requirement in fields.requirements:
+            if requirement.field not in known:
+                raise bad_request(f"field label not supported: {requirement.field}")
+    return Filter(labels, fields)
+
+
+async def select(
+    store: Store, collection: Collection, resource: Resource, namespace: str, wanted: Filter, query: Mapping[str, str]
+) -> Listed:
+    """One page of a list, as the query asks for it."""
+    prefix = f"{namespace}/" if resource.namespaced and namespace else ""
+    limit = _number(query, "limit")
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    token = query.get("continue", "")
+    _check_version_options(version, match, token, limit)
+    if token:
+        rev, start_after = _opened(token)
+        try:
+            entries = (
+                await collection.entries_at(rev, prefix, start_after)
+                if rev
+                else collection.entries(prefix, start_after)
+            )
+        except Compacted as error:
+            raise _expired_token(error, start_after, store.revision) from None
+        rev = rev or store.revision
+    elif match == "Exact" or (version not in ("", "0") and limit and match != "NotOlderThan"):
+        rev = revision(version)
+        await reach(store, rev)
+        try:
+            entries = await collection.entries_at(rev, prefix)
+        except Compacted as error:
+            raise gone(f"The resourceVersion for the provided list is too old. {error}") from None
+    else:
+        if version not in ("", "0"):
+            await reach(store, revision(version))
+        rev, entries = store.revision, collection.entries(prefix)
+    if not wanted.all:
+        entries = [entry for entry in entries if wanted.matches(entry)]
+    if not limit or len(entries) <= limit:
+        return Listed(entries, rev)
+    page = entries[:limit]
+    remaining = len(entries) - limit if wanted.all else None
+    return Listed(page, rev, _sealed(rev, page[-1].key), remaining)
+
+
+def encode_list(resource: Resource, listed: Listed) -> Iterator[bytes]:
+    """The answer in pieces. Built-in items leave out kind and apiVersion, as the real server does."""
+    meta: dict[str, Any] = {"resourceVersion": str(listed.rev)}
+    if listed.continue_:
+        meta["continue"] = listed.continue_
+    if listed.remaining is not None:
+        meta["remainingItemCount"] = listed.remaining
+    head = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta}
+    yield msgspec.json.encode(head)[:-1] + b',"items":['
+    cut = 0 if resource.custom else len(item_head(resource)) - 1
+    separator = b""
+    for start in range(0, len(listed.entries), 64):
+        chunk = [item_value(resource, entry.value) for entry in listed.entries[start : start + 64]]
+        if cut:
+            chunk = [b"{" + value[cut + 1 :] for value in chunk]
+        yield separator + b",".join(chunk)
+        separator = b","
+    yield b"]}\n"
+
+
+def item_head(resource: Resource) -> bytes:
+    """How every stored value of a resource begins."""
+    return msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
+
+
+def item_value(resource: Resource, value: bytes) -> bytes:
+    """A stored value as this version of the resource shows it."""
+    if resource.convert is not None:
+        converted = resource.convert(msgspec.json.decode(value), resource.api_version)
+        rest = {key: part for key, part in converted.items() if key not in ("kind", "apiVersion")}
+        return msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, **rest})
+    stored = resource.storage_version
+    if stored and stored != resource.api_version:
+        old = msgspec.json.encode({"kind": resource.kind, "apiVersion": stored})[:-1]
+        return item_head(resource)[:-1] + value[len(old) :]
+    return value
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    text = query.get(name, "")
+    try:
+        return int(text) if text else 0
+    except ValueError:
+        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise bad_request(message) from None
+
+
+def revision(version: str) -> int:
+    try:
+        return int(version)
+    except ValueError:
+        detail = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise bad_request(f"invalid resource version: {detail}") from None
+
+
+def _check_version_options(version: str, match: str, token: str, limit: int) -> None:
+    def refuse(field: str, text: str) -> StatusError:
+        return unprocessable("ListOptions", "meta.k8s.io", "", [Cause(field, "FieldValueForbidden", text)])
+
+    if match and token:
+        raise refuse("resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided")
+    if match and not version:
+        raise refuse(
+            "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    if match not in ("", "Exact", "NotOlderThan"):
+        text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
+        cause = Cause("resourceVersionMatch", "FieldValueNotSupported", text)
+        raise unprocessable("ListOptions", "meta.k8s.io", "", [cause])
+    if match == "Exact" and version == "0":
+        raise refuse(
+            "resourceVersionMatch", 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        )
+    if token and version not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+
+
+async def reach(store: Store, rev: int) -> None:
+    if not await store.reached(rev, FRESH_WITHIN_S):
+        raise StatusError(
+            504,
+            "Timeout",
+            f"Too large resource version: {rev}, current: {store.revision}",
+            causes=[Cause("", "ResourceVersionTooLarge", "Too large resource version")],
+            retry_after_s=1,
+        )
+
+
+def _sealed(rev: int, last_key: str) -> str:
+    token = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": rev, "start": last_key + "\0"})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _opened(token: str) -> tuple[int, str]:
+    """The revision (0: whatever is newest) and the last key of a continue token."""
+    try:
+        opened = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(opened["rv"]), str(opened["start"]).removesuffix("\0")
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
+        raise bad_request("continue key is not valid: " + token[:60]) from None
+
+
+def _expired_token(error: Compacted, last_key: str, newest: int) -> StatusError:
+    """410, with a token that goes on from the same place in a newer list, for clients that take the inconsistency."""
+    token = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": 0, "start": last_key + "\0"})
+    expired = gone(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        f"without the continue parameter, or use the continue token in this response to retrieve the rest ({error}; "
+        f"newest {newest})."
+    )
+    expired.continue_token = base64.urlsafe_b64encode(token).decode().rstrip("=")
+    return expired

@@ -1,0 +1,421 @@
+"""The life of an object on the server: created, changed, deleted; the same for all kinds.
+
+Transport-free: dicts in, the stored bytes out. A write reads the newest version, works out the new one, and is put only
+if the version is still the newest; otherwise it is worked out again, or refused if the client named a version.
+What is particular to a kind is in its `Strategy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from koord.api.timestamp import from_seconds
+from koord.apiserver import metadata, structural
+from koord.apiserver.access.authn import UserInfo
+from koord.apiserver.admission import Admission, Attributes
+from koord.apiserver.patch import managed_fields
+from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.status import (
+    MODIFIED,
+    Cause,
+    already_exists,
+    bad_request,
+    conflict,
+    internal_error,
+    invalid,
+    object_not_found,
+    unprocessable,
+)
+from koord.apiserver.store import Collection, Entry, Index, Raced, Store, WriteFailed
+
+MOST_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Who writes, in whose name the fields are owned, and whether it is only a rehearsal."""
+
+    user: UserInfo
+    manager: str
+    dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
+    "Filled on the way; sent as Warning headers."
+    options: Mapping[str, Any] = field(default_factory=dict)
+    "The request's options object, for admission webhooks."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The outcome of a write: the object's bytes, and whether it was newly created."""
+
+    value: bytes
+    created: bool = False
+
+
+Change = Callable[[Obj], Obj]
+"""From the old object to the wanted one. May raise StatusError. Called again when the object changed meanwhile."""
+
+
+class Objects:
+    """All writes to stored objects."""
+
+    def __init__(self, store: Store, admission: Admission, now_s: Callable[[], float]) -> None:
+        self.store, self.admission, self._now_s = store, admission, now_s
+
+    def collection(self, resource: Resource) -> Collection:
+        return collection_of(self.store, resource)
+
+    def now(self) -> str:
+        return from_seconds(self._now_s())
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj, context: Context) -> Written:
+        meta = obj.setdefault("metadata", {})
+        if meta.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        if resource.namespaced and meta.get("namespace") not in (None, "", namespace):
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        self._default(resource, obj)
+        generated = not meta.get("name") and bool(meta.get("generateName"))
+        metadata.fill_on_create(obj, resource, namespace, self.now())
+        resource.strategy.prepare_create(obj)
+        self._track(resource, None, obj, context)
+        obj = await self._admit("CREATE", resource, "", obj, None, context)
+        key = resource.key(namespace, obj["metadata"].get("name", ""))
+        self._refuse_if_invalid(resource, obj, self._faults(resource, obj))
+        await self._validate("CREATE", resource, "", obj, None, context)
+        context.warnings.extend(resource.strategy.warnings(obj))
+        collection = self.collection(resource)
+        for _ in range(8 if generated else 1):
+            if collection.head(key) is None:
+                if context.dry_run:
+                    return Written(_encode(resource, obj), created=True)
+                try:
+                    return Written((await self._put(collection, resource, key, 0, obj)).value, created=True)
+                except Raced:
+                    pass
+            if generated:
+                obj["metadata"]["name"] = metadata.generate_name(obj["metadata"]["generateName"])
+                key = resource.key(namespace, obj["metadata"]["name"])
+        raise already_exists(resource.plural, resource.group, obj["metadata"]["name"])
+
+    async def update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Change,
+        context: Context,
+        *,
+        subresource: str = "",
+        create_missing: Callable[[], Obj] | None = None,
+        tracked: bool = False,
+    ) -> Written:
+        """Change an object. `change` may pin the version by leaving `metadata.resourceVersion` in what it returns.
+
+        `tracked`: the change has settled managedFields itself, as server-side apply does.
+        """
+        collection = self.collection(resource)
+        key = resource.key(namespace, name)
+        for _ in range(MOST_ATTEMPTS):
+            head = collection.head(key)
+            if head is None:
+                if create_missing is not None:
+                    return await self.create(resource, namespace, create_missing(), context)
+                raise object_not_found(resource.plural, resource.group, name)
+            old: Obj = msgspec.json.decode(head.value)
+            new = change(msgspec.json.decode(head.value))
+            pinned = self._check_version(resource, new, old, head)
+            new = await self._changed(resource, subresource, new, old, context, tracked)
+            if _same(new, old):
+                # Also for a rehearsal: nothing to write, and the version stays.
+                committed = collection.get(key)
+                if committed is head or context.dry_run:
+                    return Written(head.value)
+            if context.dry_run:
+                return Written(_encode(resource, new))
+            try:
+                if _is_finished(resource, new):
+                    return Written((await self._remove(collection, resource, key, head, new)).value)
+                return Written((await self._put(collection, resource, key, head.rev, new)).value)
+            except Raced:
+                if pinned:
+                    break
+        raise conflict(resource.plural, resource.group, name, MODIFIED)
+
+    async def rewrite(self, resource: Resource, namespace: str, name: str, change: Change, context: Context) -> Written:
+        """Store what `change` makes of an object, as it is: for the server's own subresources, which know the rules."""
+        collection = self.collection(resource)
+        key = resource.key(namespace, name)
+        for _ in range(MOST_ATTEMPTS):
+            head = collection.head(key)
+            if head is None:
+                raise object_not_found(resource.plural, resource.group, name)
+            new = change(msgspec.json.decode(head.value))
+            if context.dry_run:
+                return Written(_encode(resource, new))
+            try:
+                if _is_finished(resource, new):
+                    return Written((await self._remove(collection, resource, key, head, new)).value)
+                return Written((await self._put(collection, resource, key, head.rev, new)).value)
+            except Raced:
+                continue
+        raise conflict(resource.plural, resource.group, name, MODIFIED)
+
+    async def _changed(
+        self, resource: Resource, subresource: str, new: Obj, old: Obj, context: Context, tracked: bool
+    ) -> Obj:
+        """The object to be stored: completed, admitted, checked."""
+        strategy = resource.strategy
+        self._default(resource, new)
+        metadata.carry_over(new, old, resource)
+        if subresource == "status":
+            for part in [part for part in {*new, *old} if part not in ("metadata", "status")]:
+                _take(new, old, part)
+            strategy.prepare_status(new, old)
+        else:
+            if strategy.has_status:
+                _take(new, old, "status")
+            strategy.prepare_update(new, old)
+            metadata.bump_generation(new, old, resource)
+        if not tracked:
+            self._track(resource, old, new, context, subresource)
+        new = await self._admit("UPDATE", resource, subresource, new, old, context)
+        causes = metadata.validate_metadata_update(new, old)
+        if subresource == "status":
+            causes += strategy.validate_status(new, old)
+            causes += structural.validate(resource.schema, new, old) if resource.custom else ()
+        else:
+            causes += self._faults(resource, new, old)
+            causes += strategy.validate_update(new, old)
+        self._refuse_if_invalid(resource, new, causes)
+        await self._validate("UPDATE", resource, subresource, new, old, context)
+        if subresource == "":
+            context.warnings.extend(strategy.warnings(new))
+        return new
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any], context: Context
+    ) -> tuple[bytes, bool]:
+        """Delete, or mark as being deleted where grace or finalizers ask for it.
+
+        Gives the last state, and whether the object is gone.
+        """
+        collection = self.collection(resource)
+        key = resource.key(namespace, name)
+        for _ in range(MOST_ATTEMPTS):
+            head = collection.head(key)
+            if head is None:
+                raise object_not_found(resource.plural, resource.group, name)
+            old: Obj = msgspec.json.decode(head.value)
+            self._check_preconditions(resource, name, options.get("preconditions") or {}, old)
+            await self._validate("DELETE", resource, "", None, old, context)
+            new = self._marked(resource, old, options)
+            try:
+                if new is None:
+                    if context.dry_run:
+                        return head.value, True
+                    return (await self._remove(collection, resource, key, head, old)).value, True
+                if context.dry_run or _same(new, old):
+                    return _encode(resource, new), False
+                return (await self._put(collection, resource, key, head.rev, new)).value, False
+            except Raced:
+                continue
+        raise conflict(resource.plural, resource.group, name, MODIFIED)
+
+    def _marked(self, resource: Resource, old: Obj, options: Mapping[str, Any]) -> Obj | None:
+        """The object as being deleted, or None if it goes at once."""
+        asked = options.get("gracePeriodSeconds")
+        graceful = resource.strategy.graceful
+        grace_s = graceful(old, asked) if graceful else 0
+        meta = dict(old["metadata"])
+        finalizers = _finalizers_for(list(meta.get("finalizers") or ()), options)
+        if not finalizers and not grace_s and not resource.strategy.awaits(old):
+            return None
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+        if meta.get("deletionTimestamp"):
+            if grace_s >= int(meta.get("deletionGracePeriodSeconds") or 0) and graceful:
+                return {**old, "metadata": meta}
+        elif resource.strategy.has_generation:
+            meta["generation"] = int(meta.get("generation", 0)) + 1
+        meta["deletionTimestamp"] = from_seconds(self._now_s() + grace_s)
+        meta["deletionGracePeriodSeconds"] = grace_s
+        marked = {**old, "metadata": meta}
+        resource.strategy.on_deletion(marked)
+        return marked
+
+    def _check_version(self, resource: Resource, new: Obj, old: Obj, head: Entry) -> bool:
+        """Whether the client named the version that it changes; a conflict if it is not the newest."""
+        meta = new.setdefault("metadata", {})
+        name = old["metadata"]["name"]
+        if (uid := meta.get("uid")) and uid != old["metadata"]["uid"]:
+            detail = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+            raise conflict(resource.plural, resource.group, name, detail)
+        version = meta.get("resourceVersion") or ""
+        if not version:
+            if not resource.strategy.unconditional_update:
+                cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise unprocessable(resource.kind, resource.group, name, [cause])
+            return False
+        if version != str(head.rev):
+            raise conflict(resource.plural, resource.group, name, MODIFIED)
+        return True
+
+    def _check_preconditions(self, resource: Resource, name: str, wanted: Mapping[str, str], old: Obj) -> None:
+        meta = old["metadata"]
+        for key, label, where in (("uid", "UID", "object meta"), ("resourceVersion", "ResourceVersion", "object meta")):
+            value = wanted.get(key)
+            if value is not None and value != meta.get(key):
+                detail = f"Precondition failed: {label} in precondition: {value}, {label} in {where}: {meta.get(key)}"
+                raise conflict(resource.plural, resource.group, name, detail)
+
+    def _default(self, resource: Resource, obj: Obj) -> None:
+        structural.default(resource.schema, obj)
+        resource.strategy.default(obj)
+
+    def _faults(self, resource: Resource, obj: Obj, old: Obj | None = None) -> list[Cause]:
+        causes = metadata.validate_metadata(obj, resource)
+        if resource.custom:
+            causes += structural.validate(resource.schema, obj, old)
+        return [*causes, *resource.strategy.validate(obj)]
+
+    def _refuse_if_invalid(self, resource: Resource, obj: Obj, causes: list[Cause]) -> None:
+        if causes:
+            meta = obj["metadata"]
+            raise unprocessable(resource.kind, resource.group, meta.get("name") or meta.get("generateName", ""), causes)
+
+    def _track(self, resource: Resource, old: Obj | None, new: Obj, context: Context, subresource: str = "") -> None:
+        managed_fields.track(
+            old,
+            new,
+            manager=context.manager,
+            operation_api_version=resource.api_version,
+            schema=resource.schema,
+            now=self.now(),
+            subresource=subresource,
+        )
+
+    async def _admit(
+        self, operation: str, resource: Resource, subresource: str, obj: Obj, old: Obj | None, context: Context
+    ) -> Obj:
+        attributes = _attributes(operation, resource, subresource, obj, old, context)
+        admitted = await self.admission.mutate(attributes)
+        if admitted is not obj:
+            self._default(resource, admitted)
+        return admitted
+
+    async def _validate(
+        self, operation: str, resource: Resource, subresource: str, obj: Obj | None, old: Obj | None, context: Context
+    ) -> None:
+        await self.admission.validate(_attributes(operation, resource, subresource, obj, old, context))
+
+    async def _put(self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj) -> Entry:
+        try:
+            return await collection.put(
+                key, expect_rev, lambda rev: _encode(resource, obj, rev), index_of(resource, obj)
+            )
+        except WriteFailed as error:
+            raise internal_error(str(error)) from error
+
+    async def _remove(self, collection: Collection, resource: Resource, key: str, head: Entry, obj: Obj) -> Entry:
+        try:
+            return await collection.delete(key, head.rev, lambda rev: _encode(resource, obj, rev))
+        except WriteFailed as error:
+            raise internal_error(str(error)) from error
+
+
+def collection_of(store: Store, resource: Resource) -> Collection:
+    """Where the objects of a resource are kept."""
+    return store.collection(resource.collection, lambda value: index_of(resource, msgspec.json.decode(value)))
+
+
+def index_of(resource: Resource, obj: Obj) -> Index:
+    """What the store keeps of an object beside its bytes."""
+    meta = obj["metadata"]
+    fields = {"metadata.name": meta["name"]}
+    if resource.namespaced:
+        fields["metadata.namespace"] = meta["namespace"]
+    fields.update(resource.strategy.fields(obj))
+    owners = tuple(owner["uid"] for owner in meta.get("ownerReferences") or ())
+    return Index(meta.get("labels") or {}, fields, meta["uid"], owners, bool(meta.get("deletionTimestamp")))
+
+
+def _encode(resource: Resource, obj: Obj, rev: int = 0) -> bytes:
+    """The bytes that are stored and answered. Kind and apiVersion come first, so that lists can cut them off."""
+    meta = obj["metadata"]
+    meta.pop("resourceVersion", None)
+    if rev:
+        meta["resourceVersion"] = str(rev)
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
+    api_version = resource.storage_version or resource.api_version
+    return msgspec.json.encode({"kind": resource.kind, "apiVersion": api_version, "metadata": meta, **rest})
+
+
+def _attributes(
+    operation: str, resource: Resource, subresource: str, obj: Obj | None, old: Obj | None, context: Context
+) -> Attributes:
+    meta = (obj or old or {}).get("metadata", {})
+    return Attributes(
+        operation=operation,
+        resource=resource,
+        subresource=subresource,
+        namespace=meta.get("namespace", "") if resource.namespaced else "",
+        name=meta.get("name", ""),
+        obj=obj,
+        old=old,
+        user=context.user,
+        dry_run=context.dry_run,
+        options=context.options,
+        warnings=context.warnings,
+    )
+
+
+def _take(new: Obj, old: Obj, part: str) -> None:
+    if part in old:
+        new[part] = old[part]
+    else:
+        new.pop(part, None)
+
+
+def _same(new: Obj, old: Obj) -> bool:
+    """Whether nothing but the book-keeping of field owners' times differs."""
+    if new.keys() != old.keys():
+        return False
+    if any(new[part] != old[part] for part in new if part != "metadata"):
+        return False
+    return _without_times(new["metadata"]) == _without_times(old["metadata"])
+
+
+def _without_times(meta: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in meta.items() if key not in ("resourceVersion", "managedFields")}
+    kept["managedFields"] = [
+        {key: value for key, value in entry.items() if key != "time"} for entry in meta.get("managedFields") or ()
+    ]
+    return kept
+
+
+def _is_finished(resource: Resource, obj: Obj) -> bool:
+    """Whether an object being deleted has nothing left to wait for."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
+        return False
+    return not resource.strategy.awaits(obj)
+
+
+def _finalizers_for(finalizers: list[str], options: Mapping[str, Any]) -> list[str]:
+    """The finalizers of a deleted object under the policy asked for: dependents orphaned, or deleted first."""
+    policy = options.get("propagationPolicy")
+    if policy is None and (orphan := options.get("orphanDependents")) is not None:
+        policy = "Orphan" if orphan else "Background"
+    if policy is None:
+        return finalizers
+    kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion")]
+    if policy == "Orphan":
+        return [*kept, "orphan"]
+    return [*kept, "foregroundDeletion"] if policy == "Foreground" else kept

@@ -1,0 +1,224 @@
+"""The server put together: the store, what is served, who may, and the listening socket.
+
+`ApiServer` is an async context manager; inside it requests are answered. `serve` runs one until it is cancelled, for
+the command line. Everything it keeps is in its data directory: the store, the keys and certificates, the kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from aiohttp import web
+
+from koord.apiserver import certs, structural
+from koord.apiserver.access import bootstrap
+from koord.apiserver.access.authn import Authenticator
+from koord.apiserver.access.rbac import Authorizer
+from koord.apiserver.access.reviews import Reviews
+from koord.apiserver.access.service_accounts import ServiceAccountTokens
+from koord.apiserver.access.token_request import TokenRequests
+from koord.apiserver.access.user import MASTERS, UserInfo
+from koord.apiserver.admission import Admission
+from koord.apiserver.admission.webhook_rules import ServiceRef
+from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.discovery import Discovery
+from koord.apiserver.http import HttpApi
+from koord.apiserver.metrics_api import MetricsApi
+from koord.apiserver.node_log import NodeLog
+from koord.apiserver.objects import Context, Objects, collection_of
+from koord.apiserver.paths import Paths
+from koord.apiserver.registry import Registry
+from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.revision_log import Durability
+from koord.apiserver.status import StatusError
+from koord.apiserver.store import Collection, Store
+from koord.apiserver.subresources import Subresources
+from koord.apiserver.verbs import Verbs
+
+log = logging.getLogger(__name__)
+
+ADMIN = UserInfo("system:apiserver", groups=(MASTERS,))
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+STOP_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How to serve. `port` 0 takes any free one; `hosts` are further names for the certificate."""
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    durability: Durability = "full"
+    hosts: tuple[str, ...] = ()
+    tokens: dict[str, UserInfo] = field(default_factory=dict)
+    "Static bearer tokens, beside the one that the administrator gets."
+
+
+class ApiServer:
+    """A running server. `url` and `kubeconfig` are set once it is entered."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self.options = options
+        self.url = ""
+        self.kubeconfig = options.data_dir / "kubeconfig"
+        self.registry = Registry(builtin_resources())
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> ApiServer:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        options = self.options
+        self.store = await Store.open(options.data_dir, options.durability)
+        self._stack.callback(self.store.close)
+        await self._stack.enter_async_context(_running(self.store))
+
+        pki = options.data_dir / "pki"
+        authority = certs.Authority.open(pki)
+        certificate, key = authority.server(options.hosts)
+        admin_token = certs.static_token(pki, "admin")
+        tokens = ServiceAccountTokens(certs.signing_key(pki), "https://kubernetes.default.svc", self._uid_of, time.time)
+        static = {admin_token: UserInfo("admin", groups=(MASTERS,)), **options.tokens}
+        authenticator = Authenticator(static, tokens)
+        authorizer = Authorizer()
+        admission = Admission(self.collection, self.registry, authorizer, _default, self._resolve)
+        self._stack.push_async_callback(admission.close)
+        self.objects = Objects(self.store, admission, time.time)
+        for plural, role_kind in (
+            ("roles", "Role"), ("clusterroles", "ClusterRole"),
+            ("rolebindings", "RoleBinding"), ("clusterrolebindings", "ClusterRoleBinding"),
+        ):  # fmt: skip
+            authorizer.follow(role_kind, self.collection(f"{plural}.rbac.authorization.k8s.io"))
+
+        node_log = NodeLog(self.collection("pods"), self.collection("nodes"), _kubelet_client(authority, pki))
+        self._stack.push_async_callback(node_log.close)
+        token_requests = TokenRequests(tokens, self.collection, self.objects.now)
+        verbs = Verbs(
+            self.objects,
+            {
+                **Subresources(self.objects, self.registry, node_log.handle).handlers(),
+                **Reviews(authenticator, authorizer, self.objects.now).handlers(),
+                **MetricsApi(self.find_collection).handlers(),
+                ("serviceaccounts", "token"): token_requests.create,
+            },
+        )
+        paths = Paths(
+            Discovery(self.registry), tokens, {"ping": lambda: None, "store": self._store_fault}, self._address
+        )
+        api = HttpApi(self.registry, authenticator, authorizer, verbs.handle, paths.handlers(), paths.group_document)
+        await self._bootstrap()
+        context = certs.server_context(certificate, key, pki / "ca.crt")
+        await self._listen(api, context)
+        certs.kubeconfig(
+            self.kubeconfig, self.url, authority.pem, "admin", credential=authority.client("admin", [MASTERS])
+        )
+
+    async def _listen(self, api: HttpApi, context: ssl.SSLContext) -> None:
+        server = web.Server(api.handle, access_log=None, keepalive_timeout=90.0)
+        runner = web.ServerRunner(server, shutdown_timeout=STOP_WITHIN_S)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, self.options.host, self.options.port, ssl_context=context, backlog=4096)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def collection(self, name: str) -> Collection:
+        found = self.find_collection(name)
+        assert found is not None, name
+        return found
+
+    def find_collection(self, name: str) -> Collection | None:
+        """The collection of that name, if something is served from it."""
+        resource = next((each for each in self.registry if each.collection == name), None)
+        return collection_of(self.store, resource) if resource is not None else None
+
+    async def _bootstrap(self) -> None:
+        """What every cluster has from the start, created where it is missing."""
+        wanted = [
+            *({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}} for name in NAMESPACES),
+            *bootstrap.roles_and_bindings(),
+            *bootstrap.priority_classes(),
+        ]
+        namespaces = [obj for obj in wanted if obj["kind"] == "Namespace"]
+        others = [obj for obj in wanted if obj["kind"] != "Namespace"]
+        for group in (namespaces, others):
+            await asyncio.gather(*(self._ensure(obj) for obj in group))
+
+    async def _ensure(self, obj: Obj) -> None:
+        group, _, version = obj["apiVersion"].rpartition("/")
+        resource = self.registry.find_kind(group, version, obj["kind"])
+        assert resource is not None, obj["kind"]
+        namespace = obj["metadata"].get("namespace", "")
+        if self.objects.collection(resource).get(resource.key(namespace, obj["metadata"]["name"])) is not None:
+            return
+        with contextlib.suppress(StatusError):
+            await self.objects.create(resource, namespace, obj, Context(ADMIN, "koord-apiserver"))
+
+    def _uid_of(self, collection: str, namespace: str, name: str) -> str | None:
+        entry = self.collection(collection).get(f"{namespace}/{name}" if namespace else name)
+        return entry.index.uid if entry is not None else None
+
+    def _resolve(self, service: ServiceRef) -> tuple[str, int]:
+        raise LookupError(f'service "{service.name}" not found')
+
+    def _store_fault(self) -> str | None:
+        return None
+
+    def _address(self) -> str:
+        return self.url.removeprefix("https://")
+
+
+@contextlib.asynccontextmanager
+async def _running(store: Store) -> AsyncIterator[None]:
+    writer = asyncio.create_task(store.run(), name="store writer")
+    try:
+        yield
+    finally:
+        writer.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await writer
+
+
+def _default(resource: Resource, obj: Obj) -> None:
+    structural.default(resource.schema, obj)
+    resource.strategy.default(obj)
+
+
+def _kubelet_client(authority: certs.Authority, pki: Path) -> ssl.SSLContext:
+    """How the server shows itself to nodes. It does not check theirs, as a real server does not by default."""
+    credential = authority.client("system:apiserver-kubelet-client", [MASTERS])
+    certificate, key = pki / "kubelet-client.crt", pki / "kubelet-client.key"
+    certs.write_private(certificate, credential.certificate)
+    certs.write_private(key, credential.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+async def serve(options: ServeOptions) -> None:
+    """Serve until cancelled."""
+    async with ApiServer(options) as server:
+        log.info("serving", extra={"url": server.url, "kubeconfig": str(server.kubeconfig)})
+        await asyncio.Event().wait()

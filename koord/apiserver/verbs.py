@@ -1,0 +1,388 @@
+"""The verbs on resources: get, list, watch, create, update, patch, apply, delete, deletecollection.
+
+Each reads its options from the query or body, calls `Objects` for writes or the store for reads, and shapes the answer.
+Subresources with a behaviour of their own (binding, eviction, scale, log, token, ...) are in `subresources`, by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from koord.apiserver import decoding, listing, tables, watching
+from koord.apiserver.http import Answer, Request, details_of, json_answer, query_bool, warning_headers
+from koord.apiserver.negotiation import Form
+from koord.apiserver.objects import Change, Context, Objects, Written
+from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
+from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.status import StatusError, bad_request, object_not_found
+
+APPLY_TYPES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+LONGEST_MANAGER = 128
+
+Subresource = Callable[[Request, Resource], Awaitable[Answer]]
+
+
+class Verbs:
+    """Answers resource requests. `subresources` maps (collection, subresource) to handlers of their own."""
+
+    def __init__(self, objects: Objects, subresources: Mapping[tuple[str, str], Subresource]) -> None:
+        self._objects, self._subresources = objects, subresources
+
+    async def handle(self, request: Request, resource: Resource) -> Answer:
+        info = request.info
+        if info.subresource and info.subresource != "status":
+            own = self._subresources.get((resource.collection, info.subresource))
+            own = own or self._subresources.get(("*", info.subresource))
+            if own is None or info.subresource not in resource.subresources:
+                raise no_such_path()
+            return await own(request, resource)
+        if info.subresource == "status" and "status" not in resource.subresources:
+            raise no_such_path()
+        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+            raise no_such_path()
+        if info.verb not in resource.verbs:
+            raise not_allowed()
+        if own := self._subresources.get((resource.collection, "")):
+            # Reviews and metrics are computed, not stored.
+            return await own(request, resource)
+        match info.verb:
+            case "get":
+                return await self._get(request, resource)
+            case "list":
+                return await self._list(request, resource)
+            case "watch":
+                return await self._watch(request, resource)
+            case "create":
+                return await self._create(request, resource)
+            case "update":
+                return await self._update(request, resource)
+            case "patch":
+                return await self._patch(request, resource)
+            case "delete":
+                return await self._delete(request, resource)
+            case "deletecollection":
+                return await self._delete_collection(request, resource)
+        raise not_allowed()
+
+    async def _get(self, request: Request, resource: Resource) -> Answer:
+        info = request.info
+        entry = self._objects.collection(resource).get(resource.key(info.namespace, info.name))
+        if entry is None:
+            raise object_not_found(resource.plural, resource.group, info.name)
+        return self._object(request, resource, entry.value)
+
+    async def _list(self, request: Request, resource: Resource) -> Answer:
+        wanted = listing.parse_filter(resource, request.query)
+        store, collection = self._objects.store, self._objects.collection(resource)
+        listed = await listing.select(store, collection, resource, request.info.namespace, wanted, request.query)
+        form = request.form
+        if form.shape != "object" or form.yaml:
+            return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
+        if len(listed.entries) <= 512:
+            return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request.http)
+        for piece in listing.encode_list(resource, listed):
+            await response.write(piece)
+        await response.write_eof()
+        return response
+
+    async def _watch(self, request: Request, resource: Resource) -> Answer:
+        query, info = request.query, request.info
+        wanted = listing.parse_filter(resource, query)
+        initial = query_bool(query, "sendInitialEvents")
+        bookmarks = query_bool(query, "allowWatchBookmarks")
+        version = query.get("resourceVersion", "")
+        _check_watch_options(query, initial)
+        store, collection = self._objects.store, self._objects.collection(resource)
+        from_rev: int | None = None
+        if version not in ("", "0") and not initial:
+            from_rev = listing.revision(version)
+        if version not in ("", "0"):
+            await listing.reach(store, listing.revision(version))
+        timeout_s = float(query.get("timeoutSeconds") or 0) or watching.DEFAULT_TIMEOUT_S
+        form = request.form
+        watch = watching.Watch(
+            resource,
+            info.namespace,
+            wanted,
+            (resource.api_version, form, query.get("includeObject", "")),
+            self._event_shape(request, resource),
+            bookmarks,
+            timeout_s,
+        )
+        response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache, private"})
+        await response.prepare(request.http)
+        await watching.stream(store, collection, watch, from_rev, initial, response.write)
+        await response.write_eof()
+        return response
+
+    async def _create(self, request: Request, resource: Resource) -> Answer:
+        context = context_of(request)
+        obj = await self._decoded(request, resource, context)
+        written = await self._objects.create(resource, request.info.namespace, obj, context)
+        return self._object(request, resource, written.value, status=201, context=context)
+
+    async def _update(self, request: Request, resource: Resource) -> Answer:
+        context, info = context_of(request), request.info
+        obj = await self._decoded(request, resource, context)
+        check_name(obj, info.name, info.namespace if resource.namespaced else "")
+        written = await self._objects.update(
+            resource,
+            info.namespace,
+            info.name,
+            lambda _old: msgspec.json.decode(msgspec.json.encode(obj)),
+            context,
+            subresource=info.subresource,
+            create_missing=(lambda: obj) if resource.strategy.allow_create_on_update else None,
+        )
+        return self._written(request, resource, written, context)
+
+    async def _patch(self, request: Request, resource: Resource) -> Answer:
+        content_type = request.content_type.partition(";")[0].strip()
+        if content_type not in PATCH_TYPES or (resource.custom and "strategic" in content_type):
+            served = [each for each in PATCH_TYPES if not (resource.custom and "strategic" in each)]
+            raise StatusError(
+                415,
+                "UnsupportedMediaType",
+                "the body of the request was in an unknown format - accepted media types include: " + ", ".join(served),
+                details=False,
+            )
+        context, info = context_of(request), request.info
+        body = await request.body()
+        if content_type in APPLY_TYPES:
+            return await self._apply(request, resource, body, context)
+        patch = decoding.decode_any(body, "application/json")
+        change = self._patch_change(resource, content_type, patch)
+        written = await self._objects.update(
+            resource, info.namespace, info.name, change, context, subresource=info.subresource
+        )
+        return self._written(request, resource, written, context)
+
+    def _patch_change(self, resource: Resource, content_type: str, patch: object) -> Change:
+        if content_type == "application/json-patch+json":
+            return lambda old: json_patch.apply(old, patch)
+        if not isinstance(patch, dict):
+            raise bad_request("a patch must be an object")
+        if content_type == "application/merge-patch+json":
+            return lambda old: merge_patch.apply(old, patch)
+        return lambda old: strategic.apply(old, patch, resource.schema)
+
+    async def _apply(self, request: Request, resource: Resource, body: bytes, context: Context) -> Answer:
+        query, info = request.query, request.info
+        if not query.get("fieldManager"):
+            raise apply_needs_manager()
+        obj, warnings = decoding.decode(resource, body, "application/yaml", query.get("fieldValidation", "Warn"))
+        context.warnings.extend(warnings)
+        check_name(obj, info.name, info.namespace if resource.namespaced else "")
+        force = query_bool(query, "force")
+
+        def applied(live: Obj | None) -> Obj:
+            return managed_fields.apply(
+                live,
+                obj,
+                manager=context.manager,
+                force=force,
+                schema=resource.schema,
+                api_version=resource.api_version,
+                now=self._objects.now(),
+                subresource=info.subresource,
+            )
+
+        written = await self._objects.update(
+            resource,
+            info.namespace,
+            info.name,
+            applied,
+            context,
+            subresource=info.subresource,
+            create_missing=None if info.subresource else lambda: applied(None),
+            tracked=True,
+        )
+        return self._written(request, resource, written, context)
+
+    async def _delete(self, request: Request, resource: Resource) -> Answer:
+        context, info = context_of(request), request.info
+        options = await self._delete_options(request)
+        value, gone = await self._objects.delete(resource, info.namespace, info.name, options, context)
+        if not gone:
+            return self._object(request, resource, value, status=202, context=context)
+        return json_answer(
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details_of(msgspec.json.decode(value), resource),
+            }
+        )
+
+    async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
+        context, info = context_of(request), request.info
+        options = await self._delete_options(request)
+        wanted = listing.parse_filter(resource, request.query)
+        store, collection = self._objects.store, self._objects.collection(resource)
+        listed = await listing.select(store, collection, resource, info.namespace, wanted, request.query)
+        for entry in listed.entries:
+            namespace, _, name = entry.key.rpartition("/")
+            try:
+                await self._objects.delete(resource, namespace, name, options, context)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+        return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
+
+    async def _decoded(self, request: Request, resource: Resource, context: Context) -> Obj:
+        validation = request.query.get("fieldValidation", "Warn")
+        obj, warnings = decoding.decode(resource, await request.body(), request.content_type, validation)
+        context.warnings.extend(warnings)
+        return obj
+
+    async def _delete_options(self, request: Request) -> Mapping[str, Any]:
+        body = await request.body()
+        options: dict[str, Any] = {}
+        if body:
+            decoded = decoding.decode_any(body, request.content_type)
+            if not isinstance(decoded, dict):
+                raise bad_request("DeleteOptions must be an object")
+            options = decoded
+        for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents", "dryRun"):
+            if name in request.query and name not in options:
+                text = request.query[name]
+                options[name] = int(text) if name == "gracePeriodSeconds" else text
+        if options.get("dryRun"):
+            check_dry_run(options["dryRun"])
+        return options
+
+    def _written(self, request: Request, resource: Resource, written: Written, context: Context) -> Answer:
+        return self._object(request, resource, written.value, status=201 if written.created else 200, context=context)
+
+    def _object(
+        self, request: Request, resource: Resource, value: bytes, *, status: int = 200, context: Context | None = None
+    ) -> web.Response:
+        """One object in the form that was asked for."""
+        value = listing.item_value(resource, value)
+        form = request.form
+        if form.shape != "object" or form.yaml:
+            value = self._shape(request, resource)(value)
+        response = json_answer(value, status=status, content_type=form.content_type)
+        if context is not None and context.warnings:
+            response.headers.extend(warning_headers(context.warnings))
+        return response
+
+    def _shape(self, request: Request, resource: Resource) -> Callable[[bytes], bytes]:
+        form, include = request.form, request.query.get("includeObject", "Metadata")
+        if form.shape == "partial":
+            return lambda value: _yaml_if(form, tables.partial(msgspec.json.decode(value), form.meta_version))
+        if form.shape == "table":
+            return lambda value: _yaml_if(
+                form, tables.table(resource, [msgspec.json.decode(value)], time.time(), include, form.meta_version)
+            )
+        return lambda value: _yaml_if(form, msgspec.json.decode(value)) if form.yaml else value
+
+    def _event_shape(self, request: Request, resource: Resource) -> Callable[[bytes], bytes]:
+        return (lambda value: value) if request.form == Form() else self._shape(request, resource)
+
+    def _shaped_list(self, request: Request, resource: Resource, listed: listing.Listed) -> bytes:
+        form = request.form
+        objects = [msgspec.json.decode(listing.item_value(resource, entry.value)) for entry in listed.entries]
+        meta: dict[str, Any] = {"resourceVersion": str(listed.rev)}
+        if listed.continue_:
+            meta["continue"] = listed.continue_
+        if listed.remaining is not None:
+            meta["remainingItemCount"] = listed.remaining
+        if form.shape == "table":
+            include = request.query.get("includeObject", "Metadata")
+            return _yaml_if(form, tables.table(resource, objects, time.time(), include, form.meta_version, meta))
+        if form.shape == "partial":
+            items = [tables.partial(obj, form.meta_version) for obj in objects]
+            api_version = f"meta.k8s.io/{form.meta_version}"
+            return _yaml_if(
+                form,
+                {"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": meta, "items": items},
+            )
+        whole = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta, "items": objects}
+        return _yaml_if(form, whole)
+
+
+def context_of(request: Request) -> Context:
+    """Who writes, as which field manager, and whether for real."""
+    query = request.query
+    manager = query.get("fieldManager", "") or default_manager(request.http.headers.get("User-Agent", ""))
+    if len(manager) > LONGEST_MANAGER:
+        raise bad_request(f"fieldManager: Too long: may not be more than {LONGEST_MANAGER} bytes")
+    dry_run = request.http.query.getall("dryRun", [])
+    if dry_run:
+        check_dry_run(dry_run)
+    return Context(request.user, manager, bool(dry_run))
+
+
+def _yaml_if(form: Form, value: object) -> bytes:
+    if not form.yaml:
+        return msgspec.json.encode(value)
+    from koord.api.yaml import dump
+
+    return dump(value).encode()
+
+
+def check_name(obj: Obj, name: str, namespace: str) -> None:
+    """An update's object must be the one that its URL names; what it leaves out is filled in."""
+    meta = obj.setdefault("metadata", {})
+    if meta.setdefault("name", name) != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if namespace and meta.setdefault("namespace", namespace) != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def default_manager(user_agent: str) -> str:
+    """The owner of fields where a client does not name one: the first word of its user agent."""
+    return user_agent.partition("/")[0][:LONGEST_MANAGER] or "unknown"
+
+
+def check_dry_run(values: object) -> None:
+    listed = values if isinstance(values, list) else [values]
+    if any(value != "All" for value in listed):
+        raise bad_request(f'dryRun: Unsupported value: {listed}: supported values: "All"')
+
+
+def apply_needs_manager() -> StatusError:
+    return bad_request(
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+    )
+
+
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def _check_watch_options(query: Mapping[str, str], initial: bool) -> None:
+    from koord.apiserver.status import Cause, unprocessable
+
+    match = query.get("resourceVersionMatch", "")
+    faults = []
+    if initial and match != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        faults.append(Cause("resourceVersionMatch", "FieldValueForbidden", text))
+    if initial and not query_bool(query, "allowWatchBookmarks"):
+        text = "Forbidden: sendInitialEvents requires allowWatchBookmarks"
+        faults.append(Cause("allowWatchBookmarks", "FieldValueForbidden", text))
+    if match and "sendInitialEvents" not in query:
+        text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        faults.append(Cause("resourceVersionMatch", "FieldValueForbidden", text))
+    if faults:
+        raise unprocessable("ListOptions", "meta.k8s.io", "", faults)
