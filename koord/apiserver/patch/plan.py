@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-import msgspec
-
 from koord.apiserver import schemas
 from koord.apiserver.patch import fields
 from koord.apiserver.schema import MISSING, Schema
@@ -147,6 +145,8 @@ def _compiled(schema: Schema, *, preserve: bool = False) -> Plan:
                 key = schema.items.properties.get(name)
                 if key is not None and key.default is not MISSING:
                     plan.defaults[name] = key.default
+                elif key is not None and key.written == "always" and not key.pointer:
+                    plan.defaults[name] = _zero(key)
     return plan
 
 
@@ -221,21 +221,11 @@ def _empty(schema: Schema) -> dict[str, Any]:
         elif child.type == "string" and child.format in ("date-time", "micro-time"):
             result[name] = None
         else:
-            result[name] = {"string": "", "boolean": False}.get(child.type, 0)
+            result[name] = _zero(child)
     return result
 
 
-def go_type(value: object) -> str:
-    """A decoded JSON value's type, as Go names it in messages."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "int64"
-    if isinstance(value, float):
-        return "float64"
-    return "string" if isinstance(value, str) else "<nil>" if value is None else "map[string]interface {}"
-
-
-def go_value(value: Any) -> str:
-    """A decoded JSON value as messages about a wrong type show it."""
-    return fields.show_value(value) if not isinstance(value, dict | list) else msgspec.json.encode(value).decode()
+def _zero(schema: Schema) -> str | int:
+    if schema.type == "string":
+        return ""
+    return False if schema.type == "boolean" else 0

@@ -61,7 +61,6 @@ def from_scale(entries: Entries | None, scale_entries: Entries | None, api_versi
     for owner, owned in scaled.items():
         if fields.contains(owned.fields, _REPLICAS):
             version = api_version if owner.operation == "Update" else ""
-            result[owner._replace(api_version=version)] = Owned(
-                fields.from_paths(mappings[api_version]), api_version, owned.time
-            )
+            # A new owner through the scale has no time, on the real server too.
+            result[owner._replace(api_version=version)] = Owned(fields.from_paths(mappings[api_version]), api_version)
     return managers.encode(result)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from koord.apiserver.patch import go_text
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import StatusError, bad_request
 
@@ -74,7 +75,7 @@ def _directed(patch: Map) -> Map:
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
     if directive == "delete":
         return {}
-    raise _failed(f"unknown patch type: {_go(directive)} in map: {_go(patch)}")
+    raise _failed(f"unknown patch type: {go_text.plain(directive)} in map: {go_text.plain(patch)}")
 
 
 def _put(result: Map, key: str, value: Any) -> None:
@@ -165,7 +166,8 @@ def _check_order(wanted: list[Any], order: list[Any], merge_key: str) -> None:
     while place < len(kept) and _is_directive(kept[place]):
         place += 1
     if place < len(kept):
-        raise _failed(f"The order in patch list:\n{_go(wanted)}\n doesn't match {_ORDER} list:\n{_go(order)}\n")
+        listed, ordered = go_text.plain(wanted), go_text.plain(order)
+        raise _failed(f"The order in patch list:\n{listed}\n doesn't match {_ORDER} list:\n{ordered}\n")
 
 
 def _same_key(one: Any, other: Any, merge_key: str) -> bool:
@@ -222,7 +224,7 @@ def _with_special_items(current: list[Any], patch: list[Any], merge_key: str) ->
         elif directive == "merge":
             raise _failed("merging lists cannot yet be specified in the patch")
         else:
-            raise _failed(f"unknown patch type: {_go(directive)} in map: {_go(item)}")
+            raise _failed(f"unknown patch type: {go_text.plain(directive)} in map: {go_text.plain(item)}")
     return (plain, []) if replacing else (current, plain)
 
 
@@ -331,7 +333,7 @@ def _element_is_map(*lists: list[Any]) -> bool:
             if first is None:
                 first = type(item)
             elif type(item) is not first:
-                raise _failed(f"list element types are not identical: {_go(list(lists))}")
+                raise _failed(f"list element types are not identical: {go_text.plain(list(lists))}")
     if first is None:
         raise _failed("no elements in any of the given slices")
     return first is dict
@@ -381,31 +383,8 @@ def _unprocessable() -> StatusError:
 
 
 def _no_merge_key(item: Any, merge_key: str) -> StatusError:
-    return _failed(f"map: {_go(item)} does not contain declared merge key: {merge_key}")
+    return _failed(f"map: {go_text.plain(item)} does not contain declared merge key: {merge_key}")
 
 
 def _bad_type(wanted: str, value: Any) -> StatusError:
-    return _failed(f"expected a {wanted}, but received a {_go_type(value)}")
-
-
-def _go_type(value: Any) -> str:
-    if isinstance(value, dict):
-        return "map[string]interface {}"
-    if isinstance(value, list):
-        return "[]interface {}"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "int64"
-    return "%!s(<nil>)" if value is None else "float64" if isinstance(value, float) else "string"
-
-
-def _go(value: Any) -> str:
-    """A value as Go prints it."""
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_go(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(_go, value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "<nil>" if value is None else str(value)
+    return _failed(f"expected a {wanted}, but received a {go_text.type_name(value)}")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from koord.apiserver.patch.fields import Set, is_member
-from koord.apiserver.patch.plan import Plan, Untyped, go_type, go_value
+from koord.apiserver.patch import go_text
+from koord.apiserver.patch.fields import Set, is_member, show
+from koord.apiserver.patch.plan import Plan, Untyped
 
 _ABSENT: Final = object()
 
@@ -350,7 +351,7 @@ def _check(plan: Plan, value: Any, path: str, faults: list[str]) -> None:
             faults.append(prefix + fault)
     elif plan.kind == "map":
         if not isinstance(value, dict):
-            faults.append(f"{prefix}expected map, got &{{{go_value(value)}}}")
+            faults.append(f"{prefix}expected map, got &{{{go_text.plain(value)}}}")
             return
         for name, child in value.items():
             found = plan.fields.get(name)
@@ -361,14 +362,12 @@ def _check(plan: Plan, value: Any, path: str, faults: list[str]) -> None:
             if child is not None and not (below.kind == "scalar" and below.scalar == "string" and type(child) is str):
                 _check(below, child, f"{path}.{name}", faults)
     elif not isinstance(value, list):
-        faults.append(f"{prefix}expected list, got &{{{go_value(value)}}}")
+        faults.append(f"{prefix}expected list, got &{{{go_text.plain(value)}}}")
     else:
         _check_list(plan, value, path, faults)
 
 
 def _check_list(plan: Plan, value: list[Any], path: str, faults: list[str]) -> None:
-    from koord.apiserver.patch.fields import show
-
     prefix = f"{path}: " if path else ""
     seen: set[str] = set()
     for index, item in enumerate(value):
@@ -389,11 +388,11 @@ def _check_list(plan: Plan, value: list[Any], path: str, faults: list[str]) -> N
 
 def _scalar_fault(wanted: str, value: Any) -> str:
     if wanted == "numeric" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        return f"expected numeric (int or float), got {go_type(value)}"
+        return f"expected numeric (int or float), got {go_text.type_name(value)}"
     if wanted == "string" and not isinstance(value, str):
-        return f"expected string, got &value.valueUnstructured{{Value:{go_value(value)}}}"
+        return f"expected string, got &value.valueUnstructured{{Value:{go_text.literal(value)}}}"
     if wanted == "boolean" and not isinstance(value, bool):
-        return f"expected boolean, got &{{{go_value(value)}}}"
+        return f"expected boolean, got &{{{go_text.plain(value)}}}"
     if isinstance(value, dict | list):
-        return f"expected any scalar, got &{{{go_value(value)}}}"
+        return f"expected any scalar, got &{{{go_text.plain(value)}}}"
     return ""

@@ -72,7 +72,7 @@ def _service(name: str, *ports: Obj, **spec: Any) -> Obj:
 def _set(*path: str, value: Any) -> Callable[[Obj], None]:
     def change(obj: Obj) -> None:
         for part in path[:-1]:
-            obj = obj.setdefault(part, {}) if isinstance(obj, dict) else obj[int(part)]
+            obj = obj.setdefault(part, {})
         if value is None:
             obj.pop(path[-1], None)
         else:
@@ -93,6 +93,12 @@ NODES = "/api/v1/nodes"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
+
+def _last_applied(name: str) -> str:
+    """What kubectl's client-side apply leaves on an object."""
+    return f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"a":"1","b":"2"}}}}\n'
+
+
 _POD: Obj = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -103,7 +109,10 @@ _POD: Obj = {
                 "main",
                 "main:1",
                 command=["run"],
-                env=[{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+                env=[
+                    {"name": "A", "value": "1"},
+                    {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                ],
                 ports=[{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 9}],
                 resources={"requests": {"cpu": "1", "memory": "1Gi"}},
                 livenessProbe={"httpGet": {"path": "/", "port": 80}},
@@ -201,7 +210,7 @@ SEQUENCES: dict[str, tuple[str, list[Step]]] = {
     ]),
     "kubectl": (CONFIGMAPS, [
         Step("create", _configmap("kubectl", {"a": "1", "b": "2"}, annotations={
-            LAST_APPLIED: '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kubectl"},"data":{"a":"1","b":"2"}}\n'}),
+            LAST_APPLIED: _last_applied("kubectl")}),
             "kubectl-client-side-apply"),
         _apply(_configmap("kubectl", {"a": "2", "b": "2"}), "kubectl"),
         _apply(_configmap("kubectl", {"a": "<&>", "b": "2"}), "kubectl", pause=True),
@@ -211,7 +220,7 @@ SEQUENCES: dict[str, tuple[str, list[Step]]] = {
     ]),
     "upgrade": (CONFIGMAPS, [
         Step("create", _configmap("upgrade", {"a": "1", "b": "2", "c": "3"}, annotations={
-            LAST_APPLIED: '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"upgrade"},"data":{"a":"1","b":"2"}}\n'}),
+            LAST_APPLIED: _last_applied("upgrade")}),
             "kubectl-client-side-apply"),
         _merge("edit", {"data": {"b": "x"}}),
         _apply(_configmap("upgrade", {"a": "9", "b": "9", "c": "9"}), "kubectl"),
@@ -251,7 +260,8 @@ SEQUENCES: dict[str, tuple[str, list[Step]]] = {
     ]),
     "made": (DEPLOYMENTS, [
         _apply(_deployment("made", _container("a", "a:1", ports=[{"containerPort": 80}]), replicas=2), "maker"),
-        _apply(_deployment("made", _container("a", "a:1", ports=[{"containerPort": 81}]), replicas=2), "maker", pause=True),
+        _apply(_deployment("made", _container("a", "a:1", ports=[{"containerPort": 81}]), replicas=2), "maker",
+            pause=True),
         _apply(_deployment("made", _container("b", "b:1"), _container("a", "a:1")), "maker"),
         _apply(_part("made", {"template": {"spec": {"containers": [
             {"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}]}}}), "porter"),
@@ -285,7 +295,8 @@ SEQUENCES: dict[str, tuple[str, list[Step]]] = {
         _apply(_part("order", {"template": {"spec": {"containers": [_container("z", "i:1"), {"name": "a"}]}}}), "two"),
     ]),
     "svc": (SERVICES, [
-        Step("create", _service("svc", {"port": 80, "name": "a"}, {"port": 81, "name": "b"}, selector={"a": "b"}), "maker"),
+        Step("create", _service("svc", {"port": 80, "name": "a"}, {"port": 81, "name": "b"}, selector={"a": "b"}),
+            "maker"),
         _apply(_service("svc", {"port": 80, "name": "a", "targetPort": 8080}), "applier"),
         _apply(_service("svc", {"port": 80, "targetPort": 8080}), "applier", force=True),
         _apply(_service("svc", {"port": 80, "protocol": "UDP", "name": "udp"}), "applier"),
@@ -301,7 +312,8 @@ SEQUENCES: dict[str, tuple[str, list[Step]]] = {
         _merge("kubelet", {"status": {"conditions": [{"type": "Ready", "status": "False"},
             {"type": "Initialized", "status": "True"}]}, "metadata": {"labels": {"from": "status"}}},
             subresource="status"),
-        _merge("labeller", {"metadata": {"labels": {"new": "1"}, "finalizers": ["example.com/keep", "example.com/more"]}}),
+        _merge("labeller", {"metadata": {"labels": {"new": "1"}, "finalizers": [
+            "example.com/keep", "example.com/more"]}}),
         _apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "labels": {"app": "x"},
             "finalizers": ["example.com/more"]}}, "applier"),
         _apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}}, "applier"),
@@ -323,7 +335,8 @@ SEQUENCES: dict[str, tuple[str, list[Step]]] = {
     "thing": (THINGS, [
         Step("create", _thing("thing", {"size": 1, "items": [{"key": "a", "value": 1}], "tags": ["x", "y"],
             "free": {"any": {"deep": [1, 2]}}, "whole": {"a": 1, "b": 2}, "steps": [{"n": 1}]}), "maker"),
-        _apply(_thing("thing", {"items": [{"key": "b", "value": 2}], "tags": ["z"], "free": {"more": {"x": 1}}}), "one"),
+        _apply(_thing("thing", {"items": [{"key": "b", "value": 2}], "tags": ["z"], "free": {"more": {"x": 1}}}),
+            "one"),
         _apply(_thing("thing", {"items": [{"key": "a", "value": 9}], "tags": ["x"]}), "one"),
         _apply(_thing("thing", {"items": [{"key": "a", "value": 9}], "tags": ["x"]}), "one", force=True),
         _apply(_thing("thing", {"whole": {"a": 1, "c": 3}}), "two"),

@@ -76,7 +76,8 @@ CASES: list[tuple[str, str, Any]] = [
     ("container without name", "podtemplate", _template({"containers": [{"image": "x:1"}]})),
     ("containers not a list", "podtemplate", _template({"containers": "web"})),
     ("container not a map", "podtemplate", _template({"containers": ["web"]})),
-    ("containers ordered", "podtemplate", _template({"$setElementOrder/containers": [{"name": "side"}, {"name": "web"}]})),
+    ("containers ordered", "podtemplate", _template({
+        "$setElementOrder/containers": [{"name": "side"}, {"name": "web"}]})),
     ("containers ordered with a new one between", "podtemplate", _template({
         "$setElementOrder/containers": [{"name": "side"}, {"name": "mid"}, {"name": "web"}],
         "containers": [{"name": "mid", "image": "mid:1"}]})),
