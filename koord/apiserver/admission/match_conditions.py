@@ -7,12 +7,16 @@ skips the hook, by its failurePolicy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from koord.apiserver.access.user import UserInfo
 from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
 from koord.apiserver.resource import Resource
+
+
+NO_CEL: Final = "match conditions are written in CEL, which needs koord's extra [cel]: koord[cel]"
+_VARIABLES: Final = frozenset({"object", "oldObject", "request"})
 
 
 class ConditionsFailed(Exception):
@@ -21,8 +25,10 @@ class ConditionsFailed(Exception):
 
 def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attributes, resource: Resource) -> bool:
     """Whether all (name, expression) pairs are true. Raises ConditionsFailed."""
-    from koord.apiserver.cel import CelError, evaluate
-
+    try:
+        from koord.apiserver.cel import CelError, evaluate
+    except ImportError as error:
+        raise ConditionsFailed(NO_CEL) from error
     variables = variables_of(attributes, resource)
     faults = []
     for name, expression in conditions:
@@ -34,6 +40,19 @@ def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attribute
     if faults:
         raise ConditionsFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     return True
+
+
+def condition_fault(expression: str) -> str:
+    """What is wrong with a condition, for whoever writes a webhook configuration; empty if nothing is."""
+    try:
+        from koord.apiserver.cel import CelError, compiled
+    except ImportError:
+        return NO_CEL
+    try:
+        compiled(expression, _VARIABLES)
+    except CelError as error:
+        return str(error)
+    return ""
 
 
 def variables_of(attributes: Attributes, resource: Resource) -> Mapping[str, Any]:
