@@ -127,9 +127,7 @@ class _Walk:
                 continue
             if unchanged and not rule.uses_old:
                 continue
-            yield _fault(
-                rule, schema, value, path + rule.field_path if path else rule.field_path.lstrip("."), variables
-            )
+            yield _fault(rule, schema, value, _joined(path, rule.field_path), variables)
 
 
 def to_cel(schema: Schema, value: Any, *, root: bool = False) -> Any:
@@ -182,6 +180,11 @@ def _formatted(format_: str, text: str) -> Any:
     except (ValueError, DurationError, binascii.Error):
         return text  # Validation of formats has its own word to say.
     return text
+
+
+def _joined(path: str, below: str) -> str:
+    """A place in the object; the object itself has none to name."""
+    return (path + below if path else below.removeprefix(".")) or "<nil>"
 
 
 def escape(name: str) -> str:

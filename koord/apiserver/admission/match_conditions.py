@@ -14,7 +14,6 @@ from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
 from koord.apiserver.resource import Resource
 
-
 NO_CEL: Final = "match conditions are written in CEL, which needs koord's extra [cel]: koord[cel]"
 _VARIABLES: Final = frozenset({"object", "oldObject", "request"})
 
