@@ -130,7 +130,7 @@ def contains(one: Set, path: Path) -> bool:
 
 
 def paths(one: Set, prefix: Path = ()) -> Iterator[Path]:
-    """All members as paths: at each place first the members, then what lies below, in the order of `ordered`."""
+    """All members as paths: at each place first the members, then what lies below, in a fixed order."""
     steps = sorted((step for step in one if step != "."), key=_rank)
     for step in steps:
         if is_member(one[step]):
@@ -148,19 +148,6 @@ def from_paths(*members: Path) -> Set:
             tree = {step: tree}
         result = union(result, tree)
     return result
-
-
-def ordered(one: Set) -> Set:
-    """The same set with its steps in the order in which a real server writes them."""
-    if not one:
-        return one
-    if len(one) == 1:
-        ((step, node),) = one.items()
-        return {step: ordered(node)} if node else one
-    steps = sorted(one)
-    if steps[-1][0] != "f" and len(steps) > 1:
-        steps.sort(key=_rank)
-    return {step: ordered(node) if (node := one[step]) else node for step in steps}
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ owns them, and changing what another owns is a conflict unless forced (`apply`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -52,11 +52,12 @@ def track(
     now: str,
     subresource: str = "",
     reach: Reach = everything,
+    served: Collection[str] | None = None,
 ) -> None:
     """Sets `new`'s managedFields after a create, update or patch by `manager`.
 
     `reach` says which fields this kind of write can change (not the status, or through the status not the spec): the
-    others are not owned by it, whatever it sent.
+    others are not owned by it, whatever it sent. Owners in an apiVersion that is not `served` any more are dropped.
     """
     meta = new.get("metadata")
     if not isinstance(meta, dict):
@@ -67,8 +68,10 @@ def track(
     if live and not owners:
         # An object whose ownership was given up stays without until someone applies.
         return
+    plan = root_plan(schema)
+    owners = _current(owners, plan, schema, served)
     try:
-        changes = _changes(root_plan(schema), live if live else empty(schema), new, reach)
+        changes = _changes(plan, live if live else empty(schema), new, reach)
         after = _updated(owners, changes, owner_of(manager, operation_api_version, subresource), now)
     except (Untyped, TypeError, AttributeError):
         # As the real server does: rather no ownership than a wrong one. Whether the object is valid others decide.
@@ -99,6 +102,20 @@ def _readable(entries: object, *, trusted: bool = False) -> Owners:
         return {}
 
 
+def _current(owners: Owners, plan: Plan, schema: Schema, served: Collection[str] | None) -> Owners:
+    """The owners in the light of the present schema and versions; custom kinds change theirs."""
+    if served is not None and not all(owned.api_version in served for owned in owners.values()):
+        owners = {owner: owned for owner, owned in owners.items() if owned.api_version in served}
+    if schema.ref:
+        return owners
+    result = {}
+    for owner, owned in owners.items():
+        current = typed.reconciled(plan, owned.fields)
+        same = current == owned.fields
+        result[owner] = owned if same else Owned(current, owned.api_version, owned.time)
+    return owners if result == owners else result
+
+
 def _changes(plan: Plan, old: Obj, new: Obj, reach: Reach) -> typed.Changes:
     old_meta = old.get("metadata")
     if old_meta and "managedFields" in old_meta:
@@ -117,7 +134,7 @@ def _updated(owners: Owners, changes: typed.Changes, writer: Owner, now: str) ->
         before = result.get(writer)
         if before is not None:
             own = fields.union(own, before.fields)
-        result[writer] = Owned(fields.ordered(own), writer.api_version, now)
+        result[writer] = Owned(own, writer.api_version, now)
     return result
 
 
@@ -154,6 +171,7 @@ def apply(
     subresource: str = "",
     kind: str = "",
     reach: Reach = everything,
+    served: Collection[str] | None = None,
 ) -> Obj:
     """The object after a server-side apply, with its managedFields settled.
 
@@ -168,6 +186,7 @@ def apply(
         owners = managers.decode(entries, trusted=True)
     except managers.MalformedOwners as error:
         raise _failed(f"failed to decode managed fields: {error}") from error
+    owners = _current(owners, plan, schema, served)
     base = _without_managed_fields(base)
     applier = managers.owner_of(manager, "Apply", api_version, subresource)
     if not owners and live:
@@ -236,7 +255,7 @@ def _applied(
     after = _taken(after, written, changes.removed, applier)
     own = fields.difference(said, _NEVER_OWNED)
     if own:
-        after[applier] = Owned(fields.ordered(own), api_version, after[applier].time)
+        after[applier] = Owned(own, api_version, after[applier].time)
     else:
         after.pop(applier, None)
     return (merged if merged != live else live), after

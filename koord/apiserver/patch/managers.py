@@ -136,7 +136,7 @@ def capped(owners: Owners) -> Owners:
         bucket = Owner(ANCIENT, "Update", version, "")
         if bucket not in result:
             result[bucket] = result.pop(first[version])
-        joined = fields.ordered(fields.union(owned.fields, result[bucket].fields))
+        joined = fields.union(owned.fields, result[bucket].fields)
         result[bucket] = Owned(joined, version, owned.time)
         if owner != bucket:
             del result[owner]

@@ -14,6 +14,8 @@ from koord.apiserver.schema import MISSING, Schema
 
 Kind = Literal["scalar", "map", "list", "any"]
 ANY_SCALAR: Final = "untyped"
+_REMEMBERED: Final = (str, int)
+_MOST_STEPS: Final = 4096
 
 
 class Untyped(ValueError):
@@ -27,7 +29,9 @@ class Untyped(ValueError):
 class Plan:
     """What to do with the values of one schema."""
 
-    __slots__ = ("atomic", "defaults", "element", "fields", "item", "keys", "kind", "leaf", "nullable", "scalar")
+    __slots__ = (
+        "_steps", "atomic", "defaults", "element", "fields", "item", "keys", "kind", "leaf", "nullable", "scalar"
+    )  # fmt: skip
 
     def __init__(self, kind: Kind, *, atomic: bool = False, scalar: str = ANY_SCALAR, nullable: bool = False) -> None:
         self.kind = kind
@@ -45,6 +49,8 @@ class Plan:
         self.keys: tuple[str, ...] = ()
         "Of a list of maps: what an item is known by, sorted. A list with no keys that is not atomic is a set."
         self.defaults: dict[str, Any] = {}
+        self._steps: dict[object, str] = {}
+        "Steps already worked out, by the keys' values: the same names return in most objects of a kind."
 
     def below(self, name: str) -> Plan:
         """The plan of a map's field."""
@@ -54,7 +60,26 @@ class Plan:
         return self.element or _DEDUCED
 
     def step(self, item: Any) -> str:
-        """The step to an item of this list."""
+        """The step to an item of this list. Raises Untyped if it has none."""
+        keys = self.keys
+        if type(item) is dict and keys:
+            if len(keys) == 1:
+                known: object = item.get(keys[0])
+                if type(known) is not str:
+                    return self._step(item)
+            else:
+                known = tuple([item.get(name) for name in keys])
+                if not all(type(value) in _REMEMBERED for value in known):
+                    return self._step(item)
+            step = self._steps.get(known)
+            if step is None:
+                if len(self._steps) >= _MOST_STEPS:
+                    self._steps.clear()
+                step = self._steps[known] = self._step(item)
+            return step
+        return self._step(item)
+
+    def _step(self, item: Any) -> str:
         if not self.keys:
             if isinstance(item, dict):
                 raise Untyped("associative list without keys has an element that's a map type")
@@ -79,7 +104,7 @@ class Plan:
                 f"associative list with keys has an element that omits all key fields [{listed}] "
                 "(and doesn't have default values for any key fields)"
             )
-        return fields.key(found) if len(found) > 1 else _single_key(found)
+        return fields.key(found)
 
     def of(self, value: Any) -> Plan:
         """The plan that fits a value, where the type is open: maps by field, lists as a whole."""
@@ -88,13 +113,6 @@ class Plan:
         if isinstance(value, dict):
             return _OPEN_MAP
         return _OPEN_LIST if isinstance(value, list) else _OPEN_SCALAR
-
-
-def _single_key(found: dict[str, Any]) -> str:
-    ((name, item),) = found.items()
-    if isinstance(item, str) and item.isidentifier() and item.isascii():
-        return f'k:{{"{name}":"{item}"}}'
-    return fields.key(found)
 
 
 _DEDUCED: Final = Plan("any")

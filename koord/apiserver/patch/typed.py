@@ -142,11 +142,20 @@ def whole(plan: Plan, value: Any) -> Set:
                 node[found[0]] = {} if below.leaf or not child else whole(below, child)
         return node
     if kind == "list":
-        node = {".": {}}
-        for step, items in _by_step(plan, value).items():
-            node[step] = whole(plan.item, items[0]) if len(items) == 1 else {}
-        return node
+        return _whole_list(plan, value)
     return whole(plan.of(value), value)
+
+
+def _whole_list(plan: Plan, value: list[Any]) -> Set:
+    node: Set = {".": {}}
+    below = plan.item
+    for index, item in enumerate(value):
+        try:
+            step = plan.step(item)
+        except Untyped as error:
+            raise Untyped(f"element {index}: {error}") from None
+        node[step] = {} if step in node or below.leaf else whole(below, item)
+    return node
 
 
 def field_set(plan: Plan, value: dict[str, Any]) -> Set:
