@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+import msgspec
 import yaml as pyyaml
 
 from koord.api import yaml
-from koord.apiserver import json_text, schemas, structural, typed
+from koord.apiserver import json_text, protobuf, schemas, structural, typed
 from koord.apiserver.json_text import JsonFault, Pairs
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.schema import Schema
@@ -67,6 +68,7 @@ def decode_kind(
     group: str, version: str, kind: str, body: bytes, content_type: str, field_validation: str = "Warn"
 ) -> tuple[Obj, list[str]]:
     """As `decode`, for a built-in kind that need not be a resource of its own: Scale, Eviction, Binding, ..."""
+    body, content_type = _from_protobuf(body, content_type)
     text = _parse(kind, body, content_type)
     value = {} if text.value is None else text.value
     data_group, data_version, data_kind = _type_meta(kind, value, body)
@@ -104,6 +106,7 @@ def retype(resource: Resource, value: Obj, field_validation: str = "Warn") -> tu
 
 def decode_any(body: bytes, content_type: str = "application/json") -> Any:
     """The value in a body, whatever it is: patches and options."""
+    body, content_type = _from_protobuf(body, content_type)
     try:
         return _Text(body, _is_yaml(content_type)).value
     except JsonFault as fault:
@@ -161,6 +164,16 @@ def _parse(kind: str, body: bytes, content_type: str, *, is_custom: bool = False
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {fault}", body) from None
     except yaml.YamlError as error:
         raise _unrecognized(kind, _yaml_fault(error, body.decode(errors="replace")), body) from None
+
+
+def _from_protobuf(body: bytes, content_type: str) -> tuple[bytes, str]:
+    """A protobuf body as JSON; any other as it is."""
+    if content_type.partition(";")[0].strip() != protobuf.MEDIA_TYPE:
+        return body, content_type
+    try:
+        return msgspec.json.encode(protobuf.decode(body)), "application/json"
+    except protobuf.Malformed as fault:
+        raise bad_request(str(fault)) from None
 
 
 def _is_yaml(content_type: str) -> bool:

@@ -171,8 +171,10 @@ class ApiServer:
         namespace = obj["metadata"].get("namespace", "")
         if self.objects.collection(resource).get(resource.key(namespace, obj["metadata"]["name"])) is not None:
             return
-        with contextlib.suppress(StatusError):
+        try:
             await self.objects.create(resource, namespace, obj, Context(ADMIN, "koord-apiserver"))
+        except StatusError as error:
+            log.error("could not create what every cluster has", extra={"error": str(error)})
 
     def _uid_of(self, collection: str, namespace: str, name: str) -> str | None:
         entry = self.collection(collection).get(f"{namespace}/{name}" if namespace else name)
