@@ -1,6 +1,7 @@
 """The log of revisions on disk: SQLite in WAL mode, one row per write, the row number being the resourceVersion.
 
-Synchronous on purpose: the store calls it from one thread of its own. `append` returns when its rows are on disk.
+Synchronous on purpose. Of the writer's calls only `commit` and `compact` wait for the disk; the store makes these from
+a thread of its own, and reads history (`since`, `at`) from another, over a second connection.
 
     revision(rev INTEGER PRIMARY KEY, key TEXT, prev INTEGER, deleted INTEGER, value BLOB)
 
@@ -13,10 +14,9 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Durability = Literal["full", "fast"]
 
@@ -28,6 +28,8 @@ CREATE INDEX revision_key ON revision(key, rev);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "rev, key, prev, deleted, value"
+_PAGES_BEFORE_CHECKPOINT = 4000
+_WAL_KEPT_BYTES = 64 << 20
 
 
 class DataDirInUse(RuntimeError):
@@ -38,8 +40,9 @@ class DataDirUnusable(RuntimeError):
     """The data directory holds something that this version cannot read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
+    """One write. `key` begins with the name of its collection and a slash."""
+
     rev: int
     key: str
     prev: int
@@ -51,23 +54,29 @@ class RevisionLog:
     """An open log. Holds a lock on its directory until `close`."""
 
     def __init__(self, directory: Path, durability: Durability = "full") -> None:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_directory(directory)
         self.path = directory / "store.sqlite"
         self._lock = _locked(directory / "lock")
-        try:
-            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            self._configure(durability)
-            self._migrate()
-        except sqlite3.DatabaseError as error:
-            os.close(self._lock)
-            raise DataDirUnusable(f"{self.path}: {error}") from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, self._lock)
+            try:
+                # The file holds secrets; SQLite gives the WAL the same mode.
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+                self._db = undo.enter_context(contextlib.closing(self._connect()))
+                self._configure(durability)
+                self._migrate()
+                self._reader = self._connect()
+            except (sqlite3.Error, OSError) as error:
+                raise DataDirUnusable(f"{self.path} cannot be opened: {error}") from error
+            undo.pop_all()
 
     def close(self) -> None:
+        self._reader.close()
         self._db.close()
         os.close(self._lock)
 
     def revision(self) -> int:
-        """The newest revision ever given out, whether or not its row is still there."""
+        """The newest revision that was ever committed, whether or not its row is still there."""
         newest = self._db.execute("SELECT MAX(rev) FROM revision").fetchone()[0] or 0
         return max(int(newest), self._meta("revision"))
 
@@ -75,20 +84,19 @@ class RevisionLog:
         """History up to and including this revision is gone."""
         return self._meta("compacted")
 
-    def append(self, rows: Sequence[Row]) -> None:
-        """Write a group of rows in one transaction; on disk when this returns. On an error none of them is."""
+    def stage(self, rows: Iterable[Row]) -> None:
+        """Begin a group of rows: in SQLite's cache, to be followed by `commit` or `roll_back`."""
         self._db.execute("BEGIN IMMEDIATE")
-        try:
-            self._db.executemany(
-                f"INSERT INTO revision({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",
-                ((row.rev, row.key, row.prev, row.deleted, row.value) for row in rows),
-            )
-            self._db.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself where the disk was full.
-            with contextlib.suppress(sqlite3.OperationalError):
-                self._db.execute("ROLLBACK")
-            raise
+        self._db.executemany(f"INSERT INTO revision({_COLUMNS}) VALUES (?, ?, ?, ?, ?)", rows)
+
+    def commit(self) -> None:
+        """Put the staged group on disk: all of it is there when this returns, none of it if it raises."""
+        self._db.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        # Where the disk was full, SQLite has rolled back by itself.
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     def live(self) -> Iterator[Row]:
         """The newest row of every key that exists, in the order of their revisions."""
@@ -96,46 +104,58 @@ class RevisionLog:
                     AND rev NOT IN (SELECT prev FROM revision) ORDER BY rev"""
         return (_row(found) for found in self._db.execute(query))
 
-    def since(self, rev: int, until: int, prefix: str) -> list[Row]:
-        """The rows of a collection after `rev`, up to and including `until`."""
-        query = f"SELECT {_COLUMNS} FROM revision WHERE rev > ? AND rev <= ? AND key >= ? AND key < ? ORDER BY rev"
-        return [_row(found) for found in self._db.execute(query, (rev, until, prefix, _after(prefix)))]
+    def since(self, rev: int, until: int, collection: str) -> list[tuple[Row, Row | None]]:
+        """The rows of a collection after `rev`, up to and including `until`, each with the row that it replaced."""
+        # The unary plus keeps SQLite from walking the whole collection by its keys.
+        query = """SELECT new.rev, new.key, new.prev, new.deleted, new.value,
+                          old.rev, old.key, old.prev, old.deleted, old.value
+                   FROM revision AS new LEFT JOIN revision AS old ON old.rev = new.prev
+                   WHERE new.rev > ? AND new.rev <= ? AND +new.key >= ? AND +new.key < ? ORDER BY new.rev"""
+        found = self._reader.execute(query, (rev, until, f"{collection}/", _after(f"{collection}/")))
+        return [(_row(each[:5]), _row(each[5:]) if each[5] is not None else None) for each in found]
 
-    def row(self, rev: int) -> Row | None:
-        found = self._db.execute(f"SELECT {_COLUMNS} FROM revision WHERE rev = ?", (rev,)).fetchone()
-        return _row(found) if found else None
-
-    def at(self, rev: int, prefix: str, start_after: str, limit: int) -> list[Row]:
-        """A collection as it was at `rev`, in key order, beginning after a key; up to `limit` rows (0: all)."""
+    def at(self, rev: int, prefix: str, start_after: str, limit: int = 0) -> list[Row]:
+        """The rows that were live at `rev`, in key order, beginning after a key; up to `limit` rows (0: all)."""
         query = f"""SELECT {_COLUMNS} FROM revision WHERE rev IN
                       (SELECT MAX(rev) FROM revision WHERE key > ? AND key >= ? AND key < ? AND rev <= ? GROUP BY key)
                     AND deleted = 0 ORDER BY key LIMIT ?"""
-        found = self._db.execute(query, (start_after, prefix, _after(prefix), rev, limit or -1))
+        found = self._reader.execute(query, (start_after, prefix, _after(prefix), rev, limit or -1))
         return [_row(each) for each in found]
 
     def compact(self, horizon: int) -> None:
-        """Forget what was replaced or deleted at or before `horizon`."""
+        """Forget what was replaced or deleted at or before `horizon`. On an error nothing is forgotten."""
         done = self.compacted()
-        self._db.execute("BEGIN IMMEDIATE")
-        self._set_meta("revision", self.revision())
-        self._set_meta("compacted", horizon)
-        self._db.execute(
-            "DELETE FROM revision WHERE rev IN (SELECT prev FROM revision WHERE rev > ? AND rev <= ?)", (done, horizon)
-        )
-        self._db.execute("DELETE FROM revision WHERE rev > ? AND rev <= ? AND deleted = 1", (done, horizon))
-        self._db.execute("COMMIT")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._set_meta("revision", self.revision())
+            self._set_meta("compacted", horizon)
+            self._db.execute(
+                "DELETE FROM revision WHERE rev IN (SELECT prev FROM revision WHERE rev > ? AND rev <= ?)",
+                (done, horizon),
+            )
+            self._db.execute("DELETE FROM revision WHERE rev > ? AND rev <= ? AND deleted = 1", (done, horizon))
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            self.roll_back()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
 
     def _configure(self, durability: Durability) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        # Without this SQLite rewrites the WAL from its start after each checkpoint, and a long reader lets it grow.
-        self._db.execute("PRAGMA journal_size_limit = 67108864")
-        self._db.execute("PRAGMA wal_autocheckpoint = 4000")
+        # SQLite writes the WAL from its start again after a checkpoint, but never shrinks it unasked.
+        self._db.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_BEFORE_CHECKPOINT}")
 
     def _migrate(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
-            raise DataDirUnusable(f"{self.path} was written by a newer koord (format {version} > {SCHEMA_VERSION})")
+            raise DataDirUnusable(
+                f"{self.path} was written by a newer koord: its format is {version}, this one knows up to "
+                f"{SCHEMA_VERSION}"
+            )
         if version == 0:
             self._db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
 
@@ -157,7 +177,20 @@ def _after(prefix: str) -> str:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
+def _make_directory(directory: Path) -> None:
+    """Make it, for its owner alone, and its entry durable: SQLite sees to the files within."""
+    if directory.is_dir():
+        return
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
 def _locked(path: Path) -> int:
+    """A descriptor that holds the lock; the kernel drops it with the process, however that ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,6 +198,8 @@ def _locked(path: Path) -> int:
         holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise DataDirInUse(f"{path.parent} is in use{f' by process {holder}' if holder else ''}") from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    # The note is for the next one's error message; a full disk must not keep the server from serving.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

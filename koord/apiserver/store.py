@@ -1,10 +1,12 @@
 """What the server knows: objects as bytes in memory, every write on disk before anyone hears of it.
 
-Writers look at `head` (newest, perhaps not yet on disk), readers at `get` and `list` (only what is on disk). A write
+Writers look at `head` (newest, perhaps not yet on disk), readers at `get` and `entries` (only what is on disk). A write
 gets its revision at once and waits in a queue; one task writes the whole queue as one group, then publishes it: the
 committed view, the watchers, the waiting requests, in that order and in one step of the event loop.
 
 A group that cannot be written (disk full) fails with all that queued behind it, since later writes may build on it.
+Revisions are never given twice while the server runs, so that a writer that saw a failed one cannot mistake another
+write for it.
 """
 
 from __future__ import annotations
@@ -12,22 +14,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from koord.apiserver.revision_log import Durability, RevisionLog, Row
+from koord.apiserver.events import Entry, Event, EventType, Index, Overflow, Subscription, wake
+from koord.apiserver.revision_log import DataDirUnusable, Durability, RevisionLog, Row
+
+__all__ = [
+    "Collection",
+    "Compacted",
+    "Entry",
+    "Event",
+    "EventType",
+    "FutureRevision",
+    "Index",
+    "Limits",
+    "Overflow",
+    "Raced",
+    "Store",
+    "Subscription",
+    "WriteFailed",
+]
 
 log = logging.getLogger(__name__)
 
-COMPACT_STEP = 2_000
-
 T = TypeVar("T")
-EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class Raced(Exception):
@@ -50,53 +68,17 @@ class WriteFailed(Exception):
     """The group of writes could not be put on disk; nothing of it happened."""
 
 
-class Overflow(Exception):
-    """A watcher was too slow, and lost events."""
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """What the server must know of an object without parsing it."""
-
-    labels: Mapping[str, str]
-    fields: Mapping[str, str]
-    uid: str
-    owners: tuple[str, ...] = ()
-    "UIDs of its owners."
-    deleting: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One object at one revision. `value` is what a GET answers."""
-
-    key: str
-    rev: int
-    value: bytes
-    index: Index
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """One write, as watchers see it. `frames` keeps its encodings, one per form that some watcher asked for."""
-
-    type: EventType
-    entry: Entry
-    previous: Entry | None
-    frames: dict[object, bytes | None] = field(default_factory=dict)
-
-    @property
-    def rev(self) -> int:
-        return self.entry.rev
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much history is kept: in memory for quick resumption, on disk for long gaps."""
+    """How much history is kept: in memory for quick resumption, on disk for long gaps and restarts."""
 
     history_bytes: int = 32 << 20
     "Of replaced values in memory, over all collections."
     disk_revisions: int = 100_000
+    disk_age_s: float = 300.0
+    "What is older than either is forgotten."
+    compact_step: int = 500
+    "Revisions forgotten at a time, so that no write waits for a long clean-up."
     watch_queue: int = 10_000
     "Events a watcher may lag behind."
 
@@ -107,56 +89,18 @@ class IndexOf(Protocol):
     def __call__(self, value: bytes) -> Index: ...
 
 
-@dataclass(slots=True)
 class _Write:
-    collection: Collection
-    row: Row
-    entry: Entry
-    previous: Entry | None
-    done: asyncio.Future[Entry]
+    """One write on its way to the disk."""
 
+    __slots__ = ("collection", "deleted", "done", "entry", "previous")
 
-class Subscription:
-    """A watcher's queue. `batch` waits for events and gives all there are, up to a number."""
+    def __init__(self, collection: Collection, entry: Entry, previous: Entry | None, deleted: bool) -> None:
+        self.collection, self.entry, self.previous, self.deleted = collection, entry, previous, deleted
+        self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
 
-    def __init__(self, collection: Collection, wanted: Callable[[Event], bool], limit: int) -> None:
-        self._collection, self._wanted, self._limit = collection, wanted, limit
-        self._queue: deque[Event] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._overflowed = False
-
-    def push(self, event: Event) -> None:
-        if self._overflowed or not self._wanted(event):
-            return
-        if len(self._queue) >= self._limit:
-            self._overflowed = True
-            self._queue.clear()
-        else:
-            self._queue.append(event)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def batch(self, timeout_s: float, most: int = 256) -> list[Event]:
-        """The next events in order; empty when none came in time. Raises Overflow if some were lost."""
-        if not self._queue and not self._overflowed:
-            self._waiter = asyncio.get_running_loop().create_future()
-            handle = asyncio.get_running_loop().call_later(timeout_s, _wake, self._waiter)
-            try:
-                await self._waiter
-            finally:
-                handle.cancel()
-                self._waiter = None
-        if self._overflowed:
-            raise Overflow
-        return [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
-
-    def close(self) -> None:
-        self._collection.subscriptions.discard(self)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    def row(self) -> Row:
+        prev = self.previous.rev if self.previous else 0
+        return Row(self.entry.rev, f"{self.collection.name}/{self.entry.key}", prev, self.deleted, self.entry.value)
 
 
 class Collection:
@@ -170,42 +114,78 @@ class Collection:
         self._store = store
         self._committed: dict[str, Entry] = {}
         self._keys: list[str] = []
-        self._pending: dict[str, Entry | None] = {}
+        self._pending: dict[str, _Write] = {}
         self._history: deque[Event] = deque()
+        self._forgotten = store.revision
+        "Events up to this revision are not in memory."
 
     def __len__(self) -> int:
         return len(self._committed)
 
     def head(self, key: str) -> Entry | None:
         """The newest version, even if it is not on disk yet. For writers only."""
-        return self._pending[key] if key in self._pending else self._committed.get(key)
+        pending = self._pending.get(key)
+        if pending is None:
+            return self._committed.get(key)
+        return None if pending.deleted else pending.entry
 
     def get(self, key: str) -> Entry | None:
         return self._committed.get(key)
 
     def entries(self, prefix: str = "", start_after: str = "", limit: int = 0) -> list[Entry]:
         """Committed entries in key order whose key begins with `prefix`, beginning after a key."""
-        first = bisect_right(self._keys, start_after) if start_after > prefix else bisect_left(self._keys, prefix)
-        last = bisect_left(self._keys, prefix + "\U0010ffff") if prefix else len(self._keys)
+        first, last = self._range(prefix, start_after)
         if limit:
             last = min(last, first + limit)
-        return [self._committed[key] for key in self._keys[first:last]]
+        committed = self._committed
+        return [committed[key] for key in self._keys[first:last]]
 
-    async def entries_at(self, rev: int, prefix: str = "", start_after: str = "") -> list[Entry]:
-        """The same at an older revision."""
+    def count(self, prefix: str = "", start_after: str = "") -> int:
+        """How many `entries` there are."""
+        first, last = self._range(prefix, start_after)
+        return max(0, last - first)
+
+    def _range(self, prefix: str, start_after: str) -> tuple[int, int]:
+        first = bisect_right(self._keys, start_after) if start_after > prefix else bisect_left(self._keys, prefix)
+        return first, bisect_left(self._keys, prefix + "\U0010ffff") if prefix else len(self._keys)
+
+    async def entries_at(self, rev: int, prefix: str = "", start_after: str = "", limit: int = 0) -> list[Entry]:
+        """The entries as they were at an older revision."""
         self._store.check_revision(rev)
-        if self._in_memory_since(rev):
-            undone: dict[str, Entry | None] = {}
-            for event in reversed(self._history):
-                if event.rev <= rev:
-                    break
-                undone[event.entry.key] = event.previous
-            then: dict[str, Entry | None] = {entry.key: entry for entry in self.entries(prefix, start_after)}
-            then |= {key: was for key, was in undone.items() if key.startswith(prefix) and key > start_after}
-            return [was for key in sorted(then) if (was := then[key]) is not None]
-        full_prefix = f"{self.name}/{prefix}"
-        rows = await self._store.in_thread(self._store.log.at, rev, full_prefix, f"{self.name}/{start_after}", 0)
-        return [self._entry(row) for row in rows]
+        if rev >= self._forgotten:
+            undone = self._undone(rev, prefix, start_after)
+            if not undone:
+                return self.entries(prefix, start_after, limit)
+            # However many of the newer entries are undone, enough are left to fill the page.
+            newer = self.entries(prefix, start_after, limit + len(undone) if limit else 0)
+            then: dict[str, Entry | None] = {entry.key: entry for entry in newer}
+            then |= undone
+            found = [was for key in sorted(then) if (was := then[key]) is not None]
+            return found[:limit] if limit else found
+        found = await self._store.reading(self._entries_from_disk, rev, prefix, start_after, limit)
+        self._store.check_revision(rev)
+        return found
+
+    async def count_at(self, rev: int, prefix: str = "", start_after: str = "") -> int:
+        """How many `entries_at` there are."""
+        if rev < self._forgotten:
+            return len(await self.entries_at(rev, prefix, start_after))
+        self._store.check_revision(rev)
+        undone = self._undone(rev, prefix, start_after)
+        lost = sum(1 for was in undone.values() if was is not None)
+        gained = sum(1 for key in undone if key in self._committed)
+        return self.count(prefix, start_after) + lost - gained
+
+    def _undone(self, rev: int, prefix: str, start_after: str) -> dict[str, Entry | None]:
+        """The keys that changed after `rev`, and what they were then."""
+        undone: dict[str, Entry | None] = {}
+        for event in reversed(self._history):
+            if event.rev <= rev:
+                break
+            key = event.entry.key
+            if key.startswith(prefix) and key > start_after:
+                undone[key] = event.previous
+        return undone
 
     async def put(self, key: str, expect_rev: int, build: Callable[[int], bytes], index: Index) -> Entry:
         """Write an object whose newest revision must be `expect_rev` (0: it must not exist).
@@ -214,35 +194,38 @@ class Collection:
         """
         previous = self._expected(key, expect_rev)
         rev = self._store.next_revision()
-        entry = Entry(key, rev, build(rev), index)
-        return await self._store.enqueue(self, entry, previous, deleted=False)
+        return await self._store.enqueue(_Write(self, Entry(key, rev, build(rev), index), previous, deleted=False))
 
     async def delete(self, key: str, expect_rev: int, build: Callable[[int], bytes]) -> Entry:
         """Remove an object. `build` gives its last state, as watchers see it deleted."""
         previous = self._expected(key, expect_rev)
-        assert previous is not None
+        if previous is None:
+            raise Raced
         rev = self._store.next_revision()
         entry = Entry(key, rev, build(rev), previous.index)
-        return await self._store.enqueue(self, entry, previous, deleted=True)
+        return await self._store.enqueue(_Write(self, entry, previous, deleted=True))
+
+    async def settled(self, entry: Entry) -> None:
+        """Wait until what `head` gave is on disk. Raises WriteFailed if it could not be put there."""
+        pending = self._pending.get(entry.key)
+        if pending is not None and pending.entry.rev >= entry.rev:
+            await asyncio.shield(pending.done)
 
     async def watch(self, from_rev: int, wanted: Callable[[Event], bool]) -> tuple[list[Event], Subscription]:
         """What happened after `from_rev`, and a queue of what happens from now on, without a gap between them."""
         self._store.check_revision(from_rev)
         older: list[Event] = []
-        if not self._in_memory_since(from_rev):
+        reached = from_rev
+        while reached < self._forgotten:
             until = self._history[0].rev - 1 if self._history else self._store.revision
-            older = await self._store.in_thread(self._events_from_disk, from_rev, until)
-            from_rev = until
-            if not self._in_memory_since(from_rev):
-                # So much was written meanwhile that memory has moved on: the reader is too far behind.
-                raise Compacted(from_rev, self._store.oldest)
-        subscription = Subscription(self, wanted, self._store.limits.watch_queue)
+            older += await self._store.reading(self._events_from_disk, reached, until)
+            # Memory may have moved on meanwhile, and the disk's history even past where the watch begins.
+            self._store.check_revision(from_rev)
+            reached = until
+        subscription = Subscription(wanted, self._store.limits.watch_queue, self.subscriptions.discard)
         self.subscriptions.add(subscription)
-        recent = [event for event in self._history if event.rev > from_rev]
-        return [event for event in older + recent if wanted(event)], subscription
-
-    def _in_memory_since(self, rev: int) -> bool:
-        return rev >= self._store.forgotten.get(self.name, self._store.loaded_at)
+        recent = list(takewhile(lambda event: event.rev > reached, reversed(self._history)))
+        return [event for event in older + recent[::-1] if wanted(event)], subscription
 
     def _expected(self, key: str, expect_rev: int) -> Entry | None:
         head = self.head(key)
@@ -250,25 +233,27 @@ class Collection:
             raise Raced
         return head
 
-    def stage(self, entry: Entry, deleted: bool) -> None:
-        self._pending[entry.key] = None if deleted else entry
+    def _stage(self, write: _Write) -> None:
+        self._pending[write.entry.key] = write
 
-    def unstage_all(self) -> None:
+    def _unstage_all(self) -> None:
         self._pending.clear()
 
-    def publish(self, entry: Entry, previous: Entry | None, deleted: bool) -> Event:
-        key = entry.key
-        if deleted:
+    def _publish(self, write: _Write) -> Event:
+        entry, previous, key = write.entry, write.previous, write.entry.key
+        kind: EventType
+        if write.deleted:
+            kind = "DELETED"
             del self._committed[key]
             del self._keys[bisect_left(self._keys, key)]
         else:
+            kind = "MODIFIED" if previous else "ADDED"
             if previous is None:
                 insort(self._keys, key)
             self._committed[key] = entry
-        staged = self._pending.get(key)
-        if key in self._pending and (staged is None if deleted else staged is entry):
+        if self._pending.get(key) is write:
             del self._pending[key]
-        event = Event("DELETED" if deleted else "MODIFIED" if previous else "ADDED", entry, previous)
+        event = Event(kind, entry, previous)
         self._history.append(event)
         for listener in self.listeners:
             listener(event)
@@ -276,23 +261,33 @@ class Collection:
             subscription.push(event)
         return event
 
-    def forget_oldest(self) -> Event:
-        return self._history.popleft()
+    def _oldest_event_rev(self) -> int:
+        return self._history[0].rev
 
-    def load(self, rows: Iterable[Row]) -> None:
+    def _forget_oldest(self) -> Event:
+        event = self._history.popleft()
+        self._forgotten = event.rev
+        return event
+
+    def _load(self, rows: Iterable[Row]) -> None:
         for row in rows:
             entry = self._entry(row)
             self._committed[entry.key] = entry
         self._keys = sorted(self._committed)
 
     def _entry(self, row: Row) -> Entry:
-        return Entry(row.key[len(self.name) + 1 :], row.rev, row.value, self.index_of(row.value))
+        key = row.key[len(self.name) + 1 :]
+        live = self._committed.get(key)
+        return live if live and live.rev == row.rev else Entry(key, row.rev, row.value, self.index_of(row.value))
+
+    def _entries_from_disk(self, rev: int, prefix: str, start_after: str, limit: int) -> list[Entry]:
+        rows = self._store.log.at(rev, f"{self.name}/{prefix}", f"{self.name}/{start_after}", limit)
+        return [self._entry(row) for row in rows]
 
     def _events_from_disk(self, from_rev: int, until: int) -> list[Event]:
         events = []
-        for row in self._store.log.since(from_rev, until, f"{self.name}/"):
-            before = self._store.log.row(row.prev) if row.prev else None
-            previous = self._entry(before) if before and not before.deleted else None
+        for row, replaced in self._store.log.since(from_rev, until, self.name):
+            previous = self._entry(replaced) if replaced else None
             kind: EventType = "DELETED" if row.deleted else "MODIFIED" if previous else "ADDED"
             events.append(Event(kind, self._entry(row), previous))
         return events
@@ -301,39 +296,55 @@ class Collection:
 class Store:
     """All collections. Open it with `Store.open`, run its writer with `run`, and `close` it at the end."""
 
-    def __init__(self, revision_log: RevisionLog, limits: Limits) -> None:
+    def __init__(self, revision_log: RevisionLog, limits: Limits, clock_s: Callable[[], float]) -> None:
         self.log, self.limits = revision_log, limits
         self.revision = revision_log.revision()
         self.oldest = revision_log.compacted()
-        self.loaded_at = self.revision
-        self.forgotten: dict[str, int] = {}
-        "Per collection: events up to this revision are no longer in memory."
+        self._clock_s = clock_s
         self._given = self.revision
         self._collections: dict[str, Collection] = {}
         self._unclaimed: dict[str, list[Row]] = {}
         self._queue: list[_Write] = []
-        self._wake = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._history_order: deque[tuple[Collection, int]] = deque()
+        self._work = asyncio.Event()
+        self._closing = False
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._history_order: deque[Collection] = deque()
         self._history_bytes = 0
+        self._ages: deque[tuple[float, int]] = deque([(clock_s(), self.revision)])
+        "When revisions were reached, about a second apart."
         self._advanced: set[asyncio.Future[None]] = set()
         for row in revision_log.live():
             self._unclaimed.setdefault(row.key.partition("/")[0], []).append(row)
 
     @classmethod
-    async def open(cls, directory: Path, durability: Durability = "full", limits: Limits | None = None) -> Store:
-        return cls(RevisionLog(directory, durability), limits or Limits())
+    async def open(
+        cls,
+        directory: Path,
+        durability: Durability = "full",
+        limits: Limits | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> Store:
+        revision_log = RevisionLog(directory, durability)
+        try:
+            return cls(revision_log, limits or Limits(), clock_s)
+        except sqlite3.Error as error:
+            revision_log.close()
+            raise DataDirUnusable(f"{revision_log.path} cannot be read: {error}") from error
 
     def close(self) -> None:
-        self._thread.shutdown(wait=True)
+        self._closing = True
+        self._writer.shutdown(wait=True)
+        self._reader.shutdown(wait=True)
         self.log.close()
 
     def collection(self, name: str, index_of: IndexOf) -> Collection:
         """The collection of that name, loaded from disk when first asked for."""
-        if name not in self._collections:
-            self._collections[name] = collection = Collection(self, name, index_of)
-            collection.load(self._unclaimed.pop(name, ()))
-        return self._collections[name]
+        found = self._collections.get(name)
+        if found is None:
+            found = self._collections[name] = Collection(self, name, index_of)
+            found._load(self._unclaimed.pop(name, ()))
+        return found
 
     def next_revision(self) -> int:
         self._given += 1
@@ -349,86 +360,111 @@ class Store:
         """Whether `rev` is committed, waiting for it for a while."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while self.revision < rev:
+        while self.revision < rev and loop.time() < deadline:
             waiter = loop.create_future()
-            handle = loop.call_at(deadline, _wake, waiter)
+            handle = loop.call_at(deadline, wake, waiter)
             self._advanced.add(waiter)
-            await waiter
-            handle.cancel()
-            self._advanced.discard(waiter)
-            if loop.time() >= deadline:
-                return self.revision >= rev
-        return True
+            try:
+                await waiter
+            finally:
+                handle.cancel()
+                self._advanced.discard(waiter)
+        return self.revision >= rev
 
-    async def enqueue(self, collection: Collection, entry: Entry, previous: Entry | None, *, deleted: bool) -> Entry:
-        row = Row(entry.rev, f"{collection.name}/{entry.key}", previous.rev if previous else 0, deleted, entry.value)
-        collection.stage(entry, deleted)
-        done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Write(collection, row, entry, previous, done))
-        self._wake.set()
-        # A client that goes away does not take its write back: the group is already built on it.
-        return await asyncio.shield(done)
+    async def enqueue(self, write: _Write) -> Entry:
+        if self._closing:
+            raise WriteFailed("the server is stopping")
+        write.collection._stage(write)
+        self._queue.append(write)
+        self._work.set()
+        # A client that goes away does not take its write back: others may already build on it.
+        return await asyncio.shield(write.done)
 
     async def run(self) -> None:
-        """The one writer: a group at a time, until cancelled; then what is queued is still written."""
+        """The one writer: a group at a time, until cancelled; what is queued by then is still written."""
+        writing = asyncio.create_task(self._write_groups())
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                await self._commit_group()
+            await asyncio.shield(writing)
         finally:
-            while self._queue:
-                await self._commit_group()
+            self._closing = True
+            self._work.set()
+            await writing
 
-    async def in_thread(self, call: Callable[..., T], *args: object) -> T:
-        """Disk work, off the event loop, one piece at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+    async def _write_groups(self) -> None:
+        while self._queue or not self._closing:
+            await self._work.wait()
+            self._work.clear()
+            if self._queue:
+                await self._commit_group()
+                await self._compact()
+
+    async def reading(self, call: Callable[..., T], *args: object) -> T:
+        """Reads of history, off the event loop and out of the writer's way."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, call, *args)
+
+    async def _writing(self, call: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *args)
 
     async def _commit_group(self) -> None:
         group, self._queue = self._queue, []
-        if not group:
-            return
         try:
-            await self.in_thread(self.log.append, [write.row for write in group])
-        except (sqlite3.Error, OSError) as error:
+            # Here rather than in the thread: there each row would wait for its turn at the interpreter.
+            self.log.stage([write.row() for write in group])
+            await self._writing(self.log.commit)
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self.log.roll_back()
             self._fail(group, error)
             return
         for write in group:
             self._publish(write)
         self._trim()
         for waiter in self._advanced:
-            _wake(waiter)
-        await self._compact()
+            wake(waiter)
 
     def _publish(self, write: _Write) -> None:
         self.revision = write.entry.rev
-        write.collection.publish(write.entry, write.previous, write.row.deleted)
-        self._history_order.append((write.collection, write.entry.rev))
-        self._history_bytes += len(write.previous.value) if write.previous else 0
-        if not write.done.done():
-            write.done.set_result(write.entry)
+        event = write.collection._publish(write)
+        self._history_order.append(write.collection)
+        self._history_bytes += event.weight_bytes
+        write.done.set_result(write.entry)
 
     def _fail(self, group: list[_Write], error: Exception) -> None:
-        log.error("writing to disk failed; the writes were refused", extra={"error": str(error), "writes": len(group)})
         behind, self._queue = self._queue, []
+        refused = group + behind
+        log.error("%d writes refused, since the disk did not take them: %s", len(refused), error)
         for collection in self._collections.values():
-            collection.unstage_all()
-        self._given = self.revision
-        for write in group + behind:
-            if not write.done.done():
-                write.done.set_exception(WriteFailed(str(error)))
+            collection._unstage_all()
+        for write in refused:
+            write.done.set_exception(WriteFailed(str(error)))
+            # The writer may have gone away; then nobody asks for the exception, and that is no defect.
+            write.done.exception()
 
     def _trim(self) -> None:
-        """Drop the oldest events from memory once the values they alone keep alive weigh too much."""
-        while self._history_bytes > self.limits.history_bytes and self._history_order:
-            collection, rev = self._history_order.popleft()
-            event = collection.forget_oldest()
-            self.forgotten[collection.name] = rev
-            self._history_bytes -= len(event.previous.value) if event.previous else 0
+        """Drop the oldest events from memory: those the disk has forgotten, and those that weigh too much."""
+        order, most_bytes = self._history_order, self.limits.history_bytes
+        while order and (self._history_bytes > most_bytes or order[0]._oldest_event_rev() <= self.oldest):
+            self._history_bytes -= order.popleft()._forget_oldest().weight_bytes
 
     async def _compact(self) -> None:
-        """Forget a little of the oldest history after each group, so that no request waits for a long clean-up."""
-        horizon = min(self.revision - self.limits.disk_revisions, self.oldest + COMPACT_STEP)
-        if horizon > self.oldest + COMPACT_STEP // 2:
-            self.oldest = horizon
-            await self.in_thread(self.log.compact, horizon)
+        """Forget a little of the oldest history, in memory and on disk."""
+        step = self.limits.compact_step
+        horizon = min(self._horizon(), self.oldest + step)
+        if horizon < self.oldest + max(1, step // 2):
+            return
+        # First, so that no reader relies on what is about to go.
+        self.oldest = horizon
+        try:
+            await self._writing(self.log.compact, horizon)
+        except (sqlite3.Error, OSError) as error:
+            log.warning("history up to revision %d stays on disk: %s", horizon, error)
+
+    def _horizon(self) -> int:
+        """The newest revision that is too old to keep."""
+        now_s = self._clock_s()
+        if now_s - self._ages[-1][0] >= 1.0:
+            self._ages.append((now_s, self.revision))
+        while len(self._ages) > 1 and self._ages[1][0] <= now_s - self.limits.disk_age_s:
+            self._ages.popleft()
+        reached_s, rev = self._ages[0]
+        too_old = rev if reached_s <= now_s - self.limits.disk_age_s else 0
+        return max(too_old, self.revision - self.limits.disk_revisions)
