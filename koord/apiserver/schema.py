@@ -86,3 +86,7 @@ class Schema:
     description: str = ""
     ref: str = ""
     "Its name in OpenAPI (io.k8s.api.core.v1.PodSpec), where it is a shared definition."
+
+
+NOTHING: Final = Schema(preserve_unknown=True)
+"""As a map's `values`: it may have no keys beyond its properties (additionalProperties: false)."""

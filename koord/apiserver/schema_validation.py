@@ -18,7 +18,7 @@ import msgspec
 
 from koord.api.naming import dns_label_fault
 from koord.apiserver import string_formats
-from koord.apiserver.schema import MISSING, Missing, Schema
+from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
     Cause,
     duplicate,
@@ -81,7 +81,7 @@ def _rule_faults(
     if any(cause.reason in _BLOCKING for cause in causes):
         return [Cause("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED_RULES}")]
     try:
-        from koord.apiserver.cel import cel_validate
+        from koord.apiserver.cel_rules import cel_validate
     except ImportError:
         return [Cause("<nil>", "FieldValueForbidden", f"Forbidden: {_NO_CEL}")]
     found: list[Cause] = cel_validate(schema, obj, old, "")
@@ -158,12 +158,16 @@ class _Walk:
             causes.append(invalid(_field(path), size, text))
         if schema.max_properties is not None and size > schema.max_properties:
             causes.append(too_many(_field(path), size, schema.max_properties))
-        if schema.values is not None:
+        if schema.values is NOTHING:
+            for key in value.keys() - schema.properties.keys():
+                causes.append(invalid(_field(path), key, f"{path}.{key} in body is a forbidden property"))
+        elif schema.values is not None:
             for key, item in value.items():
                 if key not in schema.properties:
                     causes += self.check(schema.values, item, was.get(key, MISSING), f"{path}.{key}")
         for key, inner in schema.properties.items():
-            if key in value:
+            # Metadata of the usual shape were given their types when they were read.
+            if key in value and not (inner.ref and not path):
                 where = f"{path}.{key}" if path else key
                 seen = MISSING if not path and key in ("kind", "apiVersion") else was.get(key, MISSING)
                 causes += self.check(inner, value[key], seen, where)
@@ -387,7 +391,7 @@ def _list_faults(schema: Schema, value: object, path: str) -> list[Cause]:
                 causes += _list_faults(schema.items, item, f"{path}[{i}]")
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            inner = schema.properties.get(key)
+            inner = schema.properties.get(key) if path or key != "metadata" else None
             if inner is not None:
                 causes += _list_faults(inner, item, f"{path}.{key}" if path else key)
             elif schema.values is not None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from koord.apiserver.access.user import MASTERS, UserInfo
 from koord.apiserver.admission import Admission
 from koord.apiserver.admission.webhook_rules import ServiceRef
 from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.definitions import Definitions
 from koord.apiserver.discovery import Discovery
 from koord.apiserver.http import HttpApi
 from koord.apiserver.metrics_api import MetricsApi
@@ -90,7 +91,7 @@ class ApiServer:
         options = self.options
         self.store = await Store.open(options.data_dir, options.durability)
         self._stack.callback(self.store.close)
-        await self._stack.enter_async_context(_running(self.store))
+        await self._stack.enter_async_context(_running(self.store.run(), "store writer"))
 
         pki = options.data_dir / "pki"
         authority = certs.Authority.open(pki)
@@ -126,6 +127,9 @@ class ApiServer:
         )
         api = HttpApi(self.registry, authenticator, authorizer, verbs.handle, paths.handlers(), paths.group_document)
         await self._bootstrap()
+        definitions = Definitions(self.objects, self.registry)
+        definitions.load()
+        await self._stack.enter_async_context(_running(definitions.run(), "definitions"))
         context = certs.server_context(certificate, key, pki / "ca.crt")
         await self._listen(api, context)
         certs.kubeconfig(
@@ -191,14 +195,15 @@ class ApiServer:
 
 
 @contextlib.asynccontextmanager
-async def _running(store: Store) -> AsyncIterator[None]:
-    writer = asyncio.create_task(store.run(), name="store writer")
+async def _running(work: Coroutine[None, None, None], name: str) -> AsyncIterator[None]:
+    """Work that goes on beside the requests, until the server stops."""
+    task = asyncio.create_task(work, name=name)
     try:
         yield
     finally:
-        writer.cancel()
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await writer
+            await task
 
 
 def _default(resource: Resource, obj: Obj) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from koord.apiserver import schemas
+from koord.apiserver import custom, schemas
 from koord.apiserver.builtin import STRATEGIES, event_forms
 from koord.apiserver.resource import Resource, Strategy
 
@@ -139,7 +139,7 @@ def _resource(group: str, version: str, row: Row) -> Resource:
         categories=categories,
         verbs=_VERBS.get((group, plural), _ALL_VERBS),
         subresources=frozenset(subresources),
-        strategy=STRATEGIES.get((group, kind)) or _plain_strategy(kind, subresources),
+        strategy=_strategy(group, kind, subresources),
         storage="events" if is_event else "",
         storage_version=event_forms.CORE if is_event else "",
         convert=event_forms.convert if group == "events.k8s.io" else None,
@@ -147,7 +147,11 @@ def _resource(group: str, version: str, row: Row) -> Resource:
     )
 
 
-def _plain_strategy(kind: str, subresources: tuple[str, ...]) -> Strategy:
-    """Of a kind with nothing particular about it."""
+def _strategy(group: str, kind: str, subresources: tuple[str, ...]) -> Strategy:
+    if (group, kind) == (custom.GROUP, "CustomResourceDefinition"):
+        return custom.STRATEGY
+    found = STRATEGIES.get((group, kind))
+    if found is not None:
+        return found
     has_status = "status" in subresources
     return Strategy(has_status=has_status, has_generation=kind in _WITH_GENERATION)
