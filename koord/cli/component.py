@@ -1,0 +1,139 @@
+"""What the commands that run one component share: options, logs, health endpoint, and the line to a supervisor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from koord.cli.options import kube_options
+
+if TYPE_CHECKING:
+    from koord.kube.client import Client
+    from koord.kube.cluster_config import ClusterConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+Ready = Callable[[Mapping[str, str]], None]
+"""Called by a component when it serves, with its endpoints."""
+
+SERVER_WITHIN_S = 60.0
+ASK_AGAIN_S = 0.05
+
+
+def component_options(command: F) -> F:
+    """--kubeconfig, --context, --metrics-address and --log-format."""
+    command = click.option(
+        "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
+    )(command)
+    command = click.option(
+        "--metrics-address",
+        metavar="HOST:PORT",
+        default="",
+        help="Serve /livez, /readyz and /metrics there; port 0 takes any free one. Not served unless given.",
+    )(command)
+    return kube_options(command)
+
+
+def run_component(
+    name: str,
+    work: Callable[[Client, Ready], Awaitable[None]],
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    metrics_address: str,
+    log_format: str,
+) -> int:
+    """Runs a component that talks to an API server, until a signal; the exit code."""
+    from koord.kube import shell
+    from koord.up import tether
+
+    supervised = start(log_format)
+
+    async def main() -> None:
+        from koord import __version__
+        from koord.kube.client import Client
+
+        config = await _config(kubeconfig, context, wait=supervised)
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(Client(config, user_agent=f"koord-{name}/{__version__}"))
+            endpoints: dict[str, str] = {}
+            done = await _serve_health(stack, metrics_address, client, endpoints)
+            if supervised:
+                await _server_is_up(client)
+
+            def ready(own: Mapping[str, str]) -> None:
+                done()
+                if supervised:
+                    tether.say_ready({**endpoints, **own})
+
+            await work(client, ready)
+
+    return shell.run_component(main, name=name)
+
+
+def start(log_format: str) -> bool:
+    """Sets logs and the tether up. Whether this process has a supervisor."""
+    from koord.kube.logs import setup_logging
+    from koord.up import tether
+
+    setup_logging(format="json" if log_format == "json" else "text")
+    if tether.is_supervised():
+        tether.hold()
+        return True
+    return False
+
+
+async def _config(kubeconfig: str | None, context: str | None, *, wait: bool) -> ClusterConfig:
+    """Which cluster. Under a supervisor, the file may be on its way: components start together."""
+    import asyncio
+    import time
+
+    from koord.kube.locate import locate
+
+    if wait and kubeconfig:
+        deadline = time.monotonic() + SERVER_WITHIN_S
+        # Looking at a file is instant; nothing tells of its coming that would cost less.
+        while not os.path.exists(kubeconfig) and time.monotonic() < deadline:  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(ASK_AGAIN_S)
+    return locate(kubeconfig, context)
+
+
+async def _server_is_up(client: Client) -> None:
+    import asyncio
+    import time
+
+    from koord.kube.errors import ApiError
+
+    began = time.monotonic()
+    once = client.limited(timeout_s=5.0, attempts=1)
+    while True:
+        try:
+            await once.raw("GET", "/readyz", accept="*/*")
+        except ApiError:
+            if time.monotonic() - began > SERVER_WITHIN_S:
+                raise
+            await asyncio.sleep(ASK_AGAIN_S)
+        else:
+            return
+
+
+async def _serve_health(
+    stack: AsyncExitStack, address: str, client: Client, endpoints: dict[str, str]
+) -> Callable[[], None]:
+    """Serves health where asked to. Returns what is to be called when the component is ready."""
+    if not address:
+        return lambda: None
+    from koord.kube.health import HealthServer
+    from koord.kube.metrics import Metrics
+
+    metrics = Metrics()
+    client.observe(metrics.requests(client.config.server))
+    working: list[bool] = []
+    server = HealthServer(address, metrics=metrics)
+    server.add_ready("started", lambda: None if working else "still starting")
+    await stack.enter_async_context(server)
+    endpoints["health"] = f"http://{server.address.host}:{server.port}"
+    return lambda: working.append(True)

@@ -1,0 +1,5 @@
+"""Everything on one machine: starts the components as child processes, supervises them, stops them.
+
+`plan` says what runs, `data_dir` where things are kept, `supervisor` keeps the processes alive, `bootstrap` puts the
+first objects into the API, `picture` and `health` say how it all is. `tether` is the child's end of the supervision.
+"""
