@@ -24,6 +24,8 @@ class Create:
     kind: Kind[Any]
     namespace: str
     body: Body
+    exists_ok: bool = False
+    "Whether any object of that name will do."
 
 
 @dataclass(frozen=True, slots=True)

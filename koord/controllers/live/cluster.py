@@ -6,7 +6,7 @@ manages them, orphans by their namespace, so that no loop ever looks through all
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from koord.api.kinds import Kind
@@ -78,11 +78,16 @@ class Cluster:
         selector: LabelMatcher,
         kind: Kind[T],  # type: ignore[type-var]
         finalizers: tuple[str, ...] = (),
+        keep: Callable[[T], bool] = lambda _: True,
     ) -> list[T]:
-        """All objects that `owner` manages, after it has taken in orphans and let go what it no longer selects."""
+        """All objects that `owner` manages, after it has taken in orphans and let go what it no longer selects.
+
+        What `keep` refuses is neither taken in nor counted, whatever its labels are.
+        """
         view = self.view(kind)
         meta = owner.metadata
         candidates = [*view.by_index(MANAGER, meta.uid), *view.by_index(ORPHANS, meta.namespace)]
+        candidates = [candidate for candidate in candidates if keep(candidate)]
         sorted_out = claims(meta, selector, candidates)
         owned = list(sorted_out.owned)
         for lost in sorted_out.release:

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from koord.controllers.live.cluster import Cluster
+from koord.controllers.live.daemon_set import DaemonSetLoop
 from koord.controllers.live.deployment import DeploymentLoop
 from koord.controllers.live.garbage import GarbageLoop
 from koord.controllers.live.job import JobLoop, JobOrphanLoop
 from koord.controllers.live.namespace import NamespaceLoop, ServiceAccountLoop
 from koord.controllers.live.replica_set import ReplicaSetLoop
 from koord.controllers.live.resources import ServedResources
+from koord.controllers.live.stateful_set import StatefulSetLoop
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.controller import Controller
@@ -47,6 +49,8 @@ class Loop(Protocol):
 LOOPS: Final[tuple[Callable[[Cluster, Options], Loop], ...]] = (
     lambda cluster, options: ReplicaSetLoop(cluster, workers=options.workers),
     lambda cluster, options: DeploymentLoop(cluster, workers=options.workers),
+    lambda cluster, options: StatefulSetLoop(cluster, workers=options.workers),
+    lambda cluster, options: DaemonSetLoop(cluster),
     lambda cluster, options: JobLoop(cluster, workers=options.workers),
     lambda cluster, options: JobOrphanLoop(cluster),
     lambda cluster, options: ServiceAccountLoop(cluster),

@@ -95,6 +95,8 @@ class Writer:
                 )
             except AlreadyExists:
                 found = await self._ours(action.kind, action.namespace, name, about.uid)
+                if action.exists_ok:
+                    return None
                 if fixed:
                     raise
                 if found is not None:
