@@ -25,8 +25,8 @@ def generate_name(base: str) -> str:
     return base[:_LONGEST_GENERATED_BASE] + "".join(_random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))
 
 
-def fill_on_create(obj: Obj, resource: Resource, namespace: str, now: str) -> None:
-    """What the server alone decides about a new object."""
+def clear_on_create(obj: Obj, resource: Resource, namespace: str) -> None:
+    """Take away what a creator may not decide, and name the namespace: so admission sees a new object."""
     metadata = obj.setdefault("metadata", {})
     for key in _FROM_SERVER_ALONE:
         metadata.pop(key, None)
@@ -34,6 +34,12 @@ def fill_on_create(obj: Obj, resource: Resource, namespace: str, now: str) -> No
         metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
+
+
+def fill_on_create(obj: Obj, resource: Resource, namespace: str, now: str) -> None:
+    """What the server alone decides about a new object, once it is admitted."""
+    clear_on_create(obj, resource, namespace)
+    metadata = obj["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata["generateName"])
     metadata["uid"] = str(uuid.uuid4())

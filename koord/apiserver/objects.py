@@ -18,6 +18,7 @@ from koord.apiserver import metadata, structural
 from koord.apiserver.access.authn import UserInfo
 from koord.apiserver.admission import Admission, Attributes
 from koord.apiserver.patch import managed_fields
+from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import (
     MODIFIED,
@@ -79,11 +80,12 @@ class Objects:
         if resource.namespaced and meta.get("namespace") not in (None, "", namespace):
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         self._default(resource, obj)
-        generated = not meta.get("name") and bool(meta.get("generateName"))
-        metadata.fill_on_create(obj, resource, namespace, self.now())
-        resource.strategy.prepare_create(obj)
+        metadata.clear_on_create(obj, resource, namespace)
         self._track(resource, None, obj, context)
         obj = await self._admit("CREATE", resource, "", obj, None, context)
+        generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
+        metadata.fill_on_create(obj, resource, namespace, self.now())
+        resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
         self._refuse_if_invalid(resource, obj, self._faults(resource, obj))
         await self._validate("CREATE", resource, "", obj, None, context)
@@ -171,19 +173,16 @@ class Objects:
         """The object to be stored: completed, admitted, checked."""
         strategy = resource.strategy
         self._default(resource, new)
-        metadata.carry_over(new, old, resource)
-        if subresource == "status":
-            for part in [part for part in {*new, *old} if part not in ("metadata", "status")]:
-                _take(new, old, part)
-            strategy.prepare_status(new, old)
-        else:
-            if strategy.has_status:
-                _take(new, old, "status")
-            strategy.prepare_update(new, old)
-            metadata.bump_generation(new, old, resource)
+        self._prepare(resource, subresource, new, old)
         if not tracked:
             self._track(resource, old, new, context, subresource)
-        new = await self._admit("UPDATE", resource, subresource, new, old, context)
+        admitted = await self._admit("UPDATE", resource, subresource, new, old, context)
+        if admitted is not new:
+            # Webhooks reach no further than the request that they are asked about.
+            self._prepare(resource, subresource, admitted, old)
+        new = admitted
+        if subresource != "status":
+            metadata.bump_generation(new, old, resource)
         causes = metadata.validate_metadata_update(new, old)
         if subresource == "status":
             causes += strategy.validate_status(new, old)
@@ -196,6 +195,19 @@ class Objects:
         if subresource == "":
             context.warnings.extend(strategy.warnings(new))
         return new
+
+    def _prepare(self, resource: Resource, subresource: str, new: Obj, old: Obj) -> None:
+        """Carry over what this kind of write cannot change."""
+        strategy = resource.strategy
+        metadata.carry_over(new, old, resource)
+        if subresource == "status":
+            for part in [part for part in {*new, *old} if part not in ("metadata", "status")]:
+                _take(new, old, part)
+            strategy.prepare_status(new, old)
+        else:
+            if strategy.has_status:
+                _take(new, old, "status")
+            strategy.prepare_update(new, old)
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any], context: Context
@@ -299,6 +311,7 @@ class Objects:
             schema=resource.schema,
             now=self.now(),
             subresource=subresource,
+            reach=reach_of(resource, subresource),
         )
 
     async def _admit(

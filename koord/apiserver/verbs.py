@@ -51,6 +51,8 @@ class Verbs:
             raise no_such_path()
         if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
             raise no_such_path()
+        if info.name and resource.verbs == ("create",) and info.verb != "create":
+            raise no_such_path()
         if info.verb not in resource.verbs:
             raise not_allowed()
         if own := self._subresources.get((resource.collection, "")):

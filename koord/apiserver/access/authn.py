@@ -73,7 +73,7 @@ class Authenticator:
         user = self._tokens.get(token)
         if user is not None:
             matching = tuple(each for each in audiences or (issuer,) if each == issuer)
-            return (user, matching, "") if matching else (None, (), "")
+            return (user, matching, "") if matching else (None, (), "invalid bearer token")
         if self._service_accounts is None:
             return None, (), "invalid bearer token"
         try:

@@ -44,7 +44,7 @@ def impersonated(user: UserInfo, headers: CIMultiDictProxy[str], authorizer: Aut
     if not name:
         if not (groups or extra or uid):
             return user
-        raise bad_request("requested impersonation of groups, extra or uid without impersonating a user")
+        raise bad_request(f"requested [{' '.join(_references(groups, extra, uid))}] without impersonating a user")
     for access in _needed(name, groups, extra, uid):
         allowed, why = authorizer.allowed(user, access)
         if not allowed:
@@ -58,6 +58,17 @@ def impersonated(user: UserInfo, headers: CIMultiDictProxy[str], authorizer: Aut
     elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
         groups.append(AUTHENTICATED)
     return UserInfo(name, uid, tuple(groups), {key: tuple(values) for key, values in extra.items()})
+
+
+def _references(groups: list[str], extra: dict[str, list[str]], uid: str) -> Iterator[str]:
+    """What was asked for as Go prints object references: kind, namespace, name, uid, version, revision, field."""
+    for group in groups:
+        yield f"{{Group  {group}    }}"
+    for key, values in extra.items():
+        for value in values:
+            yield f"{{UserExtra  {value}  {_GROUP_OF_REVIEWS}/v1  {key}}}"
+    if uid:
+        yield f"{{UID  {uid}  {_GROUP_OF_REVIEWS}/v1  }}"
 
 
 def _needed(name: str, groups: list[str], extra: dict[str, list[str]], uid: str) -> Iterator[Access]:

@@ -15,8 +15,7 @@ from koord.apiserver.access.authn import Authenticator
 from koord.apiserver.access.rbac import Authorizer, aggregate
 from koord.apiserver.access.rules import Access, Rule
 from koord.apiserver.access.user import UserInfo
-from koord.apiserver.http import Answer, Request, json_answer
-from koord.apiserver.objects import Context
+from koord.apiserver.http import Answer, Request, json_answer, warning_headers
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, bad_request, invalid, unprocessable
@@ -37,29 +36,26 @@ class Reviews:
         """By (collection, ""): for `Verbs`, beside the subresources."""
         authorization, authentication = "authorization.k8s.io", "authentication.k8s.io"
         return {
-            (f"selfsubjectaccessreviews.{authorization}", ""): self.own_access,
-            (f"subjectaccessreviews.{authorization}", ""): self.access,
-            (f"localsubjectaccessreviews.{authorization}", ""): self.local_access,
-            (f"selfsubjectrulesreviews.{authorization}", ""): self.own_rules,
-            (f"selfsubjectreviews.{authentication}", ""): self.whoami,
-            (f"tokenreviews.{authentication}", ""): self.token,
+            (f"selfsubjectaccessreviews.{authorization}", ""): self._posted(self.own_access),
+            (f"subjectaccessreviews.{authorization}", ""): self._posted(self.access),
+            (f"localsubjectaccessreviews.{authorization}", ""): self._posted(self.local_access),
+            (f"selfsubjectrulesreviews.{authorization}", ""): self._posted(self.own_rules),
+            (f"selfsubjectreviews.{authentication}", ""): self._posted(self.whoami),
+            (f"tokenreviews.{authentication}", ""): self._posted(self.token),
         }
 
-    async def own_access(self, request: Request, resource: Resource) -> Answer:
-        review = await self._posted(request, resource)
+    def own_access(self, request: Request, resource: Resource, review: Obj) -> Obj:
         spec = review["spec"]
         _refuse(resource, [*_one_target(spec), *_bare_metadata(review["metadata"])])
         return self._answered(review, request.user, spec)
 
-    async def access(self, request: Request, resource: Resource) -> Answer:
-        review = await self._posted(request, resource)
+    def access(self, request: Request, resource: Resource, review: Obj) -> Obj:
         spec = review["spec"]
         _refuse(resource, [*_one_target(spec), *_a_subject(spec), *_bare_metadata(review["metadata"])])
         return self._answered(review, _subject(spec), spec)
 
-    async def local_access(self, request: Request, resource: Resource) -> Answer:
+    def local_access(self, request: Request, resource: Resource, review: Obj) -> Obj:
         namespace = request.info.namespace
-        review = await self._posted(request, resource)
         spec, meta = review["spec"], review["metadata"]
         if meta.setdefault("namespace", namespace) != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -72,8 +68,7 @@ class Reviews:
         _refuse(resource, causes)
         return self._answered(review, _subject(spec), spec)
 
-    async def own_rules(self, request: Request, resource: Resource) -> Answer:
-        review = await self._posted(request, resource)
+    def own_rules(self, request: Request, resource: Resource, review: Obj) -> Obj:
         namespace = review["spec"].get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
@@ -87,16 +82,13 @@ class Reviews:
         }
         if faults:
             status["evaluationError"] = aggregate(faults)
-        return json_answer({**_type(resource), "metadata": {}, "spec": {}, "status": status}, status=201)
+        return {**_type(resource), "metadata": {}, "spec": {}, "status": status}
 
-    async def whoami(self, request: Request, resource: Resource) -> Answer:
-        await self._posted(request, resource)
+    def whoami(self, request: Request, resource: Resource, review: Obj) -> Obj:
         status = {"userInfo": request.user.as_json()}
-        answer = {**_type(resource), "metadata": {"creationTimestamp": self._now()}, "status": status}
-        return json_answer(answer, status=201)
+        return {**_type(resource), "metadata": {"creationTimestamp": self._now()}, "status": status}
 
-    async def token(self, request: Request, resource: Resource) -> Answer:
-        review = await self._posted(request, resource)
+    def token(self, request: Request, resource: Resource, review: Obj) -> Obj:
         spec = review["spec"]
         if not spec.get("token"):
             raise bad_request("token is required for TokenReview in authentication")
@@ -106,32 +98,39 @@ class Reviews:
             status = {"authenticated": True, "user": user.as_json(), "audiences": list(audiences)}
         elif fault:
             status["error"] = fault
-        return json_answer({**review, "status": status}, status=201)
+        return {**review, "status": status}
 
-    def _answered(self, review: Obj, user: UserInfo, spec: Mapping[str, Any]) -> Answer:
+    def _answered(self, review: Obj, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
         allowed, why = self._authorizer.allowed(user, _access(spec))
         status: dict[str, Any] = {"allowed": allowed}
         if why:
             status["reason"] = why
-        return json_answer({**review, "status": status}, status=201)
+        return {**review, "status": status}
 
-    async def _posted(self, request: Request, resource: Resource) -> Obj:
-        """The review as it was sent, with an empty spec where it has none, its fields tracked."""
-        context: Context = context_of(request)
+    def _posted(self, answered: Callable[[Request, Resource, Obj], Obj]) -> Handler:
+        async def handle(request: Request, resource: Resource) -> Answer:
+            review, warnings = await self._read(request, resource)
+            answer = json_answer(answered(request, resource, review), status=201)
+            answer.headers.extend(warning_headers(warnings))
+            return answer
+
+        return handle
+
+    async def _read(self, request: Request, resource: Resource) -> tuple[Obj, list[str]]:
+        """The review as it was sent, with an empty spec where it has none, its fields tracked; and warnings."""
         obj, warnings = decoding.decode(
             resource, await request.body(), request.content_type, request.query.get("fieldValidation", "Warn")
         )
-        context.warnings.extend(warnings)
         review: Obj = {**_type(resource), "metadata": dict(obj.get("metadata") or {}), "spec": obj.get("spec") or {}}
         managed_fields.track(
             None,
             review,
-            manager=context.manager,
+            manager=context_of(request).manager,
             operation_api_version=resource.api_version,
             schema=resource.schema,
             now=self._now(),
         )
-        return review
+        return review, warnings
 
 
 def _type(resource: Resource) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class TokenRequests:
         meta = dict(wanted.get("metadata") or {})
         if meta.get("namespace") not in (None, "", namespace):
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        spec: dict[str, Any] = {"audiences": [], "expirationSeconds": LIFETIME_S, "boundObjectRef": None}
+        spec: dict[str, Any] = {"expirationSeconds": LIFETIME_S, "boundObjectRef": None}
         spec |= {key: value for key, value in (wanted.get("spec") or {}).items() if value is not None}
         wanted = {"kind": "TokenRequest", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
         managed_fields.track(
@@ -58,7 +58,7 @@ class TokenRequests:
             raise unprocessable("TokenRequest", GROUP, name, [cause])
         _check_lifetime(spec["expirationSeconds"])
         bound = self._bound(namespace, name, spec["boundObjectRef"]) if spec["boundObjectRef"] else []
-        spec["audiences"] = spec["audiences"] or [self._tokens.issuer]
+        spec["audiences"] = spec.get("audiences") or [self._tokens.issuer]
         uid = account["metadata"]["uid"]
         token, expires_s = self._tokens.issue(namespace, name, uid, spec["audiences"], spec["expirationSeconds"], bound)
         now = {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": self._now()}

@@ -12,7 +12,7 @@ from koord.apiserver.access.rules import Access, Rule, parse_rules
 from koord.apiserver.access.user import MASTERS
 from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.resource import Obj
-from koord.apiserver.status import object_not_found
+from koord.apiserver.status import StatusError, object_not_found
 
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
@@ -54,7 +54,9 @@ def admit(attributes: Attributes, authorizer: Authorizer) -> None:
             return
         rules = authorizer.role_rules(kind, name, namespace)
         if rules is None:
-            raise object_not_found(wanted or kind, GROUP, name)
+            if wanted is None:
+                raise StatusError(500, "", f'unsupported role reference kind: "{kind}"', details=False)
+            raise object_not_found(plural, GROUP, name)
         if fault := authorizer.unheld(user, namespace, rules):
             raise refusal(attributes, fault)
 
