@@ -258,7 +258,7 @@ def _applied(
         after[applier] = Owned(own, api_version, after[applier].time)
     else:
         after.pop(applier, None)
-    return (merged if merged != live else live), after
+    return (live if typed.equal(plan, merged, live) else merged), after
 
 
 def _refuse_conflicts(owners: Owners, applier: Owner, written: Set) -> None:

@@ -30,7 +30,8 @@ class Plan:
     """What to do with the values of one schema."""
 
     __slots__ = (
-        "_steps", "atomic", "defaults", "element", "fields", "item", "keys", "kind", "leaf", "nullable", "scalar"
+        "_steps", "atomic", "defaults", "element", "fields", "item",
+        "keys", "kind", "leaf", "nullable", "open", "scalar",
     )  # fmt: skip
 
     def __init__(self, kind: Kind, *, atomic: bool = False, scalar: str = ANY_SCALAR, nullable: bool = False) -> None:
@@ -40,6 +41,8 @@ class Plan:
         "Whether the value is owned as a whole."
         self.scalar = scalar
         self.nullable = nullable
+        self.open = True
+        "Whether somewhere below the type is left open, so that true and 1 may stand at the same place."
         self.fields: dict[str, tuple[str, Plan]] = {}
         "Of a map: the declared fields, each with its step in field sets."
         self.element: Plan | None = None
@@ -122,6 +125,8 @@ _OPEN_LIST: Final = Plan("list", atomic=True)
 _OPEN_LIST.item = _DEDUCED
 _OPEN_SCALAR: Final = Plan("scalar")
 _UNTYPED: Final = Plan("any", atomic=True)
+_TEXT: Final = Plan("scalar", scalar="string")
+_TEXT.open = False
 
 _MOST_PLANS: Final = 50_000
 _plans: dict[Schema, Plan] = {}
@@ -165,7 +170,17 @@ def _compiled(schema: Schema, *, preserve: bool = False) -> Plan:
                     plan.defaults[name] = key.default
                 elif key is not None and key.written == "always" and not key.pointer:
                     plan.defaults[name] = _zero(key)
+    plan.open = _is_open(plan)
     return plan
+
+
+def _is_open(plan: Plan) -> bool:
+    if plan.kind == "list":
+        return plan.item.open
+    below = [child for name, (_, child) in plan.fields.items() if name != "managedFields"]
+    if plan.element is not None:
+        below.append(plan.element)
+    return plan.kind == "any" or any(child.open for child in below)
 
 
 def _bare(schema: Schema) -> Plan:
@@ -192,7 +207,7 @@ def _scalar(schema: Schema) -> str:
 def _type_fields(plan: Plan) -> None:
     """Gives an object its apiVersion, kind and metadata, which schemas of custom kinds need not declare."""
     for name in ("apiVersion", "kind"):
-        plan.fields[name] = (fields.field(name), Plan("scalar", scalar="string"))
+        plan.fields[name] = (fields.field(name), _TEXT)
     plan.fields["metadata"] = (fields.field("metadata"), _compiled(schemas.object_meta()))
 
 

@@ -143,8 +143,33 @@ def _merge_in_order(result: Map, patch: Map, directive: str, schema: Schema) -> 
     is_map = _element_is_map(current or [], wanted or [])
     if is_map and not merge_key:
         raise _failed("cannot order lists without merge key for struct")
+    if is_map and current and wanted and _strategy(below) == "merge":
+        current = _left_behind(current, wanted, merge_key)
     result[key] = _in_order(named, others, order, current or [], merge_key if is_map else "")
     patch.pop(key, None)
+
+
+def _left_behind(current: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
+    """The live list as merging leaves it on the real server, which orders by it.
+
+    Items move up into the places of deleted ones, and new items take the places that become free at the end: an item
+    that is deleted and one that is added in the same patch look like a renamed one.
+    """
+    slots, filled = list(current), len(current)
+    for item in patch:
+        if item.get(_DIRECTIVE) == "delete":
+            while (place := _find(slots[:filled], merge_key, item[merge_key])) is not None:
+                slots[place : filled - 1] = slots[place + 1 : filled]
+                filled -= 1
+    if any(item.get(_DIRECTIVE) == "replace" for item in patch):
+        return slots
+    for item in patch:
+        if filled == len(slots):
+            break
+        if _DIRECTIVE not in item and _find(slots[:filled], merge_key, item[merge_key]) is None:
+            slots[filled] = item
+            filled += 1
+    return slots
 
 
 def _check_order(wanted: list[Any], order: list[Any], merge_key: str) -> None:

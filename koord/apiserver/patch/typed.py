@@ -36,11 +36,13 @@ def _compare_maps(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes:
     fields = plan.fields
     for name, value in new.items():
         before = old.get(name, _ABSENT)
-        # The interpreter's own comparison settles most of an object at once.
-        if before is value or before == value:
+        if before is value:
             continue
         found = fields.get(name)
         step, below = found if found is not None else ("f:" + name, plan.below(name))
+        # The interpreter's own comparison settles most of an object at once.
+        if before == value and (not below.open or same(before, value)):
+            continue
         _compare(below, step, before, value, changes)
     for name, value in old.items():
         if name not in new:
@@ -65,6 +67,19 @@ def _compare(plan: Plan, step: str, old: Any, new: Any, changes: Changes) -> Non
     else:
         _compare_lists(plan, old or [], new or [], below)
     _attach(step, below, changes)
+
+
+def equal(plan: Plan, one: Any, other: Any) -> bool:
+    return one is other or (one == other and (not plan.open or same(one, other)))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether values that Python holds to be equal are the same JSON: true is not 1, though 1.0 is."""
+    if isinstance(one, dict):
+        return all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool)
 
 
 def _attach(step: str, below: Changes, changes: Changes) -> None:
@@ -95,7 +110,7 @@ def _compare_lists(plan: Plan, old: list[Any], new: list[Any], changes: Changes)
     for step, mine in after.items():
         theirs = before.get(step, ())
         if len(mine) == 1 and len(theirs) == 1:
-            if mine[0] != theirs[0]:
+            if not equal(item, theirs[0], mine[0]):
                 _compare(item, step, theirs[0], mine[0], changes)
         elif len(mine) == 1:
             changes.added[step] = whole(item, mine[0])
@@ -227,8 +242,9 @@ def merged(plan: Plan, live: Any, config: Any) -> Any:
         result = dict(live or {})
         for name, child in (config or {}).items():
             before = result.get(name, _ABSENT)
-            if before is _ABSENT or (before is not child and before != child):
-                result[name] = merged(plan.below(name), before, child)
+            below = plan.below(name)
+            if before is _ABSENT or not equal(below, before, child):
+                result[name] = merged(below, before, child)
         return result
     return _merged_lists(plan, live or [], config or [])
 

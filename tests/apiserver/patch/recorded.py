@@ -74,6 +74,9 @@ def difference(ours: Any, theirs: Any, path: str = "") -> list[str]:
         for key in {*ours, *theirs}:
             here = f"{path}.{key}"
             mine, his = ours.get(key), theirs.get(key)
+            if key.startswith("$"):
+                # A directive in what had nothing to merge with is an unknown field, which decoding drops.
+                continue
             if not mine and not his and not isinstance(mine, int) and not isinstance(his, int):
                 continue
             if key not in ours or mine is None:

@@ -81,6 +81,12 @@ CASES: list[tuple[str, str, Any]] = [
     ("containers ordered with a new one between", "podtemplate", _template({
         "$setElementOrder/containers": [{"name": "side"}, {"name": "mid"}, {"name": "web"}],
         "containers": [{"name": "mid", "image": "mid:1"}]})),
+    ("container renamed", "podtemplate", _template({
+        "$setElementOrder/containers": [{"name": "main"}],
+        "containers": [{"name": "main", "image": "main:1"}, {"name": "side", "$patch": "delete"}]})),
+    ("first container renamed", "podtemplate", _template({
+        "$setElementOrder/containers": [{"name": "main"}],
+        "containers": [{"name": "main", "image": "main:1"}, {"name": "web", "$patch": "delete"}]})),
     ("containers ordered, some not named", "podtemplate", _template({
         "$setElementOrder/containers": [{"name": "mid"}, {"name": "web"}],
         "containers": [{"name": "mid", "image": "mid:1"}]})),

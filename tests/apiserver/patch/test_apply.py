@@ -30,7 +30,7 @@ def _custom_schema() -> Schema:
 CUSTOM = _custom_schema()
 
 
-def _resource(obj: Obj) -> Resource:
+def resource_of(obj: Obj) -> Resource:
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = obj["kind"]
     subresources = frozenset({"status"} if kind in STATUS_KINDS else ())
@@ -49,7 +49,7 @@ def _steps(verbs: tuple[str, ...], scale: bool = False) -> Iterator[Any]:
             before = after
 
 
-def _now(before: Obj | None, after: Obj) -> str:
+def now_of(before: Obj | None, after: Obj) -> str:
     """The time of the write, as far as the entries that it left tell it."""
     old = [entry.get("time") for entry in (before or {}).get("metadata", {}).get("managedFields", [])]
     new = [entry.get("time", "") for entry in after["metadata"].get("managedFields", []) if entry not in old]
@@ -60,7 +60,7 @@ def _now(before: Obj | None, after: Obj) -> str:
 def test_writers_own_what_they_change(step: Obj, before: Obj | None, after: Obj) -> None:
     assert step["code"] in (200, 201), step["answer"]
     wanted = after["metadata"].get("managedFields")
-    resource = _resource(after)
+    resource = resource_of(after)
     new = copy.deepcopy(after)
     new["metadata"].pop("managedFields", None)
     if before is None:
@@ -80,7 +80,7 @@ def test_writers_own_what_they_change(step: Obj, before: Obj | None, after: Obj)
         manager=step["manager"],
         operation_api_version=after["apiVersion"],
         schema=resource.schema,
-        now=_now(before, after),
+        now=now_of(before, after),
         subresource=step["subresource"],
         reach=reach_of(resource, step["subresource"]),
     )
@@ -89,7 +89,7 @@ def test_writers_own_what_they_change(step: Obj, before: Obj | None, after: Obj)
 
 @pytest.mark.parametrize(("step", "before", "after"), list(_steps(("apply",))))
 def test_apply_merges_owns_and_refuses(step: Obj, before: Obj | None, after: Obj) -> None:
-    resource = _resource(after)
+    resource = resource_of(after)
     live, config = copy.deepcopy(before), copy.deepcopy(step["body"])
     try:
         result = managed_fields.apply(
@@ -100,7 +100,7 @@ def test_apply_merges_owns_and_refuses(step: Obj, before: Obj | None, after: Obj
             schema=resource.schema,
             api_version=after["apiVersion"],
             kind=after["kind"],
-            now=_now(before, after),
+            now=now_of(before, after),
             subresource=step["subresource"],
             reach=reach_of(resource, step["subresource"]),
         )
@@ -148,7 +148,7 @@ def test_writers_of_a_scale_own_the_replicas(step: Obj, before: Obj, after: Obj)
         manager=step["manager"],
         operation_api_version="autoscaling/v1",
         schema=schema_of(scale),
-        now=_now(before, after),
+        now=now_of(before, after),
         subresource="scale",
     )
     owned = scale_fields.from_scale(entries, new["metadata"].get("managedFields"), after["apiVersion"], mappings)
