@@ -102,10 +102,10 @@ class HttpApi:
             user = impersonated(user, http.headers, self._authorizer)
             self._authorize(user, info)
         handler = self._path_handler(info.path)
-        form = negotiate(http.headers.get("Accept", ""))
-        request = Request(http, info, user, query, form)
         if handler is not None:
-            return await handler(request)
+            # Each of these paths has its own forms of answers.
+            return await handler(Request(http, info, user, query, Form()))
+        request = Request(http, info, user, query, negotiate(http.headers.get("Accept", "")))
         resource = self._registry.find(info.group, info.version, info.resource) if info.is_resource else None
         if resource is not None:
             return await self._resources(request, resource)

@@ -8,6 +8,7 @@ from importlib.metadata import version as package_version
 
 from aiohttp import web
 
+from koord.apiserver import openapi
 from koord.apiserver.access.service_accounts import ServiceAccountTokens
 from koord.apiserver.discovery import Discovery, wants_aggregated
 from koord.apiserver.http import PLAIN_404, Answer, PathHandler, Request, json_answer
@@ -22,11 +23,13 @@ class Paths:
     def __init__(
         self,
         discovery: Discovery,
+        documents: openapi.OpenApi,
         tokens: ServiceAccountTokens,
         checks: Mapping[str, Callable[[], str | None]],
         address: Callable[[], str],
     ) -> None:
-        self._discovery, self._tokens, self._checks, self._address = discovery, tokens, checks, address
+        self._discovery, self._documents = discovery, documents
+        self._tokens, self._checks, self._address = tokens, checks, address
 
     def handlers(self) -> dict[str, PathHandler]:
         return {
@@ -42,6 +45,9 @@ class Paths:
             "/apis": self.groups,
             "/.well-known/openid-configuration": self.issuer,
             "/openid/v1/jwks": self.keys,
+            openapi.OLD_ROOT: self.old_openapi,
+            openapi.ROOT: self.openapi_index,
+            f"{openapi.ROOT}/": self.openapi_document,
         }
 
     async def index(self, _request: Request) -> Answer:
@@ -103,6 +109,25 @@ class Paths:
         elif parts[0] == "apis" and len(parts) == 3:
             document = self._discovery.resource_list(parts[1], parts[2])
         return json_answer(document) if document is not None else None
+
+    async def old_openapi(self, request: Request) -> Answer:
+        body, kind = openapi.old_document(request.http.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
+
+    async def openapi_index(self, _request: Request) -> Answer:
+        return json_answer(self._documents.index())
+
+    async def openapi_document(self, request: Request) -> Answer:
+        """Its address holds its hash, so that clients can keep it for good."""
+        document = self._documents.document(request.info.path.removeprefix(openapi.ROOT).strip("/"))
+        if document is None:
+            return web.Response(status=404, body=PLAIN_404, content_type="text/plain")
+        headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
+        if request.query.get("hash") == document.etag:
+            headers["Cache-Control"] = "public, immutable"
+        if request.http.headers.get("If-None-Match") == headers["ETag"]:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=document.body, headers={**headers, "Content-Type": "application/json"})
 
     async def issuer(self, _request: Request) -> Answer:
         return json_answer(self._tokens.discovery())

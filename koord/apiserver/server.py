@@ -35,6 +35,7 @@ from koord.apiserver.http import HttpApi
 from koord.apiserver.metrics_api import MetricsApi
 from koord.apiserver.node_log import NodeLog
 from koord.apiserver.objects import Context, Objects, collection_of
+from koord.apiserver.openapi import OpenApi
 from koord.apiserver.paths import Paths
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
@@ -122,9 +123,8 @@ class ApiServer:
                 ("serviceaccounts", "token"): token_requests.create,
             },
         )
-        paths = Paths(
-            Discovery(self.registry), tokens, {"ping": lambda: None, "store": self._store_fault}, self._address
-        )
+        checks = {"ping": lambda: None, "store": self._store_fault}
+        paths = Paths(Discovery(self.registry), OpenApi(self.registry), tokens, checks, self._address)
         api = HttpApi(self.registry, authenticator, authorizer, verbs.handle, paths.handlers(), paths.group_document)
         await self._bootstrap()
         definitions = Definitions(self.objects, self.registry)
