@@ -96,3 +96,11 @@ def difference(ours: Any, theirs: Any, path: str = "") -> list[str]:
     if ours == "1000m" and theirs == "1":
         return []
     return [] if ours == theirs else [f"{path}: {ours!r} is not {theirs!r}"]
+
+
+def with_sorted_causes(status: Obj | None) -> Obj | None:
+    """A refusal with its causes in a fixed order: that of several owners is up to the real server's luck."""
+    if status is None or "details" not in status:
+        return status
+    causes = sorted(status["details"].get("causes", []), key=str)
+    return {**status, "details": {**status["details"], "causes": causes}}

@@ -15,7 +15,7 @@ from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.status import StatusError
 from tests.apiserver.patch.apply_sequences import CUSTOM_KIND
 from tests.apiserver.patch.record import Server
-from tests.apiserver.patch.recorded import Obj, difference
+from tests.apiserver.patch.recorded import Obj, difference, with_sorted_causes
 from tests.apiserver.patch.test_apply import now_of, resource_of
 from tests.control_plane import ControlPlane
 
@@ -170,7 +170,7 @@ def test_random_applies_and_patches_by_three_managers(server: Server, kind: str,
             result, refusal = _applied(before, config, manager, force, after)
             if code >= 400:
                 answer.pop("metadata", None)
-                assert _sorted(refusal) == _sorted(answer), note
+                assert with_sorted_causes(refusal) == with_sorted_causes(answer), note
                 continue
             assert refusal is None, note
             assert result is not None
@@ -197,14 +197,6 @@ def test_random_applies_and_patches_by_three_managers(server: Server, kind: str,
             owners = new["metadata"].get("managedFields")
         assert owners == after["metadata"].get("managedFields"), note
         before = after
-
-
-def _sorted(status: Obj | None) -> Obj | None:
-    """A refusal with its causes in a fixed order: that of several owners is up to the real server's luck."""
-    if status is None or "details" not in status:
-        return status
-    causes = sorted(status["details"].get("causes", []), key=str)
-    return {**status, "details": {**status["details"], "causes": causes}}
 
 
 @pytest.mark.parametrize("seed", range(4))
