@@ -15,6 +15,7 @@ from typing import Any
 from koord.api.core import Pod
 from koord.api.kinds import PODS
 from koord.api.timestamp import from_seconds
+from koord.controllers.daemon_nodes import target_node
 from koord.controllers.live.run import Options, run
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound
@@ -65,7 +66,7 @@ class Kubelet:
         if pod.is_finished or "test/stuck" in meta.annotations:
             return
         if not pod.spec.node_name:
-            await self._client.bind(meta.namespace, meta.name, self._node)
+            await self._client.bind(meta.namespace, meta.name, target_node(pod) or self._node)
             return
         exit_code = meta.annotations.get("test/exit")
         if exit_code is not None:

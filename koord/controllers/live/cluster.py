@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from koord.api.kinds import Kind
+from koord.api.core import Pod
+from koord.api.kinds import PODS, Kind
 from koord.api.meta import ObjectReference
 from koord.api.selector import LabelMatcher
 from koord.controllers.actions import Patch
@@ -28,6 +29,7 @@ T = TypeVar("T", bound=HasMetadata)
 MANAGER = "manager"
 ORPHANS = "orphans"
 NAMESPACE = "namespace"
+NODE = "node"
 
 
 def by_manager(obj: HasMetadata) -> tuple[str, ...]:
@@ -41,6 +43,10 @@ def orphans_by_namespace(obj: HasMetadata) -> tuple[str, ...]:
 
 def by_namespace(obj: HasMetadata) -> tuple[str, ...]:
     return (obj.metadata.namespace,)
+
+
+def by_node(pod: Pod) -> tuple[str, ...]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 class Cluster:
@@ -64,6 +70,12 @@ class Cluster:
             view.add_index(NAMESPACE, by_namespace)
             self._views[kind] = view
             self.writer.shows(kind, view)
+        return view
+
+    def pods_by_node(self) -> View[Pod]:
+        """The view of pods, with an index of what is on each node."""
+        view = self.view(PODS)
+        view.add_index(NODE, by_node)
         return view
 
     def followed(self, group: str, plural: str) -> View[Any] | None:

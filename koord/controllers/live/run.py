@@ -16,12 +16,16 @@ from typing import Any, Final, Protocol
 from koord.controllers.live.cluster import Cluster
 from koord.controllers.live.daemon_set import DaemonSetLoop
 from koord.controllers.live.deployment import DeploymentLoop
+from koord.controllers.live.disruption import DisruptionLoop
 from koord.controllers.live.garbage import GarbageLoop
 from koord.controllers.live.job import JobLoop, JobOrphanLoop
 from koord.controllers.live.namespace import NamespaceLoop, ServiceAccountLoop
+from koord.controllers.live.node_lifecycle import NodeLifecycleLoop
+from koord.controllers.live.pod_gc import PodGcLoop
 from koord.controllers.live.replica_set import ReplicaSetLoop
 from koord.controllers.live.resources import ServedResources
 from koord.controllers.live.stateful_set import StatefulSetLoop
+from koord.controllers.live.taint_eviction import TaintEvictionLoop
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.controller import Controller
@@ -37,6 +41,13 @@ class Options:
     """What may be set; times in seconds."""
 
     workers: int = 4
+    node_grace_s: float = 40.0
+    "How long a node may be silent."
+    node_startup_grace_s: float = 60.0
+    "How long a node may take to report for the first time."
+    finished_pods_kept: int = 12_500
+    lost_pod_grace_s: float = 40.0
+    "How long pods outlive their node's object."
 
 
 class Loop(Protocol):
@@ -46,16 +57,24 @@ class Loop(Protocol):
     def controller(self) -> Controller[Any]: ...
 
 
-LOOPS: Final[tuple[Callable[[Cluster, Options], Loop], ...]] = (
-    lambda cluster, options: ReplicaSetLoop(cluster, workers=options.workers),
-    lambda cluster, options: DeploymentLoop(cluster, workers=options.workers),
-    lambda cluster, options: StatefulSetLoop(cluster, workers=options.workers),
-    lambda cluster, options: DaemonSetLoop(cluster),
-    lambda cluster, options: JobLoop(cluster, workers=options.workers),
-    lambda cluster, options: JobOrphanLoop(cluster),
-    lambda cluster, options: ServiceAccountLoop(cluster),
-)
-"""All loops, in the order in which they start."""
+def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[Loop]:
+    """All loops. Garbage collection is last: it follows through the others' views what they follow already."""
+    workers = options.workers
+    return [
+        ReplicaSetLoop(cluster, workers=workers),
+        DeploymentLoop(cluster, workers=workers),
+        StatefulSetLoop(cluster, workers=workers),
+        DaemonSetLoop(cluster),
+        JobLoop(cluster, workers=workers),
+        JobOrphanLoop(cluster),
+        NodeLifecycleLoop(cluster, grace_s=options.node_grace_s, startup_grace_s=options.node_startup_grace_s),
+        TaintEvictionLoop(cluster),
+        PodGcLoop(cluster, finished_kept=options.finished_pods_kept, quarantine_s=options.lost_pod_grace_s),
+        DisruptionLoop(cluster, served),
+        ServiceAccountLoop(cluster),
+        NamespaceLoop(cluster, served),
+        GarbageLoop(cluster, served),
+    ]
 
 
 async def run(
@@ -85,14 +104,11 @@ async def _run(client: Client, clock: Clock, options: Options, on_ready: Callabl
         asyncio.TaskGroup() as tasks,
     ):
         cluster = Cluster(client, informers, events, clock)
-        loops: list[Loop] = [make(cluster, options) for make in LOOPS]
         served = ServedResources(cluster)
-        # Last: it follows what the others follow already through their views, and all else by itself.
-        garbage = GarbageLoop(cluster, served)
-        loops += [NamespaceLoop(cluster, served), garbage]
         tasks.create_task(served.run(), name="served-resources")
-        tasks.create_task(garbage.run(), name="garbage-monitors")
-        for loop in loops:
+        for loop in loops(cluster, served, options):
+            if isinstance(loop, GarbageLoop):
+                tasks.create_task(loop.run(), name="garbage-monitors")
             tasks.create_task(loop.controller.run(), name=loop.controller.name)
         await informers.synced()
         if on_ready is not None:

@@ -1,0 +1,122 @@
+"""StatefulSets and DaemonSets on a real API server, with kubectl."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from koord.api.kinds import DAEMON_SETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from tests.control_plane import ControlPlane
+from tests.controllers.cluster_fixtures import controllers, eventually
+from tests.controllers.test_deployment_on_a_cluster import kubectl
+from tests.controllers.test_nodes_on_a_cluster import ready_node
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+
+
+def body(name: str, **spec: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    pod = {"containers": [{"name": "app", "image": "app:1"}], "terminationGracePeriodSeconds": 1}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template, **spec}}
+
+
+async def test_a_stateful_set_has_names_claims_and_ordered_updates(control_plane: ControlPlane) -> None:
+    namespace = f"sts-{uuid.uuid4().hex[:6]}"
+    async with controllers(control_plane, namespace) as client:
+        storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim = {"metadata": {"name": "data"}, "spec": storage}
+        made = body("db", replicas=3, serviceName="db", volumeClaimTemplates=[claim])
+        await client.create(STATEFUL_SETS, made, namespace=namespace)
+        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        pods = {pod.metadata.name: pod for pod in await client.list(PODS, namespace=namespace)}
+        assert sorted(pods) == ["db-0", "db-1", "db-2"]
+        assert pods["db-1"].metadata.labels["apps.kubernetes.io/pod-index"] == "1"
+        mounted = [v.persistent_volume_claim for v in pods["db-1"].spec.volumes if v.persistent_volume_claim]
+        assert [claim.claim_name for claim in mounted] == ["data-db-1"]
+        claims = {c.metadata.name for c in await client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace)}
+        assert claims == {"data-db-0", "data-db-1", "data-db-2"}
+
+        partition = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}
+        await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
+        await kubectl(control_plane, namespace, "set", "image", "statefulset/db", "app=app:2")
+        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+
+        async def images() -> dict[str, str]:
+            return {p.metadata.name: p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
+
+        assert await images() == {"db-0": "app:1", "db-1": "app:1", "db-2": "app:2"}
+        # Below the partition, a pod comes back as it was.
+        await client.delete(PODS, "db-0", namespace=namespace, grace_s=0)
+
+        async def back() -> bool:
+            return (await client.get(STATEFUL_SETS, "db", namespace=namespace)).status.ready_replicas == 3
+
+        await eventually(back)
+        assert (await images())["db-0"] == "app:1"
+
+        partition["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = 0
+        await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
+        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        assert set((await images()).values()) == {"app:2"}
+        await kubectl(control_plane, namespace, "rollout", "undo", "statefulset/db")
+        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        assert set((await images()).values()) == {"app:1"}
+        await kubectl(control_plane, namespace, "scale", "statefulset/db", "--replicas=1")
+
+        async def one() -> bool:
+            return set(await images()) == {"db-0"}
+
+        await eventually(one)
+        assert len(await client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace)) == 3
+
+
+async def test_a_daemon_set_follows_the_nodes(control_plane: ControlPlane) -> None:
+    word = uuid.uuid4().hex[:6]
+    namespace = f"ds-{word}"
+    async with controllers(control_plane, namespace) as client:
+        for name in ("a", "b"):
+            await ready_node(client, f"{word}-{name}", pool=word)
+        made = body("agent")
+        made["spec"]["template"]["spec"]["nodeSelector"] = {"pool": word}
+        await client.create(DAEMON_SETS, made, namespace=namespace)
+
+        async def pods_on() -> list[str]:
+            pods = await client.list(PODS, namespace=namespace)
+            return sorted(
+                field.values[0]
+                for pod in pods
+                if pod.metadata.deletion_timestamp is None
+                if pod.spec.affinity and pod.spec.affinity.node_affinity
+                for required in [pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution]
+                if required
+                for term in required.node_selector_terms
+                for field in term.match_fields
+            )
+
+        async def rolled_out() -> bool:
+            read = await client.get(DAEMON_SETS, "agent", namespace=namespace)
+            status = read.status
+            seen = status.observed_generation == read.metadata.generation
+            return seen and status.desired_number_scheduled == status.number_available == 2
+
+        await eventually(rolled_out)
+        assert await pods_on() == [f"{word}-a", f"{word}-b"]
+        await kubectl(control_plane, namespace, "set", "image", "daemonset/agent", "app=app:2")
+        await kubectl(control_plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=8s")
+        images = {p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
+        assert images == {"app:2"}
+        history = await kubectl(control_plane, namespace, "rollout", "history", "daemonset/agent")
+        assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["1", "2"]
+
+        taint = {"spec": {"taints": [{"key": "dedicated", "value": "x", "effect": "NoExecute"}]}}
+        await client.patch(NODES, f"{word}-b", taint)
+
+        async def only_a() -> bool:
+            return await pods_on() == [f"{word}-a"]
+
+        await eventually(only_a)
+        for name in ("a", "b"):
+            await client.delete(NODES, f"{word}-{name}")
