@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import shutil
 import sqlite3
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +34,7 @@ from koord.apiserver.store import (
 
 T = TypeVar("T")
 KEYS = ("a/1", "a/2", "ab/1", "b/1", "b/2")
+NAMES = st.sampled_from(["pods", "nodes"])
 PREFIXES = ("", "a/", "b/")
 
 
@@ -79,27 +80,32 @@ async def opened(directory: Path, **limits: Any) -> AsyncIterator[Store]:
 
 
 class Gate:
-    """Stands before a store's commits: lets them through, holds them, or breaks them."""
+    """Stands before a store's commits. Once closed, each `pass_one` lets one of them through, or breaks it."""
 
     def __init__(self, store: Store) -> None:
         self._commit = store.log.commit
-        self._open = threading.Event()
-        self._open.set()
-        self.broken = False
+        self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.is_open = True
         store.log.commit = self.commit  # type: ignore[method-assign]
 
     def commit(self) -> None:
-        self._open.wait()
-        if self.broken:
+        broken = False
+        if not self.is_open:
+            broken = self._tokens.get(timeout=30)
+        if broken:
             raise sqlite3.OperationalError("database or disk is full")
         self._commit()
 
     def close(self) -> None:
-        self._open.clear()
+        self.is_open = False
 
-    def open(self, *, broken: bool = False) -> None:
-        self.broken = broken
-        self._open.set()
+    def pass_one(self, *, broken: bool = False) -> None:
+        self._tokens.put(broken)
+
+    def open(self) -> None:
+        """Let through what waits and all that comes."""
+        self.is_open = True
+        self._tokens.put(False)
 
 
 class Happened(NamedTuple):
@@ -109,6 +115,16 @@ class Happened(NamedTuple):
     key: str
     rev: int
     previous: bytes | None
+
+
+class Waiting(NamedTuple):
+    """A write that is not on disk yet."""
+
+    name: str
+    key: str
+    rev: int
+    deleted: bool
+    task: asyncio.Task[int]
 
 
 class Watcher(NamedTuple):
@@ -130,9 +146,10 @@ class StoreModel(RuleBasedStateMachine):
         self.committed: dict[str, dict[str, int]] = {"pods": {}, "nodes": {}}
         self.head: dict[str, dict[str, int]] = {"pods": {}, "nodes": {}}
         self.history: dict[str, list[Happened]] = {"pods": [], "nodes": []}
-        self.waiting: list[tuple[str, str, asyncio.Task[int], bool]] = []
+        self.in_flight: list[Waiting] = []
+        self.behind: list[Waiting] = []
         self.alive: list[Watcher] = []
-        self.newest = 0
+        self.newest = self.given = 0
         self._open()
 
     def _open(self) -> None:
@@ -163,69 +180,78 @@ class StoreModel(RuleBasedStateMachine):
         self.loop.close()
         shutil.rmtree(self.directory)
 
-    @rule(name=st.sampled_from(["pods", "nodes"]), key=st.sampled_from(KEYS), stale=st.integers(0, 5))
-    def write(self, name: str, key: str, stale: int) -> None:
-        """One in six names a revision that is not the newest, and must be refused."""
-        newest = self.head[name].get(key, 0)
-        expected = newest + 1 if stale == 0 else newest
-        self._begin(name, key, put(self.collections[name], key, expected), deleted=False, refused=stale == 0)
+    @rule(writes=st.lists(st.tuples(NAMES, st.sampled_from(KEYS), st.integers(0, 7)), min_size=1, max_size=8))
+    def write(self, writes: list[tuple[str, str, int]]) -> None:
+        """Several writes at once. Some are deletions, and one in eight names a revision that is not the newest."""
+        for name, key, chance in writes:
+            newest = self.head[name].get(key, 0)
+            deleted = chance in (1, 2)
+            if chance == 0 or (deleted and not newest):
+                self._refused(name, key, newest + 1, deleted)
+            else:
+                self._begin(name, key, newest, deleted)
+        if self.gate.is_open:
+            self._finish(self.in_flight + self.behind)
+            self.in_flight, self.behind = [], []
 
-    @rule(name=st.sampled_from(["pods", "nodes"]), key=st.sampled_from(KEYS))
-    def delete(self, name: str, key: str) -> None:
-        newest = self.head[name].get(key, 0)
+    def _refused(self, name: str, key: str, expected: int, deleted: bool) -> None:
+        collection = self.collections[name]
+        with pytest.raises(Raced):
+            if deleted:
+                self.do(collection.delete(key, expected, value_at(key)))
+            else:
+                self.do(put(collection, key, expected))
 
-        async def gone() -> int:
-            return (await self.collections[name].delete(key, newest, value_at(key))).rev
+    def _begin(self, name: str, key: str, expected: int, deleted: bool) -> None:
+        collection = self.collections[name]
 
-        self._begin(name, key, gone(), deleted=True, refused=newest == 0)
+        async def written() -> int:
+            if deleted:
+                return (await collection.delete(key, expected, value_at(key))).rev
+            return await put(collection, key, expected)
 
-    def _begin(self, name: str, key: str, work: Awaitable[int], *, deleted: bool, refused: bool) -> None:
         async def started() -> asyncio.Task[int]:
-            task = asyncio.ensure_future(work)
-            await asyncio.sleep(0)
+            task = asyncio.create_task(written())
+            for _ in range(5):
+                await asyncio.sleep(0)
             return task
 
+        idle = not self.in_flight
         task = self.loop.run_until_complete(started())
-        if refused:
-            with pytest.raises(Raced):
-                self.do(task)
-            return
-        head = self.collections[name].head(key)
+        self.given += 1
+        write = Waiting(name, key, self.given, deleted, task)
+        # The writer takes what is there when it begins; what comes during its commit is the next group.
+        (self.in_flight if idle else self.behind).append(write)
         if deleted:
-            self.head[name].pop(key)
-            assert head is None or not self.waiting
-        elif head is not None:
-            self.head[name][key] = head.rev
-        self.waiting.append((name, key, task, deleted))
-        if self.gate._open.is_set():
-            self._settle()
+            del self.head[name][key]
+        else:
+            self.head[name][key] = write.rev
 
     @rule()
     def hold_commits(self) -> None:
         self.gate.close()
 
-    @precondition(lambda self: self.waiting)
+    @precondition(lambda self: self.in_flight)
     @rule()
-    def let_commits_through(self) -> None:
-        self._settle()
+    def let_one_commit_through(self) -> None:
+        self.gate.pass_one()
+        group, self.in_flight, self.behind = self.in_flight, self.behind, []
+        self._finish(group)
 
-    @precondition(lambda self: self.waiting)
+    @precondition(lambda self: self.in_flight)
     @rule()
-    def break_commits(self) -> None:
+    def break_one_commit(self) -> None:
         """All that waits fails: the group that was on its way, and what queued behind it."""
-        self.gate.open(broken=True)
-        for _, _, task, _ in self.waiting:
+        self.gate.pass_one(broken=True)
+        for write in self.in_flight + self.behind:
             with pytest.raises(WriteFailed):
-                self.do(task)
-        self.gate.broken = False
-        self.waiting.clear()
+                self.do(write.task)
+        self.in_flight, self.behind = [], []
         self.head = {name: dict(keys) for name, keys in self.committed.items()}
 
-    def _settle(self) -> None:
-        self.gate.open()
-        for name, key, task, deleted in self.waiting:
-            rev = self.do(task)
-            assert rev > self.newest, "revisions grow"
+    def _finish(self, group: list[Waiting]) -> None:
+        for name, key, rev, deleted, task in group:
+            assert self.do(task) == rev
             self.newest = rev
             was = self.committed[name].get(key)
             previous = f"{key}@{was}".encode() if was else None
@@ -235,19 +261,26 @@ class StoreModel(RuleBasedStateMachine):
                 del self.committed[name][key]
             else:
                 self.committed[name][key] = rev
-        self.waiting.clear()
-        self.head = {name: dict(keys) for name, keys in self.committed.items()}
 
+    def _settle(self) -> None:
+        if not self.gate.is_open:
+            self.gate.open()
+        self._finish(self.in_flight + self.behind)
+        self.in_flight, self.behind = [], []
+
+    @precondition(lambda self: self.newest > 8)
     @rule()
     def restart(self) -> None:
+        """What was never given to anyone may be given again."""
         self._settle()
         self._stop()
         self.alive.clear()
+        self.given = self.newest
         self._open()
 
     @rule(
         target=watchers,
-        name=st.sampled_from(["pods", "nodes"]),
+        name=NAMES,
         age=st.integers(0, 20),
         prefix=st.sampled_from(PREFIXES),
     )
@@ -277,7 +310,7 @@ class StoreModel(RuleBasedStateMachine):
             self.alive.remove(watcher)
 
     @rule(
-        name=st.sampled_from(["pods", "nodes"]),
+        name=NAMES,
         age=st.integers(0, 20),
         prefix=st.sampled_from(PREFIXES),
         start_after=st.sampled_from(["", "a/1", "a/2", "b/1"]),
@@ -320,7 +353,7 @@ class StoreModel(RuleBasedStateMachine):
             assert watcher.received == [e for e in self.history[watcher.collection] if e.rev > watcher.from_rev]
 
 
-StoreModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+StoreModel.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 TestStoreModel = StoreModel.TestCase
 
 
@@ -376,11 +409,11 @@ async def test_a_failed_commit_takes_back_what_was_built_on_it_and_the_store_goe
         assert failed_head is not None
         behind = asyncio.create_task(put(pods, "a/1"))
         await asyncio.sleep(0)
-        gate.open(broken=True)
+        gate.pass_one(broken=True)
         for task in (first, behind):
             with pytest.raises(WriteFailed, match="full"):
                 await task
-        gate.broken = False
+        gate.open()
         head = pods.head("a/1")
         assert head is not None
         assert head.rev == 1
