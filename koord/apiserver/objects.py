@@ -8,7 +8,7 @@ What is particular to a kind is in its `Strategy`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -224,7 +224,7 @@ class Objects:
                 raise object_not_found(resource.plural, resource.group, name)
             old: Obj = msgspec.json.decode(head.value)
             self._check_preconditions(resource, name, options.get("preconditions") or {}, old)
-            await self._validate("DELETE", resource, "", None, old, context)
+            await self._validate("DELETE", resource, "", None, old, replace(context, options=options))
             new = self._marked(resource, old, options)
             try:
                 if new is None:

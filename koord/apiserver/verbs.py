@@ -327,7 +327,10 @@ def context_of(request: Request) -> Context:
     dry_run = request.http.query.getall("dryRun", [])
     if dry_run:
         check_dry_run(dry_run)
-    return Context(request.user, manager, bool(dry_run))
+    options = {key: query[key] for key in ("fieldManager", "fieldValidation") if query.get(key)}
+    return Context(
+        request.user, manager, bool(dry_run), options={**({"dryRun": dry_run} if dry_run else {}), **options}
+    )
 
 
 def _yaml_if(form: Form, value: object) -> bytes:

@@ -30,12 +30,12 @@ def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attribute
         raise ConditionsFailed(NO_CEL) from error
     variables = variables_of(attributes, resource)
     faults = []
-    for name, expression in conditions:
+    for _, expression in conditions:
         try:
             if evaluate(expression, variables) is False:
                 return False
         except CelError as error:
-            faults.append(f"matchCondition '{name}': expression '{expression}' resulted in error: {error}")
+            faults.append(f"expression '{expression}' resulted in error: {error}")
     if faults:
         raise ConditionsFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     return True

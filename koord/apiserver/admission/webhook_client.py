@@ -17,9 +17,14 @@ import msgspec
 from yarl import URL
 
 from koord.apiserver.admission.webhook_rules import Hook, ServiceRef
+from koord.apiserver.status import shown
 
 ANSWER_LIMIT: Final = 16 << 20
 _CONNECTIONS_PER_HOST: Final = 25
+_NOT_JSON: Final = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type "
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
 
 Resolver = Callable[[ServiceRef], tuple[str, int]]
 """Where a service is reached: (host, port). Raises LookupError with the reason."""
@@ -49,20 +54,22 @@ class WebhookClient:
         failed = f'failed to call webhook: Post "{url}": '
         try:
             async with asyncio.timeout(hook.timeout_s):
-                status, answer = await self._send(hook, url, msgspec.json.encode(body))
+                status, content_type, answer = await self._send(hook, url, msgspec.json.encode(body))
         except TimeoutError as error:
             raise CallFailed(failed + "context deadline exceeded") from error
         except (aiohttp.ClientError, OSError, ValueError, LookupError) as error:
             raise CallFailed(failed + told(error)) from error
         if not 200 <= status < 300:
             raise CallFailed("failed to call webhook: " + _refusal(status, answer))
+        if not answer:
+            detail = f"0-length response with status code: {status} and content type: {content_type}"
+            raise CallFailed(f"failed to call webhook: {detail}")
         try:
             return msgspec.json.decode(answer)
         except msgspec.DecodeError as error:
-            text = answer[:200].decode(errors="replace").strip()
-            raise CallFailed(f"failed to call webhook: couldn't decode the answer {text!r}: {error}") from error
+            raise CallFailed(f"failed to call webhook: {_NOT_JSON}") from error
 
-    async def _send(self, hook: Hook, url: str, body: bytes) -> tuple[int, bytes]:
+    async def _send(self, hook: Hook, url: str, body: bytes) -> tuple[int, str, bytes]:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=_CONNECTIONS_PER_HOST, ttl_dns_cache=10)
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
@@ -92,7 +99,7 @@ class WebhookClient:
                 if size > ANSWER_LIMIT:
                     raise ValueError(f"the answer is larger than {ANSWER_LIMIT} bytes")
                 chunks.append(chunk)
-            return response.status, b"".join(chunks)
+            return response.status, response.headers.get("Content-Type", ""), b"".join(chunks)
 
 
 def told(error: Exception) -> str:
@@ -134,6 +141,5 @@ def _refusal(status: int, answer: bytes) -> str:
     if status in known:
         return known[status]
     if status >= 500:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        return f'an error on the server ("{quoted}") has prevented the request from succeeding'
+        return f"an error on the server ({shown(text)}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"

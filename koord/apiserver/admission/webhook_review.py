@@ -25,6 +25,10 @@ class InvalidReview(Exception):
     """The webhook's answer is not what an AdmissionReview must be."""
 
 
+class Unconvertible(Exception):
+    """The webhook answered in another version than it was asked in."""
+
+
 class Denied(StatusError):
     """The webhook said no; its status is the answer."""
 
@@ -96,7 +100,11 @@ def as_version(obj: Obj | None, resource: Resource) -> Obj | None:
 
 
 def verdict(sent: Review, answer: object, *, mutating: bool) -> Verdict:
-    """What the answer says. Raises InvalidReview."""
+    """What the answer says. Raises InvalidReview or Unconvertible."""
+    if isinstance(answer, dict) and (other := _other_version(answer, sent.version)):
+        raise Unconvertible(
+            f"converting ({other}.AdmissionReview) to ({sent.version}.AdmissionReview): unknown conversion"
+        )
     if not isinstance(answer, dict) or not isinstance(response := answer.get("response"), dict):
         raise InvalidReview("webhook response was absent")
     patch = _decoded(response.get("patch"))
@@ -104,7 +112,7 @@ def verdict(sent: Review, answer: object, *, mutating: bool) -> Verdict:
     if sent.version == "v1":
         if response.get("uid", "") != sent.uid:
             raise InvalidReview(f'expected response.uid="{sent.uid}", got "{response.get("uid", "")}"')
-        got = (answer.get("apiVersion") or "", answer.get("kind") or "")
+        got = (answer.get("apiVersion") or "/", answer.get("kind") or "")
         if got != ("admission.k8s.io/v1", "AdmissionReview"):
             wanted = "admission.k8s.io/v1, Kind=AdmissionReview"
             raise InvalidReview(f"expected webhook response of {wanted}, got {got[0]}, Kind={got[1]}")
@@ -129,6 +137,11 @@ def denied(hook: str, status: Mapping[str, Any] | None) -> Denied:
         if given.get(key):
             shown[key] = given[key]
     return Denied({**shown, "code": max(code, 400)})
+
+
+def _other_version(answer: Mapping[str, Any], version: str) -> str:
+    group, _, got = str(answer.get("apiVersion") or "").partition("/")
+    return got if group == "admission.k8s.io" and got in _VERSIONS and got != version else ""
 
 
 def _check_patch(patch: bytes, patch_type: str | None, mutating: bool) -> None:

@@ -15,10 +15,11 @@ from typing import TypeVar
 
 import msgspec
 
+from koord.apiserver import decoding, json_text
 from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.admission.match_conditions import ConditionsFailed, conditions_hold
 from koord.apiserver.admission.webhook_client import CallFailed, WebhookClient
-from koord.apiserver.admission.webhook_review import InvalidReview, Verdict, denied, review, verdict
+from koord.apiserver.admission.webhook_review import InvalidReview, Unconvertible, Verdict, denied, review, verdict
 from koord.apiserver.admission.webhook_rules import Hook
 from koord.apiserver.patch import json_patch
 from koord.apiserver.resource import Obj, Resource
@@ -104,8 +105,8 @@ class Webhooks:
         if not said.patch:
             return None
         try:
-            operations = msgspec.json.decode(said.patch)
-        except msgspec.DecodeError as error:
+            operations, _ = json_text.loads(said.patch)
+        except json_text.JsonFault as error:
             raise CallFailed(f"received undecodable patch in webhook response: {error}") from error
         if not operations:
             return None
@@ -124,6 +125,10 @@ class Webhooks:
             return None
         # Patches share what they leave alone, and defaulting writes in place.
         changed: Obj = msgspec.json.decode(msgspec.json.encode(patched))
+        try:
+            changed, _ = decoding.retype(attributes.resource, changed, "Ignore")
+        except StatusError as error:
+            raise internal_error(error.message) from error
         self._default(attributes.resource, changed)
         return changed
 
@@ -139,6 +144,8 @@ class Webhooks:
             said = verdict(sent, await self._client.post(hook, sent.body), mutating=mutating)
         except InvalidReview as error:
             raise CallFailed(f"received invalid webhook response: {error}") from error
+        except Unconvertible as error:
+            raise CallFailed(f"failed to call webhook: {error}") from error
         attributes.warnings.extend(said.warnings)
         if not said.allowed:
             raise denied(hook.name, said.status)
