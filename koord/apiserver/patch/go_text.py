@@ -44,3 +44,14 @@ def type_name(value: Any) -> str:
     if isinstance(value, int):
         return "int64"
     return "<nil>" if value is None else "float64" if isinstance(value, float) else "string"
+
+
+def not_into(value: Any, into: str = "Go value of type map[string]interface {}") -> str:
+    """Says that a JSON value does not fit into what it was decoded for."""
+    if isinstance(value, bool):
+        kind = "bool"
+    elif isinstance(value, int | float):
+        kind = "number"
+    else:
+        kind = "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+    return f"json: cannot unmarshal {kind} into {into}"

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from koord.apiserver.patch import go_text
 from koord.apiserver.status import StatusError, bad_request
 
 MOST_OPERATIONS: Final = 10_000
 _INDEX: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_ABSENT: Final = object()
 
 
 class DoesNotApply(Exception):
@@ -37,31 +37,22 @@ def _operations(ops: object) -> list[dict[str, Any]]:
     if ops is None:
         return []
     if not isinstance(ops, list):
-        raise _malformed(ops, "[]handlers.jsonPatchOp")
+        raise _malformed(ops, "Go value of type []handlers.jsonPatchOp")
     for operation in ops:
         if not isinstance(operation, dict):
-            raise _malformed(operation, "handlers.jsonPatchOp")
+            raise _malformed(operation, "Go value of type handlers.jsonPatchOp")
         for field in ("op", "path", "from"):
             value = operation.get(field)
             if value is not None and not isinstance(value, str):
-                raise _malformed(value, "string", f"Go struct field jsonPatchOp.{field} of type string")
+                raise _malformed(value, f"Go struct field jsonPatchOp.{field} of type string")
     if len(ops) > MOST_OPERATIONS:
         detail = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(ops)}"
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity is too large: {detail}")
     return ops
 
 
-def _malformed(value: object, wanted: str, into: str = "") -> StatusError:
-    into = into or f"Go value of type {wanted}"
-    return bad_request(f"error decoding patch: json: cannot unmarshal {_json_kind(value)} into {into}")
-
-
-def _json_kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int | float):
-        return "number"
-    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+def _malformed(value: object, into: str) -> StatusError:
+    return bad_request(f"error decoding patch: {go_text.not_into(value, into)}")
 
 
 def _applied(root: dict[str, Any], operation: Mapping[str, Any]) -> dict[str, Any]:

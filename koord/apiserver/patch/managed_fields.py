@@ -64,19 +64,19 @@ def track(
         return
     live_entries = (live.get("metadata") or {}).get("managedFields") if live else None
     sent = meta.pop("managedFields", None)
-    owners = _owners_before(live_entries, sent, bool(subresource))
-    if live and not owners:
+    decoded = _owners_before(live_entries, sent, bool(subresource))
+    if live and not decoded:
         # An object whose ownership was given up stays without until someone applies.
         return
     plan = root_plan(schema)
-    owners = _current(owners, plan, schema, served)
+    owners = _current(decoded, plan, schema, served)
     try:
         changes = _changes(plan, live if live else empty(schema), new, reach)
         after = _updated(owners, changes, owner_of(manager, operation_api_version, subresource), now)
     except (Untyped, TypeError, AttributeError):
         # As the real server does: rather no ownership than a wrong one. Whether the object is valid others decide.
         return
-    if after is owners and sent == live_entries and live_entries:
+    if after is decoded and sent == live_entries and live_entries:
         meta["managedFields"] = live_entries
     elif after:
         meta["managedFields"] = managers.encode(managers.capped(after))

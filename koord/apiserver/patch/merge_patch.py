@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koord.apiserver.patch import go_text
 from koord.apiserver.status import bad_request
 
 
@@ -16,9 +17,7 @@ def apply(doc: Mapping[str, Any], patch: object) -> dict[str, Any]:
     if patch is None:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        kind = "array" if isinstance(patch, list) else _kind(patch)
-        message = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding patch: {message}")
+        raise bad_request(f"error decoding patch: {go_text.not_into(patch)}")
     return _merged(doc, patch)
 
 
@@ -45,9 +44,3 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    return "string" if isinstance(value, str) else "number"

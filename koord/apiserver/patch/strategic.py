@@ -26,8 +26,12 @@ _BAD_ORDER_LIST: Final = "invalid patch format of setElementOrder list"
 Map = dict[str, Any]
 
 
-def apply(doc: Map, patch: Map, schema: Schema) -> Map:
+def apply(doc: Map, patch: object, schema: Schema) -> Map:
     """The document with the patch merged into it. 400, 422 or 500 as the real server answers for a malformed patch."""
+    if patch is None:
+        return doc
+    if not isinstance(patch, dict):
+        raise bad_request(go_text.not_into(patch))
     return _merged_map(doc, patch, schema)
 
 

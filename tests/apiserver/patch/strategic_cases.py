@@ -168,4 +168,5 @@ CASES: list[tuple[str, str, Any]] = [
     ("capacity merged", "node/status", {"status": {"capacity": {"memory": None, "pods": "110"}}}),
     ("a list", "configmap", [1]),
     ("a text", "configmap", "x"),
+    ("null", "configmap", None),
 ]  # fmt: skip
