@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from koord.apiserver.revision_log import DataDirInUse, DataDirUnusable
 from koord.apiserver.store import (
@@ -180,6 +180,10 @@ class StoreModel(RuleBasedStateMachine):
         self.loop.close()
         shutil.rmtree(self.directory)
 
+    @initialize(keys=st.lists(st.tuples(NAMES, st.sampled_from(KEYS)), min_size=15, max_size=15))
+    def some_history(self, keys: list[tuple[str, str]]) -> None:
+        self.write([(name, key, 3) for name, key in keys])
+
     @rule(writes=st.lists(st.tuples(NAMES, st.sampled_from(KEYS), st.integers(0, 7)), min_size=1, max_size=8))
     def write(self, writes: list[tuple[str, str, int]]) -> None:
         """Several writes at once. Some are deletions, and one in eight names a revision that is not the newest."""
@@ -268,7 +272,7 @@ class StoreModel(RuleBasedStateMachine):
         self._finish(self.in_flight + self.behind)
         self.in_flight, self.behind = [], []
 
-    @precondition(lambda self: self.newest > 8)
+    @precondition(lambda self: self.newest > 25)
     @rule()
     def restart(self) -> None:
         """What was never given to anyone may be given again."""
@@ -281,7 +285,7 @@ class StoreModel(RuleBasedStateMachine):
     @rule(
         target=watchers,
         name=NAMES,
-        age=st.integers(0, 20),
+        age=st.integers(0, 15),
         prefix=st.sampled_from(PREFIXES),
     )
     def watch(self, name: str, age: int, prefix: str) -> Watcher:
@@ -311,7 +315,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule(
         name=NAMES,
-        age=st.integers(0, 20),
+        age=st.integers(0, 15),
         prefix=st.sampled_from(PREFIXES),
         start_after=st.sampled_from(["", "a/1", "a/2", "b/1"]),
         limit=st.integers(0, 3),
