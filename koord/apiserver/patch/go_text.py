@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+TOO_DEEP: Final = "exceeded max depth"
 
 
 def plain(value: Any) -> str:

@@ -28,6 +28,8 @@ def apply(doc: Mapping[str, Any], ops: object) -> dict[str, Any]:
     try:
         for operation in operations:
             root = _applied(root, operation)
+    except RecursionError:
+        raise bad_request(go_text.TOO_DEEP) from None
     except DoesNotApply as error:
         raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request") from error
     return root

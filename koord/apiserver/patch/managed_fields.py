@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from koord.apiserver.patch import fields, managers, typed
+from koord.apiserver.patch import fields, go_text, managers, typed
 from koord.apiserver.patch.fields import Path, Set
 from koord.apiserver.patch.managers import Owned, Owner, Owners
 from koord.apiserver.patch.plan import Plan, Untyped, empty, root_plan
@@ -63,6 +63,8 @@ def track(
     if not isinstance(meta, dict):
         return
     live_entries = (live.get("metadata") or {}).get("managedFields") if live else None
+    # Patches share what they do not change: the live object's metadata may be this one.
+    new["metadata"] = meta = dict(meta)
     sent = meta.pop("managedFields", None)
     decoded = _owners_before(live_entries, sent, bool(subresource))
     if live and not decoded:
@@ -73,7 +75,7 @@ def track(
     try:
         changes = _changes(plan, live if live else empty(schema), new, reach)
         after = _updated(owners, changes, owner_of(manager, operation_api_version, subresource), now)
-    except (Untyped, TypeError, AttributeError):
+    except (Untyped, TypeError, AttributeError, RecursionError):
         # As the real server does: rather no ownership than a wrong one. Whether the object is valid others decide.
         return
     if after is decoded and sent == live_entries and live_entries:
@@ -179,6 +181,24 @@ def apply(
     400 for a configuration that cannot be applied, 500 for one that does not have the kind's shape, as real servers do.
     """
     _check_applied(applied, api_version, kind)
+    try:
+        return _apply(live, applied, manager, force, schema, api_version, now, subresource, reach, served)
+    except RecursionError:
+        raise bad_request(go_text.TOO_DEEP) from None
+
+
+def _apply(
+    live: Obj | None,
+    applied: Obj,
+    manager: str,
+    force: bool,
+    schema: Schema,
+    api_version: str,
+    now: str,
+    subresource: str,
+    reach: Reach,
+    served: Collection[str] | None,
+) -> Obj:
     plan = root_plan(schema)
     base = live if live else {"apiVersion": applied.get("apiVersion"), "kind": applied.get("kind"), **empty(schema)}
     entries = (base.get("metadata") or {}).get("managedFields")

@@ -18,7 +18,10 @@ def apply(doc: Mapping[str, Any], patch: object) -> dict[str, Any]:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise bad_request(f"error decoding patch: {go_text.not_into(patch)}")
-    return _merged(doc, patch)
+    try:
+        return _merged(doc, patch)
+    except RecursionError:
+        raise bad_request(go_text.TOO_DEEP) from None
 
 
 def _merged(doc: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,10 +29,13 @@ Map = dict[str, Any]
 def apply(doc: Map, patch: object, schema: Schema) -> Map:
     """The document with the patch merged into it. 400, 422 or 500 as the real server answers for a malformed patch."""
     if patch is None:
-        return doc
+        return dict(doc)
     if not isinstance(patch, dict):
         raise bad_request(go_text.not_into(patch))
-    return _merged_map(doc, patch, schema)
+    try:
+        return _merged_map(doc, patch, schema)
+    except RecursionError:
+        raise bad_request(go_text.TOO_DEEP) from None
 
 
 def _merged_map(original: Map, patch: Map, schema: Schema) -> Map:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.apiserver import schemas
-from koord.apiserver.patch import managed_fields, managers, reach
+from koord.apiserver.patch import json_patch, managed_fields, managers, merge_patch, reach, strategic
 from koord.apiserver.patch.managers import Owned, Owner
 from koord.apiserver.resource import Resource
 from koord.apiserver.schema import Schema
@@ -202,3 +203,44 @@ def test_a_write_reaches_what_its_subresource_lets_it(
 def test_a_kind_without_status_subresource_owns_its_status_as_any_field() -> None:
     resource = Resource("example.com", "v1", "things", "Thing", True, Schema())
     assert reach.reach_of(resource)({"f:status": {}}) == {"f:status": {}}
+
+
+def test_nesting_that_is_too_deep_is_refused_or_not_owned() -> None:
+    deep: Obj = {}
+    inner = deep
+    for _ in range(3000):
+        inner["a"] = inner = {}
+    schema = Schema("object", preserve_unknown=True)
+    thing = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}, "spec": deep}
+    new = dict(thing, metadata={"name": "x"})
+    managed_fields.track(None, new, manager="m", operation_api_version="x/v1", schema=schema, now=NOW)
+    assert "managedFields" not in new["metadata"]
+    writes: list[Callable[[], Obj]] = [
+        lambda: _apply(None, thing, schema=schema, version="x/v1"),
+        lambda: merge_patch.apply({"spec": {}}, {"spec": deep}),
+        lambda: strategic.apply({}, {"spec": deep}, CONFIGMAP),
+        lambda: json_patch.apply({"spec": deep}, [{"op": "test", "path": "/spec", "value": copy_of(deep)}]),
+    ]
+    for write in writes:
+        with pytest.raises(StatusError) as refused:
+            write()
+        assert refused.value.code == 400
+
+
+def copy_of(deep: Obj) -> Obj:
+    result: Obj = {}
+    inner = result
+    while deep:
+        inner["a"] = inner = {}
+        deep = deep["a"]
+    return result
+
+
+def test_a_patched_object_that_shares_its_metadata_with_the_live_one_leaves_that_one_alone() -> None:
+    live = _configmap(a="1")
+    live["metadata"]["managedFields"] = _track(None, live)
+    before = copy.deepcopy(live)
+    new = merge_patch.apply(live, {"data": {"a": "2"}})
+    managed_fields.track(live, new, manager="p", operation_api_version="v1", schema=CONFIGMAP, now=LATER)
+    assert live == before
+    assert [entry["manager"] for entry in new["metadata"]["managedFields"]] == ["m", "p"]
