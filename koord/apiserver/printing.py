@@ -64,7 +64,9 @@ def name(obj: Obj, _now_s: float) -> str:
 
 NAME = Column("Name", "string", name, format="name")
 AGE = Column("Age", "string", age)
+CREATED_AT = Column("Created At", "date", lambda obj, _now_s: obj["metadata"].get("creationTimestamp", ""))
 DEFAULT_COLUMNS = (NAME, Column("Age", "date", age))
+"""Of custom resources that name no columns."""
 
 
 def at(*path: str, default: object = "") -> Callable[[Obj, float], object]:

@@ -8,7 +8,7 @@ from typing import Final
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, backsteps, descending_path, inner_path, quantity_sign
 from koord.apiserver.builtin.pod_refs import field_ref, resource_field_ref
-from koord.apiserver.status import duplicate, forbidden, invalid, not_found, not_supported, required
+from koord.apiserver.status import duplicate, forbidden, invalid, not_found, not_supported, required, too_long
 
 _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 _ONE_TYPE: Final = "may not specify more than 1 volume type"
@@ -63,7 +63,7 @@ def _empty_dir(faults: Faults, source: Part, path: str) -> None:
         faults.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
 
 
-def _host_path(faults: Faults, source: Part, path: str) -> None:
+def validate_host_path(faults: Faults, source: Part, path: str) -> None:
     if not source.get("path"):
         faults.append(required(f"{path}.path"))
         return
@@ -109,7 +109,7 @@ def _claim(faults: Faults, source: Part, path: str) -> None:
         faults.append(required(f"{path}.claimName"))
 
 
-def _nfs(faults: Faults, source: Part, path: str) -> None:
+def validate_nfs(faults: Faults, source: Part, path: str) -> None:
     if not source.get("server"):
         faults.append(required(f"{path}.server"))
     target = source.get("path", "")
@@ -128,8 +128,6 @@ def csi_driver_name(faults: Faults, name: str, path: str) -> None:
         faults.append(required(path))
         return
     if len(name) > 63:
-        from koord.apiserver.status import too_long
-
         faults.append(too_long(path, 63))
     add_all(faults, path, name, formats.dns_subdomain(name.lower()))
 
@@ -211,9 +209,9 @@ _SOURCE_ORDER: Final = (
 )  # fmt: skip
 _SOURCES: Final[Mapping[str, Callable[[Faults, Part, str], None]]] = {
     "emptyDir": _empty_dir,
-    "hostPath": _host_path,
+    "hostPath": validate_host_path,
     "secret": _secret,
-    "nfs": _nfs,
+    "nfs": validate_nfs,
     "persistentVolumeClaim": _claim,
     "downwardAPI": _downward,
     "configMap": _config_map,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from tests.apiserver.builtin import cases_core, cases_pod
+from tests.apiserver.builtin import cases_cluster, cases_core, cases_pod, cases_workloads
 from tests.apiserver.builtin.case import Case
 
 TABLES: dict[str, list[Case]] = {
     "pod": cases_pod.CASES,
     "core": cases_core.CASES,
+    "services": cases_cluster.CORE,
+    "groups": cases_cluster.GROUPS,
+    "apps": cases_workloads.APPS,
+    "batch": cases_workloads.BATCH,
+    "others": cases_workloads.OTHERS,
 }

@@ -1,0 +1,369 @@
+"""Services, Endpoints and EndpointSlices.
+
+Nothing routes to a service here, so its addresses are made up: from the service's own uid, within 10.96.0.0/12, which
+is as good as allocated.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from koord.apiserver import formats
+from koord.apiserver.builtin.checks import Faults, Part, add_all, label_map, port_or_name
+from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, at, labels_text, of, text
+from koord.apiserver.resource import Obj, Strategy
+from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
+
+_ADDRESSES: Final = ipaddress.ip_network("10.96.0.0/12")
+_LINK_MULTICAST: Final = ipaddress.ip_network("224.0.0.0/24")
+_NODE_PORTS: Final = range(30000, 32768)
+_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
+_MOST_SHOWN: Final = 3
+
+
+def default_service(service: Obj) -> None:
+    spec = service.setdefault("spec", {})
+    if not spec.get("sessionAffinity"):
+        spec["sessionAffinity"] = "None"
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        config = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        if config.get("timeoutSeconds") is None:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    if not spec.get("type"):
+        spec["type"] = "ClusterIP"
+    for port in spec.get("ports") or ():
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+    if spec["type"] in _WITH_NODE_PORTS and not spec.get("externalTrafficPolicy"):
+        spec["externalTrafficPolicy"] = "Cluster"
+    if spec.get("internalTrafficPolicy") is None and spec["type"] != "ExternalName":
+        spec["internalTrafficPolicy"] = "Cluster"
+    if spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
+        spec["allocateLoadBalancerNodePorts"] = True
+    service.setdefault("status", {}).setdefault("loadBalancer", {})
+
+
+def prepare_create(service: Obj) -> None:
+    service["status"] = {"loadBalancer": {}}
+    _allocate(service)
+
+
+def prepare_update(new: Obj, old: Obj) -> None:
+    spec, was = new["spec"], old["spec"]
+    if spec.get("type") != "ExternalName" and was.get("type") != "ExternalName":
+        for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(key) and was.get(key):
+                spec[key] = was[key]
+        if spec.get("type") in _WITH_NODE_PORTS:
+            kept = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in was.get("ports") or ()}
+            for port in spec.get("ports") or ():
+                before = kept.get((port.get("protocol"), port.get("port")))
+                if not port.get("nodePort") and before:
+                    port["nodePort"] = before
+    if spec.get("type") == "ExternalName":
+        if spec.get("clusterIP") == was.get("clusterIP"):
+            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                spec.pop(key, None)
+    elif spec.get("type") == "ClusterIP" and was.get("type") in _WITH_NODE_PORTS:
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+        spec.pop("externalTrafficPolicy", None)
+        spec.pop("allocateLoadBalancerNodePorts", None)
+    _allocate(new)
+
+
+def _allocate(service: Obj) -> None:
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return
+    uid = str(service["metadata"].get("uid", ""))
+    address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+    if not address:
+        offset = 1 + zlib.crc32(uid.encode()) % (_ADDRESSES.num_addresses - 2)
+        address = str(_ADDRESSES[offset])
+    spec["clusterIP"] = address
+    spec["clusterIPs"] = spec.get("clusterIPs") or [address]
+    any_family = address == "None" and not spec.get("selector")
+    if not spec.get("ipFamilies"):
+        spec["ipFamilies"] = ["IPv4", "IPv6"] if any_family else ["IPv4"]
+    if spec.get("ipFamilyPolicy") is None:
+        spec["ipFamilyPolicy"] = "RequireDualStack" if any_family else "SingleStack"
+    wants = spec.get("type") == "NodePort" or (
+        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts")
+    )
+    if wants:
+        _node_ports(spec.get("ports") or (), uid)
+
+
+def _node_ports(ports: Iterable[Obj], uid: str) -> None:
+    taken: dict[int, int] = {}
+    for i, port in enumerate(ports):
+        if not port.get("nodePort"):
+            # One number serves all protocols of a port.
+            number = taken.get(port.get("port", 0))
+            if number is None:
+                number = _NODE_PORTS[(zlib.crc32(uid.encode()) + i) % len(_NODE_PORTS)]
+            port["nodePort"] = number
+        taken[port.get("port", 0)] = port["nodePort"]
+
+
+def validate_service(service: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    spec = service["spec"]
+    kind, ports = spec.get("type", ""), spec.get("ports") or ()
+    headless = spec.get("clusterIP") == "None"
+    if not ports and not headless and kind != "ExternalName":
+        faults.append(required("spec.ports"))
+    if headless and kind in _WITH_NODE_PORTS:
+        faults.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+    if kind == "ExternalName":
+        _external_name(faults, spec)
+    names: set[str] = set()
+    for i, port in enumerate(ports):
+        _port(faults, port, f"spec.ports[{i}]", len(ports) > 1, names)
+    label_map(faults, spec.get("selector"), "spec.selector")
+    affinity = spec.get("sessionAffinity", "")
+    if affinity not in ("ClientIP", "None"):
+        faults.append(not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None")))
+    _cluster_ips(faults, spec)
+    for i, address in enumerate(spec.get("externalIPs") or ()):
+        add_all(faults, f"spec.externalIPs[{i}]", address, formats.ip_address(address))
+    if kind not in _TYPES:
+        faults.append(not_supported("spec.type", kind, _TYPES))
+    _port_conflicts(faults, ports, kind)
+    if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
+        text_ = "may only be used when `type` is 'LoadBalancer'"
+        faults.append(forbidden("spec.allocateLoadBalancerNodePorts", text_))
+    _traffic(faults, spec, kind)
+    return faults
+
+
+def _external_name(faults: Faults, spec: Part) -> None:
+    for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(key):
+            faults.append(forbidden(f"spec.{key}", "may not be set for ExternalName services"))
+    name = spec.get("externalName", "").removesuffix(".")
+    if not name:
+        faults.append(required("spec.externalName"))
+    else:
+        add_all(faults, "spec.externalName", name, formats.dns_subdomain(name))
+
+
+def _port(faults: Faults, port: Part, path: str, need_name: bool, names: set[str]) -> None:
+    name, number = port.get("name", ""), port.get("port", 0)
+    if name:
+        add_all(faults, f"{path}.name", name, formats.dns_label(name))
+        if name in names:
+            faults.append(duplicate(f"{path}.name", name))
+        names.add(name)
+    elif need_name:
+        faults.append(required(f"{path}.name"))
+    add_all(faults, f"{path}.port", number, formats.port_number(number))
+    if port.get("protocol") not in _PROTOCOLS:
+        faults.append(not_supported(f"{path}.protocol", port.get("protocol", ""), _PROTOCOLS))
+    port_or_name(faults, f"{path}.targetPort", port.get("targetPort", 0))
+    if (protocol := port.get("appProtocol")) is not None:
+        add_all(faults, f"{path}.appProtocol", protocol, formats.label_key(protocol))
+
+
+def _port_conflicts(faults: Faults, ports: Sequence[Part], kind: str) -> None:
+    if kind == "ClusterIP":
+        for i, port in enumerate(ports):
+            if port.get("nodePort"):
+                text_ = "may not be used when `type` is 'ClusterIP'"
+                faults.append(forbidden(f"spec.ports[{i}].nodePort", text_))
+    node_ports: set[tuple[Any, Any]] = set()
+    for i, port in enumerate(ports):
+        if number := port.get("nodePort"):
+            if (port.get("protocol"), number) in node_ports:
+                faults.append(duplicate(f"spec.ports[{i}].nodePort", number))
+            node_ports.add((port.get("protocol"), number))
+    seen: set[tuple[Any, Any]] = set()
+    for i, port in enumerate(ports):
+        key = (port.get("protocol"), port.get("port"))
+        if key in seen:
+            # The real server prints a whole port with only these two set, by the names of Go's fields.
+            rest = {"AppProtocol": None, "TargetPort": 0, "NodePort": 0}
+            faults.append(duplicate(f"spec.ports[{i}]", {"Name": "", "Protocol": key[0], "Port": key[1], **rest}))
+        seen.add(key)
+
+
+def _cluster_ips(faults: Faults, spec: Part) -> None:
+    if spec.get("type") == "ExternalName":
+        return
+    for i, address in enumerate(spec.get("clusterIPs") or ()):
+        if address != "None":
+            add_all(faults, f"spec.clusterIPs[{i}]", address, formats.ip_address(address))
+    addresses = spec.get("clusterIPs") or [""]
+    if spec.get("clusterIP", "") != addresses[0]:
+        text_ = "first value must match `clusterIP`"
+        faults.append(invalid("spec.clusterIPs[0]", addresses[0], text_))
+
+
+def _traffic(faults: Faults, spec: Part, kind: str) -> None:
+    external = spec.get("externalTrafficPolicy", "")
+    open_ = kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and spec.get("externalIPs"))
+    if external and not open_:
+        text_ = "may only be set for externally-accessible services"
+        faults.append(invalid("spec.externalTrafficPolicy", external, text_))
+    elif external and external not in ("Cluster", "Local"):
+        faults.append(not_supported("spec.externalTrafficPolicy", external, ("Cluster", "Local")))
+    internal = spec.get("internalTrafficPolicy")
+    if internal is not None and internal not in ("Cluster", "Local"):
+        faults.append(not_supported("spec.internalTrafficPolicy", internal, ("Cluster", "Local")))
+
+
+def validate_service_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    spec, was = new["spec"], old["spec"]
+    if "ExternalName" in (spec.get("type"), was.get("type")):
+        return ()
+    before, after = was.get("clusterIPs") or [], spec.get("clusterIPs") or []
+    if before and before[0] and before[:1] != after[:1]:
+        return [invalid("spec.clusterIPs[0]", after, "may not change once set")]
+    return ()
+
+
+def _external(service: Obj) -> str:
+    spec = service["spec"]
+    addresses = list(spec.get("externalIPs") or ())
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(addresses) or NONE
+        case "LoadBalancer":
+            ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+            found = sorted({each.get("ip") or each.get("hostname", "") for each in ingress})
+            return ",".join([*found, *addresses]) or "<pending>"
+        case "ExternalName":
+            return str(spec.get("externalName", ""))
+    return UNKNOWN
+
+
+def _ports_text(service: Obj) -> str:
+    shown = []
+    for port in service["spec"].get("ports") or ():
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        shown.append(f"{port.get('port', 0)}{node_port}/{port.get('protocol', '')}")
+    return ",".join(shown) or NONE
+
+
+def default_endpoints(endpoints: Obj) -> None:
+    for subset in endpoints.get("subsets") or ():
+        for port in subset.get("ports") or ():
+            if not port.get("protocol"):
+                port["protocol"] = "TCP"
+
+
+def validate_endpoints(endpoints: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    for i, subset in enumerate(endpoints.get("subsets") or ()):
+        path, ports = f"subsets[{i}]", subset.get("ports") or ()
+        addresses = (*(subset.get("addresses") or ()), *(subset.get("notReadyAddresses") or ()))
+        if not addresses:
+            faults.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
+        for key in ("addresses", "notReadyAddresses"):
+            for j, address in enumerate(subset.get(key) or ()):
+                ip = address.get("ip", "")
+                add_all(faults, f"{path}.{key}[{j}].ip", ip, formats.ip_address(ip))
+                _reachable(faults, ip, f"{path}.{key}[{j}].ip")
+        for j, port in enumerate(ports):
+            where = f"{path}.ports[{j}]"
+            if len(ports) > 1 and not port.get("name"):
+                faults.append(required(f"{where}.name"))
+            elif port.get("name"):
+                add_all(faults, f"{where}.name", port["name"], formats.dns_label(port["name"]))
+            add_all(faults, f"{where}.port", port.get("port", 0), formats.port_number(port.get("port", 0)))
+    return faults
+
+
+def _reachable(faults: Faults, address: str, path: str) -> None:
+    """An address that others can reach: not this machine's own, nor one of a link."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        faults.append(invalid(path, address, "must be a valid IP address"))
+        return
+    for wrong, said in (
+        (ip.is_unspecified, f"may not be unspecified ({address})"),
+        (ip.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (ip.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (ip in _LINK_MULTICAST, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ):
+        if wrong:
+            faults.append(invalid(path, address, said))
+
+
+def _endpoints_text(endpoints: Obj) -> str:
+    shown: list[str] = []
+    for subset in endpoints.get("subsets") or ():
+        ips = [address.get("ip", "") for address in subset.get("addresses") or ()]
+        ports = [port.get("port", 0) for port in subset.get("ports") or ()]
+        shown += [f"{ip}:{port}" for port in ports for ip in ips] if ports else ips
+    return _some(shown) if endpoints.get("subsets") else NONE
+
+
+def _some(values: Sequence[str]) -> str:
+    listed = ",".join(values[:_MOST_SHOWN])
+    return listed if len(values) <= _MOST_SHOWN else f"{listed} + {len(values) - _MOST_SHOWN} more..."
+
+
+def _slice_ports(obj: Obj) -> str:
+    ports: Sequence[Mapping[str, Any]] = obj.get("ports") or ()
+    return _some([str(port.get("port") or port.get("name") or "*") for port in ports]) or UNSET_LIST
+
+
+def _slice_endpoints(obj: Obj) -> str:
+    addresses = [address for each in obj.get("endpoints") or () for address in each.get("addresses") or ()]
+    return _some(addresses) or UNSET_LIST
+
+
+UNSET_LIST: Final = "<unset>"
+
+SERVICE: Final = Strategy(
+    default=default_service,
+    prepare_create=prepare_create,
+    prepare_update=prepare_update,
+    validate=validate_service,
+    validate_update=validate_service_update,
+    fields=lambda obj: {"spec.clusterIP": obj["spec"].get("clusterIP", ""), "spec.type": obj["spec"].get("type", "")},
+    columns=(
+        NAME,
+        text("Type", at("spec", "type")),
+        text("Cluster-IP", of(lambda obj: next(iter(obj["spec"].get("clusterIPs") or ()), NONE))),
+        text("External-IP", of(_external)),
+        text("Port(s)", of(_ports_text)),
+        AGE,
+        text("Selector", of(lambda obj: labels_text(obj["spec"].get("selector"))), 1),
+    ),
+    name_fault=lambda name: next(iter(formats.dns_1035_label(name)), None),
+    has_generation=False,
+    allow_create_on_update=True,
+    returns_deleted=True,
+)
+ENDPOINTS: Final = Strategy(
+    default=default_endpoints,
+    validate=validate_endpoints,
+    warnings=lambda _obj: ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",),
+    columns=(NAME, text("Endpoints", of(_endpoints_text)), AGE),
+    has_status=False,
+    has_generation=False,
+    allow_create_on_update=True,
+)
+ENDPOINT_SLICE: Final = Strategy(
+    columns=(
+        NAME,
+        text("AddressType", at("addressType")),
+        text("Ports", of(_slice_ports)),
+        text("Endpoints", of(_slice_endpoints)),
+        AGE,
+    ),
+    has_status=False,
+)

@@ -1,0 +1,273 @@
+"""storage.k8s.io: classes of storage, drivers, and what is attached where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from koord.api.quantity import canonical
+from koord.apiserver import formats
+from koord.apiserver.builtin.checks import (
+    Faults,
+    Part,
+    add_all,
+    choice,
+    immutable,
+    label_selector,
+    not_negative,
+    quantity_sign,
+)
+from koord.apiserver.builtin.pod_volumes import csi_driver_name
+from koord.apiserver.printing import AGE, NAME, NONE, UNSET, age, at, of, text
+from koord.apiserver.resource import Column, Obj, Strategy
+from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
+
+_DEFAULT_CLASS: Final = ("storageclass.kubernetes.io/is-default-class",
+                         "storageclass.beta.kubernetes.io/is-default-class")  # fmt: skip
+_FS_GROUP: Final = ("File", "None", "ReadWriteOnceWithFSType")
+_BINDING: Final = ("Immediate", "WaitForFirstConsumer")
+
+
+def default_class(obj: Obj) -> None:
+    for key, value in (("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")):
+        if obj.get(key) is None:
+            obj[key] = value
+
+
+def validate_class(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    provisioner = obj.get("provisioner", "")
+    if not provisioner:
+        faults.append(required("provisioner"))
+    else:
+        add_all(faults, "provisioner", provisioner.lower(), formats.label_key(provisioner.lower()))
+    for key in obj.get("parameters") or {}:
+        if not key:
+            faults.append(invalid("parameters", key, "field can not be empty."))
+    choice(faults, obj, "reclaimPolicy", "", ("Delete", "Retain", ""), ("Delete", "Retain"))
+    choice(faults, obj, "volumeBindingMode", "", _BINDING, _BINDING)
+    return [_without_dot(fault) for fault in faults]
+
+
+def _without_dot(cause: Cause) -> Cause:
+    return Cause(cause.field.lstrip("."), cause.reason, cause.message)
+
+
+def validate_class_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    for key in ("parameters", "provisioner", "reclaimPolicy"):
+        if new.get(key) != old.get(key):
+            faults.append(forbidden(key, f"updates to {key} are forbidden."))
+    immutable(faults, new, old, ("volumeBindingMode",), "")
+    return faults
+
+
+def default_driver(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    for key, value in (
+        ("attachRequired", True),
+        ("podInfoOnMount", False),
+        ("storageCapacity", False),
+        ("fsGroupPolicy", "ReadWriteOnceWithFSType"),
+        ("requiresRepublish", False),
+        ("seLinuxMount", False),
+    ):
+        if spec.get(key) is None:
+            spec[key] = value
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def validate_driver(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    spec = obj["spec"]
+    choice(faults, spec, "fsGroupPolicy", "spec", _FS_GROUP, _FS_GROUP)
+    seen: set[str] = set()
+    for i, request in enumerate(spec.get("tokenRequests") or ()):
+        path, audience = f"spec.tokenRequests[{i}]", request.get("audience", "")
+        if audience in seen:
+            faults.append(duplicate(f"{path}.audience", audience))
+            continue
+        seen.add(audience)
+        seconds = request.get("expirationSeconds")
+        if seconds is not None and seconds < 600:
+            text_ = "may not specify a duration less than 10 minutes"
+            faults.append(invalid(f"{path}.expirationSeconds", seconds, text_))
+    for mode in spec.get("volumeLifecycleModes") or ():
+        if mode not in ("Persistent", "Ephemeral"):
+            faults.append(not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral")))
+    period_s = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period_s is not None and period_s < 10:
+        text_ = "must be greater than or equal to 10 seconds"
+        faults.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period_s, text_))
+    return faults
+
+
+def validate_driver_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    if new["spec"].get("attachRequired") != old["spec"].get("attachRequired"):
+        faults.append(invalid("spec.attachedRequired", new["spec"].get("attachRequired"), "field is immutable"))
+    immutable(faults, new["spec"], old["spec"], ("volumeLifecycleModes",), "spec")
+    return faults
+
+
+def validate_csi_node(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    seen: set[str] = set()
+    for i, driver in enumerate(obj["spec"].get("drivers") or ()):
+        path, name = f"spec.drivers[{i}]", driver.get("name", "")
+        csi_driver_name(faults, name, f"{path}.name")
+        if not driver.get("nodeID"):
+            faults.append(required(f"{path}.nodeID"))
+        elif len(driver["nodeID"]) > 256:
+            faults.append(invalid(f"{path}.nodeID", driver["nodeID"], "must be 256 characters or less"))
+        not_negative(faults, driver.get("allocatable") or {}, ("count",), f"{path}.allocatable")
+        if name in seen:
+            faults.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        for key in driver.get("topologyKeys") or ():
+            add_all(faults, path, key, formats.label_key(key))
+    return faults
+
+
+def validate_csi_node_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    known = {driver.get("name"): _fixed(driver) for driver in old["spec"].get("drivers") or ()}
+    for driver in new["spec"].get("drivers") or ():
+        before = known.get(driver.get("name"))
+        if before is not None and before != _fixed(driver):
+            faults.append(invalid("spec.drivers", dict(driver), "field is immutable"))
+    return faults
+
+
+def _fixed(driver: Part) -> dict[str, Any]:
+    return {key: value for key, value in driver.items() if key != "allocatable"}
+
+
+def validate_capacity(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    label_selector(faults, obj.get("nodeTopology"), "nodeTopology")
+    name = obj.get("storageClassName", "")
+    add_all(faults, "storageClassName", name, formats.dns_subdomain(name))
+    capacity = obj.get("capacity")
+    if capacity is not None and quantity_sign(capacity) < 0:
+        faults.append(invalid("capacity", canonical(capacity), "must be greater than or equal to 0"))
+    return faults
+
+
+def validate_capacity_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    immutable(faults, new, old, ("nodeTopology", "storageClassName"), "")
+    return faults
+
+
+def validate_attachment(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    spec = obj["spec"]
+    source: Mapping[str, Any] = spec.get("source") or {}
+    if not spec.get("attacher"):
+        faults.append(required("spec.attacher"))
+    one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+    inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
+    if inline is None and name is None:
+        faults.append(required("spec.source", one))
+    elif inline is not None and name is not None:
+        faults.append(forbidden("spec.source", one))
+    elif name == "":
+        faults.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
+    node = spec.get("nodeName", "")
+    add_all(faults, "spec.nodeName", node, formats.dns_subdomain(node))
+    return faults
+
+
+def validate_attachment_create(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    csi_driver_name(faults, obj["spec"].get("attacher", ""), "spec.attacher")
+    if name := (obj["spec"].get("source") or {}).get("persistentVolumeName"):
+        add_all(faults, "spec.source.persistentVolumeName", name, formats.dns_subdomain(name))
+    return faults
+
+
+def validate_attachment_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    return () if new["spec"] == old["spec"] else [invalid("spec", dict(new["spec"]), "field is immutable")]
+
+
+def _class_name(obj: Obj) -> str:
+    annotations = obj["metadata"].get("annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
+    return f"{obj['metadata'].get('name', '')} (default)" if is_default else str(obj["metadata"].get("name", ""))
+
+
+def _audiences(obj: Obj) -> str:
+    requests = obj["spec"].get("tokenRequests")
+    return UNSET if requests is None else ",".join(each.get("audience", "") for each in requests)
+
+
+def _flag(column: str, *path: str) -> Column:
+    return Column(column, "boolean", at(*path, default=False))
+
+
+STORAGE_CLASS: Final = Strategy(
+    default=default_class,
+    validate=validate_class,
+    validate_update=validate_class_update,
+    columns=(
+        Column("Name", "string", of(_class_name), format="name"),
+        text("Provisioner", at("provisioner")),
+        text("ReclaimPolicy", at("reclaimPolicy", default="Delete")),
+        text("VolumeBindingMode", at("volumeBindingMode", default="Immediate")),
+        text("AllowVolumeExpansion", at("allowVolumeExpansion", default=False)),
+        AGE,
+    ),
+    has_status=False,
+    has_generation=False,
+)
+CSI_DRIVER: Final = Strategy(
+    default=default_driver,
+    validate=validate_driver,
+    validate_update=validate_driver_update,
+    columns=(
+        NAME,
+        Column("AttachRequired", "boolean", at("spec", "attachRequired", default=True)),
+        _flag("PodInfoOnMount", "spec", "podInfoOnMount"),
+        _flag("StorageCapacity", "spec", "storageCapacity"),
+        text("TokenRequests", of(_audiences)),
+        _flag("RequiresRepublish", "spec", "requiresRepublish"),
+        text("Modes", of(lambda o: ",".join(o["spec"].get("volumeLifecycleModes") or ()) or NONE)),
+        AGE,
+    ),
+    has_status=False,
+    has_generation=False,
+    unconditional_update=False,
+)
+CSI_NODE: Final = Strategy(
+    validate=validate_csi_node,
+    validate_update=validate_csi_node_update,
+    columns=(NAME, Column("Drivers", "integer", of(lambda o: len(o["spec"].get("drivers") or ()))), AGE),
+    has_status=False,
+    has_generation=False,
+    unconditional_update=False,
+)
+CSI_STORAGE_CAPACITY: Final = Strategy(
+    validate=validate_capacity,
+    validate_update=validate_capacity_update,
+    columns=(NAME, text("StorageClassName", at("storageClassName")), text("Capacity", at("capacity", default=UNSET))),
+    has_status=False,
+    has_generation=False,
+    unconditional_update=False,
+)
+VOLUME_ATTACHMENT: Final = Strategy(
+    validate=validate_attachment,
+    validate_create=validate_attachment_create,
+    validate_update=validate_attachment_update,
+    columns=(
+        NAME,
+        Column("Attacher", "string", at("spec", "attacher"), format="name"),
+        text("PV", at("spec", "source", "persistentVolumeName")),
+        text("Node", at("spec", "nodeName")),
+        _flag("Attached", "status", "attached"),
+        Column("Age", "string", age),
+    ),
+    has_generation=False,
+    unconditional_update=False,
+)

@@ -1,0 +1,325 @@
+"""PersistentVolumeClaims and PersistentVolumes: storage that is asked for, and storage that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from koord.api.quantity import Number, canonical, value
+from koord.apiserver import formats
+from koord.apiserver.builtin.checks import Faults, Part, add_all, immutable, label_selector, quantity_sign
+from koord.apiserver.builtin.pod_defaults import default_claim_spec, round_amounts
+from koord.apiserver.builtin.pod_scheduling import node_selector
+from koord.apiserver.builtin.pod_volumes import csi_driver_name, validate_host_path, validate_nfs
+from koord.apiserver.builtin.resource_amounts import compare
+from koord.apiserver.printing import AGE, NAME, UNSET, at, of, text
+from koord.apiserver.resource import Obj, Strategy
+from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
+
+_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_SHORT_MODES: Final = (("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"),
+                       ("ReadWriteOncePod", "RWOP"))  # fmt: skip
+_VOLUME_MODES: Final = ("Block", "Filesystem")
+_RECLAIM: Final = ("Delete", "Recycle", "Retain")
+_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+_CLAIM_FIXED: Final = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
+_DATA_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+"""What dataSource may name; anything else is dropped from it, and belongs in dataSourceRef."""
+_NOT_SOURCES: Final = frozenset(
+    {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
+     "storageClassName", "volumeAttributesClassName", "volumeMode"}
+)  # fmt: skip
+
+
+def _access_modes(faults: Faults, modes: Sequence[str], path: str) -> None:
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            faults.append(not_supported(path, mode, _ACCESS_MODES))
+    known = {mode for mode in modes if mode in _ACCESS_MODES}
+    if "ReadWriteOncePod" in known and len(known) > 1:
+        faults.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+
+
+def validate_claim_spec(faults: Faults, spec: Part, path: str) -> None:
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        faults.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+    label_selector(faults, spec.get("selector"), f"{path}.selector")
+    _access_modes(faults, modes, f"{path}.accessModes")
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
+        faults.append(required(f"{path}.resources[storage]"))
+    elif quantity_sign(size) <= 0:
+        faults.append(invalid(f"{path}.resources[storage]", canonical(size), "must be greater than zero"))
+    for key in ("storageClassName", "volumeAttributesClassName"):
+        if name := spec.get(key):
+            add_all(faults, f"{path}.{key}", name, formats.dns_subdomain(name))
+    mode = spec.get("volumeMode")
+    if mode is not None and mode not in _VOLUME_MODES:
+        faults.append(not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES))
+    for key in ("dataSource", "dataSourceRef"):
+        if (source := spec.get(key)) is not None:
+            _data_source(faults, source, f"{path}.{key}")
+
+
+def _data_source(faults: Faults, source: Part, path: str) -> None:
+    for key in ("name", "kind"):
+        if not source.get(key):
+            faults.append(required(f"{path}.{key}"))
+    group = source.get("apiGroup") or ""
+    if not group and source.get("kind") != "PersistentVolumeClaim":
+        text_ = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        faults.append(invalid(path, source.get("kind", ""), text_))
+    elif group:
+        add_all(faults, f"{path}.apiGroup", group, formats.dns_subdomain(group))
+
+
+def default_claim(claim: Obj) -> None:
+    spec = claim.setdefault("spec", {})
+    default_claim_spec(spec)
+    source = spec.get("dataSource")
+    if source is not None and (source.get("apiGroup") or "", source.get("kind", "")) not in _DATA_SOURCES:
+        del spec["dataSource"]
+    for key, other in (("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")):
+        # Two names of one field, kept equal where the source is in the claim's own namespace.
+        if spec.get(key) is not None and spec.get(other) is None and not spec[key].get("namespace"):
+            spec[other] = dict(spec[key])
+    if not claim.setdefault("status", {}).get("phase"):
+        claim["status"]["phase"] = "Pending"
+
+
+def _prepare_claim(claim: Obj) -> None:
+    claim["status"] = {"phase": "Pending"}
+
+
+def validate_claim(claim: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    validate_claim_spec(faults, claim["spec"], "spec")
+    return faults
+
+
+def validate_claim_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    spec, was = new["spec"], old["spec"]
+    aside: set[str] = set()
+    if not was.get("volumeName"):
+        aside.add("volumeName")
+    if was.get("storageClassName") is None and spec.get("storageClassName") is not None:
+        aside.add("storageClassName")
+    annotations, annotations_were = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
+    if annotations.get(_CLASS_ANNOTATION) != annotations_were.get(_CLASS_ANNOTATION):
+        shown = annotations.get(_CLASS_ANNOTATION, "")
+        faults.append(invalid(f"metadata.annotations.{_CLASS_ANNOTATION}", shown, "field is immutable"))
+    bound = (old.get("status") or {}).get("phase") == "Bound"
+    if bound:
+        aside.add("volumeAttributesClassName")
+    if _claim_part(spec, aside, bound) != _claim_part(was, aside, bound):
+        faults.append(forbidden("spec", _CLAIM_FIXED))
+    size, size_was = _size(spec), _size(was)
+    capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", 0)
+    if compare(size, size_was) < 0 and compare(size, capacity) <= 0:
+        text_ = "field can not be less than status.capacity"
+        faults.append(forbidden("spec.resources.requests.storage", text_))
+    immutable(faults, spec, was, ("volumeMode",), "")
+    return faults
+
+
+def _size(spec: Part) -> Number:
+    size: Number = ((spec.get("resources") or {}).get("requests") or {}).get("storage", 0)
+    return size
+
+
+def _claim_part(spec: Part, aside: set[str], bound: bool) -> dict[str, Any]:
+    kept = {key: part for key, part in spec.items() if key not in aside}
+    if bound and (resources := kept.get("resources")):
+        requests = {key: size for key, size in (resources.get("requests") or {}).items() if key != "storage"}
+        kept["resources"] = {**resources, "requests": requests}
+    return kept
+
+
+def validate_claim_status(new: Obj, _old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    for name, quantity in ((new.get("status") or {}).get("capacity") or {}).items():
+        if quantity_sign(quantity) < 0:
+            text_ = "must be a valid resource quantity"
+            faults.append(invalid(f"status.capacity[{name}]", value(quantity), text_))
+    return faults
+
+
+def default_volume(volume: Obj) -> None:
+    spec = volume.setdefault("spec", {})
+    round_amounts(spec.get("capacity"))
+    if not spec.get("persistentVolumeReclaimPolicy"):
+        spec["persistentVolumeReclaimPolicy"] = "Retain"
+    if spec.get("volumeMode") is None:
+        spec["volumeMode"] = "Filesystem"
+    if (host_path := spec.get("hostPath")) is not None and host_path.get("type") is None:
+        host_path["type"] = ""
+    if not volume.setdefault("status", {}).get("phase"):
+        volume["status"]["phase"] = "Pending"
+
+
+def _prepare_volume(volume: Obj) -> None:
+    volume["status"] = {"phase": "Pending"}
+    if created := volume["metadata"].get("creationTimestamp"):
+        volume["status"]["lastPhaseTransitionTime"] = created
+
+
+def validate_volume(volume: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    spec = volume["spec"]
+    modes, capacity = spec.get("accessModes") or (), spec.get("capacity") or {}
+    if not modes:
+        faults.append(required("spec.accessModes"))
+    _access_modes(faults, modes, "spec.accessModes")
+    if not capacity:
+        faults.append(required("spec.capacity"))
+    if set(capacity) != {"storage"}:
+        faults.append(not_supported("spec.capacity", capacity or None, ("storage",)))
+    for name, quantity in capacity.items():
+        if quantity_sign(quantity) < 0:
+            text_ = "must be a valid resource quantity"
+            faults.append(invalid(f"spec.capacity[{name}]", value(quantity), text_))
+        if quantity_sign(quantity) <= 0:
+            faults.append(invalid(f"spec.capacity[{name}]", canonical(quantity), "must be greater than zero"))
+    policy = spec.get("persistentVolumeReclaimPolicy", "")
+    if policy not in _RECLAIM:
+        faults.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+    if (affinity := spec.get("nodeAffinity")) is not None:
+        if affinity.get("required") is None:
+            faults.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
+        else:
+            node_selector(faults, affinity["required"], "spec.nodeAffinity.required")
+    _volume_source(faults, spec)
+    if name := spec.get("storageClassName"):
+        add_all(faults, "spec.storageClassName", name, formats.dns_subdomain(name))
+    if spec.get("volumeMode") not in _VOLUME_MODES:
+        faults.append(not_supported("spec.volumeMode", spec.get("volumeMode", ""), _VOLUME_MODES))
+    return faults
+
+
+def _sources(spec: Part) -> dict[str, Any]:
+    return {key: source for key, source in spec.items() if key not in _NOT_SOURCES and source is not None}
+
+
+def _volume_source(faults: Faults, spec: Part) -> None:
+    sources = _sources(spec)
+    if not sources:
+        faults.append(required("spec", "must specify a volume type"))
+        return
+    first, *more = sources
+    path = f"spec.{first}"
+    match first:
+        case "hostPath":
+            validate_host_path(faults, sources[first], path)
+        case "nfs":
+            validate_nfs(faults, sources[first], path)
+        case "csi":
+            csi_driver_name(faults, sources[first].get("driver", ""), f"{path}.driver")
+            if not sources[first].get("volumeHandle"):
+                faults.append(required(f"{path}.volumeHandle"))
+        case "local":
+            if not sources[first].get("path"):
+                faults.append(required(f"{path}.path"))
+            if spec.get("nodeAffinity") is None:
+                faults.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+    for key in more:
+        faults.append(forbidden(f"spec.{key}", "may not specify more than 1 volume type"))
+
+
+def validate_volume_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    if _sources(new["spec"]) != _sources(old["spec"]):
+        text_ = "spec.persistentvolumesource is immutable after creation"
+        faults.append(forbidden("spec.persistentvolumesource", text_))
+    immutable(faults, new["spec"], old["spec"], ("volumeMode",), "")
+    affinity = old["spec"].get("nodeAffinity")
+    if affinity is not None and affinity != new["spec"].get("nodeAffinity"):
+        text_ = "field is immutable, except for updating from beta label to GA"
+        faults.append(invalid("nodeAffinity", new["spec"].get("nodeAffinity"), text_))
+    return faults
+
+
+def prepare_volume_status(new: Obj, old: Obj) -> None:
+    was, status = old.get("status") or {}, new.setdefault("status", {})
+    if status.get("phase") == was.get("phase") and was.get("lastPhaseTransitionTime"):
+        status.setdefault("lastPhaseTransitionTime", was["lastPhaseTransitionTime"])
+
+
+def _modes(modes: Iterable[str] | None) -> str:
+    given = set(modes or ())
+    return ",".join(short for long, short in _SHORT_MODES if long in given)
+
+
+def _phase(obj: Obj) -> str:
+    return "Terminating" if obj["metadata"].get("deletionTimestamp") else (obj.get("status") or {}).get("phase", "")
+
+
+def _class(obj: Obj) -> str:
+    annotations = obj["metadata"].get("annotations") or {}
+    return str(annotations.get(_CLASS_ANNOTATION) or obj["spec"].get("storageClassName") or "")
+
+
+def _claim_capacity(claim: Obj) -> str:
+    if not claim["spec"].get("volumeName"):
+        return ""
+    return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))
+
+
+def _claim_ref(volume: Obj) -> str:
+    ref = volume["spec"].get("claimRef")
+    return f"{ref.get('namespace', '')}/{ref.get('name', '')}" if ref else ""
+
+
+_ATTRIBUTES: Final = text("VolumeAttributesClass", at("spec", "volumeAttributesClassName", default=UNSET))
+_MODE: Final = text("VolumeMode", at("spec", "volumeMode", default=UNSET), 1)
+
+CLAIM: Final = Strategy(
+    default=default_claim,
+    prepare_create=_prepare_claim,
+    validate=validate_claim,
+    validate_update=validate_claim_update,
+    validate_status=validate_claim_status,
+    fields=lambda claim: {"name": claim["metadata"].get("name", "")},
+    columns=(
+        NAME,
+        text("Status", of(_phase)),
+        text("Volume", at("spec", "volumeName")),
+        text("Capacity", of(_claim_capacity)),
+        text(
+            "Access Modes",
+            of(lambda o: _modes((o.get("status") or {}).get("accessModes")) if o["spec"].get("volumeName") else ""),
+        ),
+        text("StorageClass", of(_class)),
+        _ATTRIBUTES,
+        AGE,
+        _MODE,
+    ),
+    has_generation=False,
+    returns_deleted=True,
+)
+VOLUME: Final = Strategy(
+    default=default_volume,
+    prepare_create=_prepare_volume,
+    prepare_status=prepare_volume_status,
+    validate=validate_volume,
+    validate_update=validate_volume_update,
+    fields=lambda volume: {"name": volume["metadata"].get("name", "")},
+    columns=(
+        NAME,
+        text("Capacity", at("spec", "capacity", "storage", default="0")),
+        text("Access Modes", of(lambda o: _modes(o["spec"].get("accessModes")))),
+        text("Reclaim Policy", at("spec", "persistentVolumeReclaimPolicy")),
+        text("Status", of(_phase)),
+        text("Claim", of(_claim_ref)),
+        text("StorageClass", of(_class)),
+        _ATTRIBUTES,
+        text("Reason", at("status", "reason")),
+        AGE,
+        _MODE,
+    ),
+    has_generation=False,
+    returns_deleted=True,
+)
