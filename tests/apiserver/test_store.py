@@ -85,13 +85,15 @@ class Gate:
     def __init__(self, store: Store) -> None:
         self._commit = store.log.commit
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self.is_open = True
+        self.is_open, self.is_holding = True, False
         store.log.commit = self.commit  # type: ignore[method-assign]
 
     def commit(self) -> None:
         broken = False
         if not self.is_open:
+            self.is_holding = True
             broken = self._tokens.get(timeout=30)
+            self.is_holding = False
         if broken:
             raise sqlite3.OperationalError("database or disk is full")
         self._commit()
@@ -168,6 +170,15 @@ class StoreModel(RuleBasedStateMachine):
             return await asyncio.wait_for(work, 10)
 
         return self.loop.run_until_complete(bounded())
+
+    def _rest(self) -> None:
+        """Let the writer come to where it waits: for work, or at the gate. It may have history to forget before."""
+
+        async def resting() -> None:
+            while not (self.store._work._waiters or self.gate.is_holding):  # noqa: ASYNC110
+                await asyncio.sleep(0.0005)
+
+        self.do(resting())
 
     def _stop(self) -> None:
         self.writer.cancel()
@@ -251,6 +262,7 @@ class StoreModel(RuleBasedStateMachine):
             with pytest.raises(WriteFailed):
                 self.do(write.task)
         self.in_flight, self.behind = [], []
+        self._rest()
         self.head = {name: dict(keys) for name, keys in self.committed.items()}
 
     def _finish(self, group: list[Waiting]) -> None:
@@ -265,6 +277,7 @@ class StoreModel(RuleBasedStateMachine):
                 del self.committed[name][key]
             else:
                 self.committed[name][key] = rev
+        self._rest()
 
     def _settle(self) -> None:
         if not self.gate.is_open:
