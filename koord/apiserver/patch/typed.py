@@ -15,6 +15,7 @@ from koord.apiserver.patch.fields import Set, is_member, show
 from koord.apiserver.patch.plan import Plan, Untyped
 
 _ABSENT: Final = object()
+_MOST_FLAT: Final = 256
 
 
 class Changes(NamedTuple):
@@ -146,6 +147,11 @@ def whole(plan: Plan, value: Any) -> Set:
         return {}
     kind = plan.kind
     if kind == "map":
+        if plan.element is None:
+            names = tuple(value)
+            flat = plan.flat[names] if names in plan.flat else _flat(plan, names)
+            if flat is not None:
+                return flat
         node: Set = {".": {}}
         fields = plan.fields
         for name, child in value.items():
@@ -159,6 +165,20 @@ def whole(plan: Plan, value: Any) -> Set:
     if kind == "list":
         return _whole_list(plan, value)
     return whole(plan.of(value), value)
+
+
+def _flat(plan: Plan, names: tuple[str, ...]) -> Set | None:
+    """The set of a map with just these fields, if all are leaves: then it depends on nothing else, and is kept."""
+    found = [plan.fields.get(name) for name in names]
+    node: Set | None = {".": {}}
+    for field in found:
+        if field is None or not field[1].leaf or node is None:
+            node = None
+        else:
+            node[field[0]] = {}
+    if len(plan.flat) < _MOST_FLAT:
+        plan.flat[names] = node
+    return node
 
 
 def _whole_list(plan: Plan, value: list[Any]) -> Set:
