@@ -87,7 +87,8 @@ class Objects:
         metadata.fill_on_create(obj, resource, namespace, self.now())
         resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
-        self._refuse_if_invalid(resource, obj, self._faults(resource, obj))
+        faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
+        self._refuse_if_invalid(resource, obj, faults)
         await self._validate("CREATE", resource, "", obj, None, context)
         context.warnings.extend(resource.strategy.warnings(obj))
         collection = self.collection(resource)
@@ -183,7 +184,7 @@ class Objects:
         new = admitted
         if subresource != "status":
             metadata.bump_generation(new, old, resource)
-        causes = metadata.validate_metadata_update(new, old)
+        causes = metadata.validate_metadata_update(new, old, resource)
         if subresource == "status":
             causes += strategy.validate_status(new, old)
             causes += structural.validate(resource.schema, new, old) if resource.custom else ()

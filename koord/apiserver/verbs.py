@@ -220,6 +220,8 @@ class Verbs:
         value, gone = await self._objects.delete(resource, info.namespace, info.name, options, context)
         if not gone:
             return self._object(request, resource, value, status=202, context=context)
+        if resource.strategy.returns_deleted:
+            return self._object(request, resource, value, context=context)
         return json_answer(
             {
                 "kind": "Status",
