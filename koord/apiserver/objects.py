@@ -73,7 +73,10 @@ class Objects:
     def now(self) -> str:
         return from_seconds(self._now_s())
 
-    async def create(self, resource: Resource, namespace: str, obj: Obj, context: Context) -> Written:
+    async def create(
+        self, resource: Resource, namespace: str, obj: Obj, context: Context, *, tracked: bool = False
+    ) -> Written:
+        """Add an object. `tracked`: its managedFields are settled already, as by server-side apply."""
         meta = obj.setdefault("metadata", {})
         if meta.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -81,7 +84,8 @@ class Objects:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         self._default(resource, obj)
         metadata.clear_on_create(obj, resource, namespace)
-        self._track(resource, None, obj, context)
+        if not tracked:
+            self._track(resource, None, obj, context)
         obj = await self._admit("CREATE", resource, "", obj, None, context)
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
@@ -117,7 +121,7 @@ class Objects:
         create_missing: Callable[[], Obj] | None = None,
         tracked: bool = False,
     ) -> Written:
-        """Change an object. `change` may pin the version by leaving `metadata.resourceVersion` in what it returns.
+        """Change an object. What `change` returns may name the version that it is meant for; an older one is refused.
 
         `tracked`: the change has settled managedFields itself, as server-side apply does.
         """
@@ -127,11 +131,11 @@ class Objects:
             head = collection.head(key)
             if head is None:
                 if create_missing is not None:
-                    return await self.create(resource, namespace, create_missing(), context)
+                    return await self.create(resource, namespace, create_missing(), context, tracked=tracked)
                 raise object_not_found(resource.plural, resource.group, name)
-            old: Obj = msgspec.json.decode(head.value)
-            new = change(msgspec.json.decode(head.value))
-            pinned = self._check_version(resource, new, old, head)
+            old = _decode(resource, head.value)
+            new = change(_decode(resource, head.value))
+            self._check_version(resource, new, old, head)
             new = await self._changed(resource, subresource, new, old, context, tracked)
             if _same(new, old):
                 # Also for a rehearsal: nothing to write, and the version stays.
@@ -145,8 +149,8 @@ class Objects:
                     return Written((await self._remove(collection, resource, key, head, new)).value)
                 return Written((await self._put(collection, resource, key, head.rev, new)).value)
             except Raced:
-                if pinned:
-                    break
+                # Worked out again on the newer version: a change that named the older one is refused there.
+                continue
         raise conflict(resource.plural, resource.group, name, MODIFIED)
 
     async def rewrite(self, resource: Resource, namespace: str, name: str, change: Change, context: Context) -> Written:
@@ -157,7 +161,7 @@ class Objects:
             head = collection.head(key)
             if head is None:
                 raise object_not_found(resource.plural, resource.group, name)
-            new = change(msgspec.json.decode(head.value))
+            new = change(_decode(resource, head.value))
             if context.dry_run:
                 return Written(_encode(resource, new))
             try:
@@ -174,9 +178,10 @@ class Objects:
         """The object to be stored: completed, admitted, checked."""
         strategy = resource.strategy
         self._default(resource, new)
-        self._prepare(resource, subresource, new, old)
         if not tracked:
+            # Before the rest is carried over: who sent a field owns it, even where this write cannot reach it.
             self._track(resource, old, new, context, subresource)
+        self._prepare(resource, subresource, new, old)
         admitted = await self._admit("UPDATE", resource, subresource, new, old, context)
         if admitted is not new:
             # Webhooks reach no further than the request that they are asked about.
@@ -223,7 +228,7 @@ class Objects:
             head = collection.head(key)
             if head is None:
                 raise object_not_found(resource.plural, resource.group, name)
-            old: Obj = msgspec.json.decode(head.value)
+            old = _decode(resource, head.value)
             self._check_preconditions(resource, name, options.get("preconditions") or {}, old)
             await self._validate("DELETE", resource, "", None, old, replace(context, options=options))
             new = self._marked(resource, old, options)
@@ -263,22 +268,19 @@ class Objects:
         resource.strategy.on_deletion(marked)
         return marked
 
-    def _check_version(self, resource: Resource, new: Obj, old: Obj, head: Entry) -> bool:
-        """Whether the client named the version that it changes; a conflict if it is not the newest."""
+    def _check_version(self, resource: Resource, new: Obj, old: Obj, head: Entry) -> None:
+        """A conflict if the change was meant for another object of this name, or for an older version."""
         meta = new.setdefault("metadata", {})
         name = old["metadata"]["name"]
         if (uid := meta.get("uid")) and uid != old["metadata"]["uid"]:
             detail = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(resource.plural, resource.group, name, detail)
         version = meta.get("resourceVersion") or ""
-        if not version:
-            if not resource.strategy.unconditional_update:
-                cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-                raise unprocessable(resource.kind, resource.group, name, [cause])
-            return False
-        if version != str(head.rev):
+        if not version and not resource.strategy.unconditional_update:
+            cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise unprocessable(resource.kind, resource.group, name, [cause])
+        if version and version != str(head.rev):
             raise conflict(resource.plural, resource.group, name, MODIFIED)
-        return True
 
     def _check_preconditions(self, resource: Resource, name: str, wanted: Mapping[str, str], old: Obj) -> None:
         meta = old["metadata"]
@@ -360,14 +362,25 @@ def index_of(resource: Resource, obj: Obj) -> Index:
     return Index(meta.get("labels") or {}, fields, meta["uid"], owners, bool(meta.get("deletionTimestamp")))
 
 
+def _decode(resource: Resource, value: bytes) -> Obj:
+    """A stored object, in the version in which the resource shows it."""
+    obj: Obj = msgspec.json.decode(value)
+    if resource.convert is not None and obj["apiVersion"] != resource.api_version:
+        obj = resource.convert(obj, resource.api_version)
+    obj["apiVersion"] = resource.api_version
+    return obj
+
+
 def _encode(resource: Resource, obj: Obj, rev: int = 0) -> bytes:
     """The bytes that are stored and answered. Kind and apiVersion come first, so that lists can cut them off."""
     meta = obj["metadata"]
     meta.pop("resourceVersion", None)
     if rev:
         meta["resourceVersion"] = str(rev)
-    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
     api_version = resource.storage_version or resource.api_version
+    if resource.convert is not None and api_version != resource.api_version:
+        obj = resource.convert(obj, api_version)
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
     return msgspec.json.encode({"kind": resource.kind, "apiVersion": api_version, "metadata": meta, **rest})
 
 

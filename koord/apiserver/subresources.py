@@ -14,10 +14,10 @@ import msgspec
 
 from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels
-from koord.apiserver import decoding
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver import decoding, schemas
+from koord.apiserver.http import Answer, Request, json_answer, query_bool
 from koord.apiserver.objects import Context, Objects
-from koord.apiserver.patch import json_patch, merge_patch
+from koord.apiserver.patch import json_patch, managed_fields, merge_patch, scale_fields
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import (
@@ -27,6 +27,7 @@ from koord.apiserver.status import (
     bad_request,
     conflict,
     internal_error,
+    invalid,
     object_not_found,
     required,
     too_many_requests,
@@ -194,39 +195,75 @@ class Subresources:
             return json_answer(scale_of(resource, msgspec.json.decode(entry.value)))
         if info.verb not in ("update", "patch"):
             raise not_allowed()
-        body = await request.body()
-        content_type = request.content_type.partition(";")[0].strip()
-
-        def scaled(live: Obj) -> Obj:
-            before = scale_of(resource, live)
-            if info.verb == "update":
-                after = decoding.decode_any(body, content_type)
-            elif content_type == "application/json-patch+json":
-                after = json_patch.apply(before, decoding.decode_any(body, "application/json"))
-            else:
-                patch = decoding.decode_any(body, "application/yaml" if "apply" in content_type else "application/json")
-                if not isinstance(patch, dict):
-                    raise bad_request("a patch of a Scale must be an object")
-                after = merge_patch.apply(before, patch)
-            if not isinstance(after, dict):
-                raise bad_request("a Scale must be an object")
-            check_name(after, info.name, info.namespace)
-            replicas = (after.get("spec") or {}).get("replicas", 0)
-            if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-                text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-                raise unprocessable(
-                    "Scale", "autoscaling", info.name, [Cause("spec.replicas", "FieldValueInvalid", text)]
-                )
-            version = (after.get("metadata") or {}).get("resourceVersion")
-            if version and version != live["metadata"]["resourceVersion"]:
-                raise conflict(resource.plural, resource.group, info.name, MODIFIED)
-            _put_at(live, _path(resource, "specReplicas", ".spec.replicas"), replicas)
-            return live
-
+        context, body = context_of(request), await request.body()
         written = await self._objects.update(
-            resource, info.namespace, info.name, scaled, context_of(request), subresource="scale"
+            resource,
+            info.namespace,
+            info.name,
+            lambda live: self._scaled(request, resource, live, body, context),
+            context,
+            subresource="scale",
+            tracked=True,
         )
         return json_answer(scale_of(resource, msgspec.json.decode(written.value)))
+
+    def _scaled(self, request: Request, resource: Resource, live: Obj, body: bytes, context: Context) -> Obj:
+        """The object with the replicas, and the owners of the replicas, that a write to its Scale gives it."""
+        info, entries = request.info, live["metadata"].get("managedFields")
+        mappings = scale_fields.mappings_of({resource.api_version: _replicas_path(resource)})
+        before = scale_of(resource, live)
+        before["metadata"]["managedFields"] = scale_fields.to_scale(entries, mappings)
+        after = self._scale_after(request, before, body, context)
+        check_name(after, info.name, info.namespace)
+        replicas = (after.get("spec") or {}).get("replicas", 0)
+        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+            cause = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise unprocessable("Scale", "autoscaling", info.name, [cause])
+        version = (after.get("metadata") or {}).get("resourceVersion")
+        if version and version != live["metadata"]["resourceVersion"]:
+            raise conflict(resource.plural, resource.group, info.name, MODIFIED)
+        owners = scale_fields.from_scale(
+            entries, after["metadata"].get("managedFields"), resource.api_version, mappings
+        )
+        live["metadata"]["managedFields"] = owners
+        _put_at(live, tuple(_replicas_path(resource).strip(".").split(".")), replicas)
+        return live
+
+    def _scale_after(self, request: Request, before: Obj, body: bytes, context: Context) -> Obj:
+        content_type = request.content_type.partition(";")[0].strip()
+        schema = schemas.schema_for("autoscaling", "v1", "Scale")
+        now = self._objects.now()
+        if request.info.verb == "patch" and content_type == "application/apply-patch+yaml":
+            applied = decoding.decode_any(body, "application/yaml")
+            force = query_bool(request.query, "force")
+            return managed_fields.apply(
+                before,
+                applied,
+                manager=context.manager,
+                force=force,
+                schema=schema,
+                api_version="autoscaling/v1",
+                now=now,
+                subresource="scale",
+                kind="Scale",
+            )
+        if request.info.verb == "update":
+            after, _ = decoding.decode_kind("autoscaling", "v1", "Scale", body, request.content_type)
+        elif content_type == "application/json-patch+json":
+            after = json_patch.apply(before, decoding.decode_any(body))
+        else:
+            after = merge_patch.apply(before, decoding.decode_any(body))
+        after.setdefault("metadata", {})
+        managed_fields.track(
+            before,
+            after,
+            manager=context.manager,
+            operation_api_version="autoscaling/v1",
+            schema=schema,
+            now=now,
+            subresource="scale",
+        )
+        return after
 
 
 def scale_of(resource: Resource, obj: Obj) -> Obj:
@@ -259,6 +296,10 @@ def _selector_text(resource: Resource, obj: Obj) -> str:
     if "matchLabels" not in selector and "matchExpressions" not in selector:
         selector = {"matchLabels": selector}
     return str(compile_labels(convert(LabelSelector, selector), absent=NOTHING))
+
+
+def _replicas_path(resource: Resource) -> str:
+    return resource.scale_paths.get("specReplicas", ".spec.replicas")
 
 
 def _path(resource: Resource, name: str, fallback: str) -> tuple[str, ...]:

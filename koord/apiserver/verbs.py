@@ -16,8 +16,9 @@ from aiohttp import web
 from koord.apiserver import decoding, listing, tables, watching
 from koord.apiserver.http import Answer, Request, details_of, json_answer, query_bool, warning_headers
 from koord.apiserver.negotiation import Form
-from koord.apiserver.objects import Change, Context, Objects, Written
+from koord.apiserver.objects import Context, Objects, Written
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
+from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError, bad_request, object_not_found
 
@@ -166,32 +167,41 @@ class Verbs:
         if content_type in APPLY_TYPES:
             return await self._apply(request, resource, body, context)
         patch = decoding.decode_any(body, "application/json")
-        change = self._patch_change(resource, content_type, patch)
         written = await self._objects.update(
-            resource, info.namespace, info.name, change, context, subresource=info.subresource
+            resource,
+            info.namespace,
+            info.name,
+            lambda old: self._retyped(request, resource, self._patched(resource, content_type, old, patch), context),
+            context,
+            subresource=info.subresource,
         )
         return self._written(request, resource, written, context)
 
-    def _patch_change(self, resource: Resource, content_type: str, patch: object) -> Change:
+    def _patched(self, resource: Resource, content_type: str, old: Obj, patch: Any) -> Obj:
         if content_type == "application/json-patch+json":
-            return lambda old: json_patch.apply(old, patch)
-        if not isinstance(patch, dict):
-            raise bad_request("a patch must be an object")
+            return json_patch.apply(old, patch)
         if content_type == "application/merge-patch+json":
-            return lambda old: merge_patch.apply(old, patch)
-        return lambda old: strategic.apply(old, patch, resource.schema)
+            return merge_patch.apply(old, patch)
+        return strategic.apply(old, patch, resource.schema)
+
+    def _retyped(self, request: Request, resource: Resource, obj: Obj, context: Context) -> Obj:
+        """What a patch made, read as if it had been sent whole."""
+        obj, warnings = decoding.retype(resource, obj, request.query.get("fieldValidation", "Warn"))
+        context.warnings[:] = warnings
+        return obj
 
     async def _apply(self, request: Request, resource: Resource, body: bytes, context: Context) -> Answer:
         query, info = request.query, request.info
         if not query.get("fieldManager"):
             raise apply_needs_manager()
-        obj, warnings = decoding.decode(resource, body, "application/yaml", query.get("fieldValidation", "Warn"))
-        context.warnings.extend(warnings)
+        obj = decoding.decode_any(body, "application/yaml")
+        if not isinstance(obj, dict):
+            raise bad_request("error decoding YAML: an object is needed")
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
         force = query_bool(query, "force")
 
         def applied(live: Obj | None) -> Obj:
-            return managed_fields.apply(
+            merged = managed_fields.apply(
                 live,
                 obj,
                 manager=context.manager,
@@ -200,7 +210,10 @@ class Verbs:
                 api_version=resource.api_version,
                 now=self._objects.now(),
                 subresource=info.subresource,
+                kind=resource.kind,
+                reach=reach_of(resource, info.subresource),
             )
+            return self._retyped(request, resource, merged, context)
 
         written = await self._objects.update(
             resource,
