@@ -65,7 +65,8 @@ def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
             fields = parse_fields(fields_text)
         except FieldSelectorError as error:
             raise bad_request(f"unable to parse field selector: {error}") from None
-        known = {"metadata.name", "metadata.namespace"} | resource.strategy.fields({"metadata": {}}).keys()
+        nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
+        known = {"metadata.name", "metadata.namespace"} | resource.strategy.fields(nothing).keys()
         for requirement in fields.requirements:
             if requirement.field not in known:
                 raise bad_request(f"field label not supported: {requirement.field}")
