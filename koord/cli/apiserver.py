@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 
 import click
+
+log = logging.getLogger(__name__)
 
 
 @click.command(epilog="Example: koord apiserver --data-dir ./data --port 6443")
@@ -23,12 +27,24 @@ import click
     show_default=True,
     help="full: no answer before its write is on disk. fast: survives a crash of the process, not of the machine.",
 )
-def apiserver(data_dir: Path, host: str, port: int, durability: str) -> int:
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
+)
+def apiserver(data_dir: Path, host: str, port: int, durability: str, log_format: str) -> int:
     """Serve a Kubernetes API on this machine, with nothing else installed."""
-    from koord.apiserver.server import ServeOptions, serve
-    from koord.kube.logs import setup_logging
+    from koord.apiserver.server import ApiServer, ServeOptions
+    from koord.cli.component import start
     from koord.kube.shell import run_component
+    from koord.up import tether
 
-    setup_logging()
+    supervised = start(log_format)
     options = ServeOptions(data_dir, host, port, "full" if durability == "full" else "fast")
-    return run_component(lambda: serve(options), name="apiserver")
+
+    async def main() -> None:
+        async with ApiServer(options) as server:
+            log.info("serving", extra={"url": server.url, "kubeconfig": str(server.kubeconfig)})
+            if supervised:
+                tether.say_ready({"api": server.url})
+            await asyncio.Event().wait()
+
+    return run_component(main, name="apiserver")

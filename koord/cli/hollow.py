@@ -108,7 +108,6 @@ def options_for(
     import time
 
     from koord.api.naming import dns_label_fault
-    from koord.api.quantity import QuantityError, milli, value
     from koord.hollow.live.fleet import FleetOptions
     from koord.hollow.load_model import Load, SeededLoad
     from koord.hollow.load_replay import read_replay
@@ -117,6 +116,27 @@ def options_for(
     fault = dns_label_fault(prefix)
     if fault or len(prefix) > 50:
         raise click.BadParameter(fault or "must have at most 50 characters", param_hint="--prefix")
+    cpu_milli, memory_bytes = size_of(node_cpu, node_memory)
+    model: Load = SeededLoad(seed)
+    if load is not None:
+        model = read_replay(load, load.name, start_s=time.time(), otherwise=model)
+    return FleetOptions(
+        nodes=nodes,
+        prefix=prefix,
+        cpu_milli=cpu_milli,
+        memory_bytes=memory_bytes,
+        pods=node_pods,
+        seed=seed,
+        load=model,
+        pace=Pace(seed=seed),
+        bind=bind,
+    )
+
+
+def size_of(node_cpu: str, node_memory: str) -> tuple[int, int]:
+    """A node's milli-cores and bytes; a fault in them is bad usage."""
+    from koord.api.quantity import QuantityError, milli, value
+
     amounts = []
     for hint, text, parse in (("--node-cpu", node_cpu, milli), ("--node-memory", node_memory, value)):
         try:
@@ -126,17 +146,4 @@ def options_for(
         if amount <= 0:
             raise click.BadParameter(f"must be more than 0, not {text}", param_hint=hint)
         amounts.append(amount)
-    model: Load = SeededLoad(seed)
-    if load is not None:
-        model = read_replay(load, load.name, start_s=time.time(), otherwise=model)
-    return FleetOptions(
-        nodes=nodes,
-        prefix=prefix,
-        cpu_milli=amounts[0],
-        memory_bytes=amounts[1],
-        pods=node_pods,
-        seed=seed,
-        load=model,
-        pace=Pace(seed=seed),
-        bind=bind,
-    )
+    return amounts[0], amounts[1]

@@ -24,9 +24,12 @@ class Entry:
 
 
 COMMANDS: dict[str, Entry] = {
+    "up": Entry("koord.cli.up", "Run a whole cluster on this machine."),
+    "status": Entry("koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."),
     "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
     "hollow": Entry("koord.cli.hollow", "Run nodes that are only modelled."),
     "apiserver": Entry("koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."),
+    "controllers": Entry("koord.cli.controllers", "Run the controllers of Deployments, Jobs and the like."),
     "bench": Entry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),
     "completion": Entry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),
     "version": Entry("koord.cli.version", "Print the version of koord and of the cluster."),

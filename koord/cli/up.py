@@ -1,0 +1,133 @@
+"""`koord up`: everything on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from koord.cli.hollow import fleet_options, options_for, size_of
+
+if TYPE_CHECKING:
+    from koord.kube.client import Client
+    from koord.up.data_dir import DataDir
+    from koord.up.plan import UpOptions
+    from koord.up.run import Up
+
+
+@click.command(
+    epilog="""\b
+Example: koord up --nodes 100 --data-dir ./data
+         export KUBECONFIG=$PWD/data/kubeconfig
+         kubectl get nodes"""
+)
+@click.option("--nodes", default=5, show_default=True, type=click.IntRange(0, 16384), help="Number of hollow nodes.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep state there between runs. Without it, a temporary directory is used and removed at the end.",
+)
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    show_default="that of the last run, else any free one",
+    help="Port of the API server.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["full", "fast"]),
+    default="full",
+    show_default=True,
+    help="full: no answer before its write is on disk. fast: survives a crash of the process, not of the machine.",
+)
+@fleet_options
+@click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
+@click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
+def up(
+    nodes: int,
+    data_dir: Path | None,
+    port: int,
+    durability: str,
+    node_cpu: str,
+    node_memory: str,
+    node_pods: int,
+    load: IO[str] | None,
+    seed: int,
+    headless: bool,
+    single_process: bool,
+) -> int:
+    """Run a whole cluster on this machine: API server, controllers and hollow nodes.
+
+    Each component is a process of its own, started again if it dies. Ctrl-C stops everything.
+    """
+    from koord.kube.logs import setup_logging
+    from koord.up.data_dir import DataDir
+    from koord.up.plan import UpOptions
+
+    # Bad options are told here, not by a child that will not start.
+    size_of(node_cpu, node_memory)
+    if load is not None:
+        options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed, True)
+    sizes = ("--node-cpu", node_cpu, "--node-memory", node_memory, "--node-pods", str(node_pods), "--seed", str(seed))
+    replay = ("--load", str(Path(load.name).absolute())) if load is not None else ()
+    options = UpOptions(
+        data_dir=data_dir,
+        nodes=nodes,
+        port=port,
+        durability="full" if durability == "full" else "fast",
+        fleet_args=(*sizes, *replay),
+    )
+    view = not headless and not single_process and sys.stdout.isatty()
+    setup_logging("warning" if view else "info")
+    with DataDir(data_dir) as data:
+        if single_process:
+            from koord.cli.up_single import run_single
+
+            if load is not None:
+                load.seek(0)
+            fleet = options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed, True)
+            return run_single(options, data, fleet)
+        return _supervise(options, data, view=view)
+
+
+def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
+    from koord.kube.shell import run_component
+    from koord.up.run import Up
+    from koord.up.supervisor import Failed
+
+    async def show(running: Up, client: Client) -> None:
+        if view:
+            from koord.cli.up_view import show as live
+
+            await live(running, client)
+        else:
+            say_ready(data)
+            await asyncio.Event().wait()
+
+    async def main() -> int:
+        failed: BaseExceptionGroup[Failed] | None = None
+        try:
+            if view:
+                click.echo(f"starting {options.nodes} nodes in {data.path} ...", err=True)
+            await Up(options, data).run(show)
+        except* Failed as errors:
+            failed = errors
+        if failed is None:
+            return 0
+        from koord.kube.shell import causes
+
+        for error in causes(failed):
+            click.echo(f"Error: {error}", err=True)
+        return 1
+
+    return run_component(main, name="up")
+
+
+def say_ready(data: DataDir) -> None:
+    """The one line that scripts wait for."""
+    click.echo(f"ready: KUBECONFIG={data.kubeconfig}")
+    sys.stdout.flush()

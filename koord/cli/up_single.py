@@ -1,0 +1,40 @@
+"""`koord up --single-process`: all components in one event loop, so that a debugger sees all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from koord.hollow.live.fleet import FleetOptions
+    from koord.up.data_dir import DataDir
+    from koord.up.plan import UpOptions
+
+
+def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
+    """Runs until a signal; the exit code."""
+    from koord.apiserver.server import ApiServer, ServeOptions
+    from koord.cli.up import say_ready
+    from koord.controllers.live.run import run as run_controllers
+    from koord.hollow.live.fleet import run_fleet
+    from koord.kube.client import Client
+    from koord.kube.locate import locate
+    from koord.kube.shell import run_component
+    from koord.up.bootstrap import bootstrap
+    from koord.up.plan import choose_port
+
+    async def main() -> None:
+        port = choose_port(options.port, data.last_port())
+        data.keep_port(port)
+        serve = ServeOptions(data.path, port=port, durability=options.durability)
+        async with ApiServer(serve), Client(locate(str(data.kubeconfig)), user_agent="koord-up") as client:
+            await bootstrap(client)
+            serving = [asyncio.Event(), asyncio.Event()]
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_controllers(client, on_ready=serving[0].set), name="controllers")
+                tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
+                for each in serving:
+                    await each.wait()
+                say_ready(data)
+
+    return run_component(main, name="up")

@@ -1,0 +1,94 @@
+"""The live view of `koord up` on a terminal: components, nodes, pods by phase, what happened last."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from koord.api.timestamp import TimestampError, parse_timestamp
+from koord.kube.client import Client
+from koord.up.health import age
+from koord.up.picture import Picture, event_time, followed
+from koord.up.run import Up
+
+REFRESH_S: Final = 0.5
+_STYLES: Final = {
+    "ready": "green",
+    "Ready": "green",
+    "Running": "green",
+    "Succeeded": "blue",
+    "starting": "yellow",
+    "waiting": "yellow",
+    "Pending": "yellow",
+    "Terminating": "magenta",
+    "NotReady": "red",
+    "Failed": "red",
+    "stopped": "dim",
+}
+
+
+async def show(up: Up, client: Client) -> None:
+    """Draws until cancelled."""
+    console = Console()
+    console.print("[green]ready[/]. In another terminal:\n")
+    console.print(f"  export KUBECONFIG={up.data.kubeconfig}", soft_wrap=True)
+    console.print("  kubectl get nodes\n")
+    async with followed(client) as picture:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            try:
+                while True:
+                    live.update(view(up, picture, time.time()), refresh=True)
+                    await asyncio.sleep(REFRESH_S)
+            finally:
+                live.update(Text("stopping ..."), refresh=True)
+
+
+def view(up: Up, picture: Picture, now_s: float) -> RenderableType:
+    components = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("COMPONENT", "STATE", "FOR", "PID", "RESTARTS", "ADDRESS"):
+        components.add_column(heading, no_wrap=True)
+    for child in up.supervisor.children.values():
+        state = Text(child.state, _STYLES.get(child.state, ""))
+        address = next(iter(child.endpoints.values()), "")
+        restarts = f"{child.restarts} (last {child.ended})" if child.restarts else "0"
+        components.add_row(child.name, state, age(now_s - child.since_s), str(child.pid), restarts, address)
+    events = Table(box=None, pad_edge=False, show_header=False)
+    for column in ("age", "reason", "object", "note"):
+        events.add_column(column, no_wrap=True, overflow="ellipsis", ratio=3 if column == "note" else None)
+    for event in picture.recent():
+        about = event.regarding
+        style = "yellow" if event.type == "Warning" else "dim"
+        events.add_row(
+            _event_age(event_time(event), now_s), event.reason, f"{about.kind}/{about.name}", event.note, style=style
+        )
+    return Group(
+        components,
+        Text(),
+        _counts("nodes", picture.nodes),
+        _counts("pods", picture.pods),
+        Text(),
+        events,
+        Text("Ctrl-C stops everything", "dim"),
+    )
+
+
+def _counts(what: str, counts: Counter[str]) -> Text:
+    text = Text(f"{what:6}", "bold")
+    shown = [(state, count) for state, count in sorted(counts.items()) if count]
+    for state, count in shown:
+        text.append(f"{count} {state}   ", _STYLES.get(state, ""))
+    return text if shown else text.append("none", "dim")
+
+
+def _event_age(when: str, now_s: float) -> str:
+    try:
+        return age(now_s - parse_timestamp(when))
+    except TimestampError:
+        return ""

@@ -1,0 +1,73 @@
+"""The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions.
+
+What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from koord.api.crd.definitions import DEFINITIONS, manifest
+from koord.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES
+from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.api.priority import BANDS, PriorityClass
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists
+
+FIELD_MANAGER: Final = "koord-up"
+ESTABLISHED_WITHIN_S: Final = 30.0
+
+_DESCRIPTIONS: Final[Mapping[PriorityClass, str]] = {
+    PriorityClass.PROD: "Services for which resources are guaranteed.",
+    PriorityClass.MID: "Work that runs on what prod pods are predicted to leave for long.",
+    PriorityClass.BATCH: "Work that runs on what prod pods leave at the time.",
+    PriorityClass.FREE: "Work that runs only where nothing else needs the resources.",
+}
+
+
+def priority_classes() -> list[dict[str, object]]:
+    """One for each band, with the lowest number in it."""
+    return [
+        {
+            "metadata": {"name": band.value},
+            "value": numbers.start,
+            "globalDefault": False,
+            "description": _DESCRIPTIONS[band],
+        }
+        for band, numbers in BANDS.items()
+    ]
+
+
+def definitions() -> list[dict[str, Any]]:
+    return [manifest(definition) for definition in DEFINITIONS]
+
+
+async def bootstrap(client: Client) -> None:
+    """Returns when all is there and every kind is served."""
+    await asyncio.gather(
+        _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}}),
+        *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
+        *(_define(client, each) for each in definitions()),
+    )
+
+
+async def _create(client: Client, kind: Any, obj: Mapping[str, object]) -> None:
+    with suppress(AlreadyExists):
+        await client.create(kind, obj, field_manager=FIELD_MANAGER)
+
+
+async def _define(client: Client, definition: Mapping[str, Any]) -> None:
+    name = definition["metadata"]["name"]
+    try:
+        found = await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition, field_manager=FIELD_MANAGER)
+    except AlreadyExists:
+        found = await client.patch(
+            CUSTOM_RESOURCE_DEFINITIONS, name, definition, type="apply", field_manager=FIELD_MANAGER, force=True
+        )
+    async with asyncio.timeout(ESTABLISHED_WITHIN_S):
+        while not found.is_established:
+            await asyncio.sleep(0.02)
+            found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
