@@ -1,0 +1,113 @@
+"""`koord status`: how a cluster is, what is wrong, and how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli.options import kube_options, output_option
+
+if TYPE_CHECKING:
+    from koord.up.health import Status
+
+
+@click.command(epilog="Example: koord status --data-dir ./data -o json")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of a running koord up. Found by itself where the kubeconfig lies in it.",
+)
+@kube_options
+@output_option("table", "json", "yaml")
+def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Say how a running koord up, or an installation, is.
+
+    Components, leaders, health checks, nodes, and for all that is wrong how to mend it. Exits with 1 if anything is.
+    """
+    found = asyncio.run(_look(data_dir, kubeconfig, context))
+    if output == "table":
+        _print(found)
+    else:
+        import msgspec
+
+        body = {"healthy": found.healthy, **msgspec.to_builtins(found.facts)}
+        body["problems"] = msgspec.to_builtins(found.problems)
+        if output == "json":
+            click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+        else:
+            from koord.api.yaml import dump
+
+            click.echo(dump(body), nl=False)
+    return 0 if found.healthy else 1
+
+
+async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | None) -> Status:
+    from koord.kube.client import Client
+    from koord.kube.locate import locate
+    from koord.up.data_dir import read_endpoints
+    from koord.up.health import judge
+    from koord.up.survey import survey
+
+    if data_dir is not None:
+        path = data_dir / "kubeconfig"
+        endpoints = read_endpoints(data_dir)
+        if endpoints is None or not path.exists():
+            return judge(await survey(None, "", data_dir, endpoints))
+        kubeconfig = kubeconfig or str(path)
+    else:
+        data_dir = _beside(kubeconfig)
+        endpoints = read_endpoints(data_dir) if data_dir is not None else None
+    config = locate(kubeconfig, context)
+    async with Client(config, user_agent="koord-status") as client:
+        return judge(await survey(client, config.server, data_dir, endpoints))
+
+
+def _beside(kubeconfig: str | None) -> Path | None:
+    """The data directory that a kubeconfig lies in, if it lies in one."""
+    import os
+
+    name = kubeconfig or os.environ.get("KUBECONFIG", "")
+    folder = Path(name).parent if name and os.pathsep not in name else None
+    return folder if folder is not None and (folder / "endpoints.json").exists() else None
+
+
+def _print(status: Status) -> None:
+    from koord.up.health import age
+
+    facts = status.facts
+    server = facts.server
+    ok = f"{sum(check.ok for check in server.checks)}/{len(server.checks)} checks ok"
+    said = f"{server.version or 'version unknown'}, {ok}" if server.reachable else "does not answer"
+    click.echo(f"API server  {server.url or '-'}  {said}")
+    click.echo(f"koord       {facts.version}" + (f"  data directory {facts.data_dir}" if facts.data_dir else ""))
+    if facts.components:
+        rows = [("COMPONENT", "STATE", "PID", "RESTARTS", "CHECKS")]
+        for each in facts.components:
+            checks = f"{sum(check.ok for check in each.checks)}/{len(each.checks)}" if each.checks else "-"
+            rows.append((each.name, each.state, str(each.pid or "-"), str(each.restarts), checks))
+        _table(rows)
+    if facts.leaders:
+        rows_of_leaders = [("LEASE", "LEADER", "RENEWED")]
+        for leader in facts.leaders:
+            renewed = "-" if leader.age_s is None else f"{age(leader.age_s)} ago"
+            rows_of_leaders.append((leader.lease, leader.holder or "nobody", renewed))
+        _table(rows_of_leaders)
+    if server.reachable:
+        phases = ", ".join(f"{count} {phase}" for phase, count in sorted(facts.pods.phases.items())) or "none"
+        cordoned = f", {len(facts.nodes.cordoned)} cordoned" if facts.nodes.cordoned else ""
+        click.echo(f"\nnodes       {facts.nodes.ready}/{facts.nodes.total} ready{cordoned}\npods        {phases}")
+    if not status.problems:
+        click.echo("\n" + click.style("all is well", fg="green"))
+    for problem in status.problems:
+        click.echo("\n" + click.style(f"wrong: {problem.what}", fg="red") + f"\n  mend: {problem.how}")
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    click.echo()
+    for row in rows:
+        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
