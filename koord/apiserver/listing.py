@@ -16,7 +16,7 @@ import msgspec
 
 from koord.api.field_selector import FieldMatcher, FieldSelectorError, parse_fields
 from koord.api.selector import LabelMatcher, SelectorError, parse_labels
-from koord.apiserver.resource import Resource
+from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, bad_request, gone, unprocessable
 from koord.apiserver.store import Collection, Compacted, Entry, Store
 
