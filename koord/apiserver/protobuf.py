@@ -8,6 +8,7 @@ Zero values are on the wire even where they mean "unset"; the typed reader drops
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -90,6 +91,8 @@ def _message(data: memoryview, name: str, depth: int) -> dict[str, Any]:
             continue
         key, shape, kind = known
         if shape == "map":
+            if isinstance(raw, int):
+                raise Malformed("proto: a field has the wrong wire type")
             entry = _entry(raw, kind, depth)
             found.setdefault(key, {})[entry[0]] = entry[1]
             continue
@@ -109,6 +112,8 @@ def _message(data: memoryview, name: str, depth: int) -> dict[str, Any]:
 
 
 def _value(raw: Any, kind: str, depth: int) -> Any:
+    if isinstance(raw, int) != (kind in ("o", "i")):
+        raise Malformed("proto: a field has the wrong wire type")
     match kind:
         case "s":
             return _text(raw)
@@ -119,7 +124,9 @@ def _value(raw: Any, kind: str, depth: int) -> Any:
         case "i":
             return raw - (1 << 64) if raw >= 1 << 63 else raw
         case "d":
-            return float(memoryview(raw).cast("d")[0])
+            if len(raw) != 8:
+                raise Malformed("proto: a number has the wrong size")
+            return float(raw.cast("d")[0])
     special = _SPECIAL.get(kind)
     message = _message(raw, kind, depth + 1)
     return special(message) if special is not None else message
@@ -182,6 +189,8 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _text(raw: Any) -> str:
+    if isinstance(raw, int):
+        raise Malformed("proto: a field has the wrong wire type")
     try:
         return bytes(raw).decode()
     except UnicodeDecodeError:
@@ -191,19 +200,26 @@ def _text(raw: Any) -> str:
 def _time(message: dict[str, Any]) -> str | None:
     seconds = message.get("seconds", 0)
     # Go's zero time, and an empty message, are no time at all.
-    return None if not message or seconds == -62135596800 else timestamp.from_seconds(seconds)
+    return None if not message or seconds == -62135596800 else _stamp(timestamp.from_seconds, seconds)
 
 
 def _micro_time(message: dict[str, Any]) -> str | None:
     if not message:
         return None
-    return timestamp.micro_from_ns(message.get("seconds", 0) * 1_000_000_000 + message.get("nanos", 0))
+    return _stamp(timestamp.micro_from_ns, message.get("seconds", 0) * 1_000_000_000 + message.get("nanos", 0))
+
+
+def _stamp(render: Callable[[int], str], moment: int) -> str:
+    try:
+        return render(moment)
+    except (ValueError, OverflowError, OSError):
+        raise Malformed("a time is outside the years that can be written") from None
 
 
 def _json(raw: str) -> Any:
     try:
         return msgspec.json.decode(base64.b64decode(raw)) if raw else None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"a part that must be JSON is not: {error}") from None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.apiserver import protobuf, schemas, typed
@@ -47,6 +47,7 @@ def test_a_malformed_body_is_refused(body: bytes) -> None:
         protobuf.decode(body)
 
 
+@settings(max_examples=600)
 @given(st.sampled_from(RECORDED), st.integers(0), st.binary(max_size=8), st.integers(0, 8))
 def test_any_damage_gives_an_object_or_a_refusal(pair: dict[str, Any], at: int, inserted: bytes, dropped: int) -> None:
     body = base64.b64decode(pair["protobuf"])
