@@ -122,7 +122,10 @@ def _decode_custom(resource: Resource, body: bytes, content_type: str, field_val
     data_group, data_version, data_kind = _type_meta(kind, value, body)
     if not isinstance(value, dict) or not data_kind:
         shown = "null" if value is None else body.decode(errors="replace")
-        raise _unrecognized(kind, f"Object 'Kind' is missing in '{shown}'", body)
+        missing = f"Object 'Kind' is missing in '{shown}'"
+        if field_validation == "Ignore":
+            raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {missing}')
+        raise _unrecognized(kind, missing, body)
     prefix = f'{data_kind} in version "{version}" cannot be handled as a {kind}: '
     if (api_version := value.get("apiVersion") or "") != resource.api_version:
         if data_group == resource.group and field_validation == "Strict":

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.api.naming import dns_label_fault
-from koord.apiserver import string_formats
+from koord.apiserver import formats, string_formats
 from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
     Cause,
@@ -364,17 +363,19 @@ def _embedded_faults(schema: Schema, value: object, path: str) -> list[Cause]:
 
 
 def _embedded_head_faults(value: Mapping[str, Any], path: str) -> list[Cause]:
-    causes = [required(f"{path}.{key}") for key in ("apiVersion", "kind") if key not in value]
+    prefix = f"{path}." if path else ""
+    causes = [required(prefix + key) for key in ("apiVersion", "kind") if key not in value]
     for key in ("apiVersion", "kind"):
         text = value.get(key)
         if text is None:
             continue
         if text == "":
-            causes.append(invalid(f"{path}.{key}", text, "must not be empty"))
+            causes.append(invalid(prefix + key, text, "must not be empty"))
         elif key == "apiVersion" and text.count("/") > 1:
-            causes.append(invalid(f"{path}.{key}", text, f"unexpected GroupVersion string: {text}"))
-        elif key == "kind" and (fault := dns_label_fault(text.lower())):
-            causes.append(invalid(f"{path}.{key}", text, f"may have mixed case, but should otherwise match: {fault}"))
+            causes.append(invalid(prefix + key, text, f"unexpected GroupVersion string: {text}"))
+        elif key == "kind" and (faults := formats.dns_1035_label(text.lower())):
+            detail = "may have mixed case, but should otherwise match: " + ",".join(faults)
+            causes.append(invalid(prefix + key, text, detail))
     return causes
 
 

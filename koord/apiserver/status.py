@@ -52,11 +52,13 @@ def not_found(field: str, value: object) -> Cause:
 
 
 def too_long(field: str, limit: int) -> Cause:
-    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(field: str, actual: int, limit: int) -> Cause:
-    return Cause(field, "FieldValueTooMany", f"Too many: {actual}: must have at most {limit} items")
+    unit = "item" if limit == 1 else "items"
+    return Cause(field, "FieldValueTooMany", f"Too many: {actual}: must have at most {limit} {unit}")
 
 
 def type_invalid(field: str, value: object, detail: str) -> Cause:

@@ -1,0 +1,101 @@
+"""What our decoding, pruning, defaulting and validation make of the bodies, in the form of the recorded answers."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from koord.apiserver import decoding, structural
+from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.custom import custom_schema
+from koord.apiserver.metadata import validate_metadata
+from koord.apiserver.registry import Registry
+from koord.apiserver.resource import Obj, Resource, Strategy
+from koord.apiserver.schema import Schema
+from koord.apiserver.status import Cause, StatusError
+from tests.apiserver.bodies import builtin, custom
+from tests.apiserver.bodies.record import Json, without_times
+
+
+@cache
+def registry() -> Registry:
+    return Registry(builtin_resources())
+
+
+def resource_at(path: str) -> Resource:
+    parts = path.strip("/").split("/")
+    group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+    found = registry().find(group, version, parts[-1])
+    assert found is not None, path
+    return found
+
+
+def widgets(schema: Schema) -> Resource:
+    strategy = Strategy(name_fault=None)
+    return Resource("bodies.io", "v1", "widgets", "Widget", True, schema, strategy=strategy, custom=True)
+
+
+def refusal(error: StatusError) -> Json:
+    if error.code == 422:
+        return {"causes": comparable(error.causes)}
+    return {"code": error.code, "reason": error.reason, "message": error.message}
+
+
+def comparable(causes: tuple[Cause, ...] | list[Cause]) -> list[list[str]]:
+    return sorted([cause.field, cause.reason, cause.message] for cause in causes)
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def decoded(body: builtin.Body, validation: str) -> Json:
+    try:
+        _, warnings = decoding.decode(resource_at(body.path), as_bytes(body.text), body.content_type, validation)
+    except StatusError as error:
+        return refusal(error)
+    return {"warnings": warnings}
+
+
+def kept(body: builtin.Body) -> Json:
+    obj, _ = decoding.decode(resource_at(body.path), as_bytes(body.text), body.content_type, "Strict")
+    return without_times(obj)
+
+
+def created(text: str, validation: str) -> Json:
+    resource = widgets(custom_schema(custom.SCHEMA))
+    try:
+        obj, warnings = decoding.decode(resource, text.encode(), "application/json", validation)
+    except StatusError as error:
+        return {**refusal(error), **({"warnings": []} if error.code == 422 else {})}
+    structural.default(resource.schema, obj)
+    obj.pop("status", None)
+    causes = [*validate_metadata(obj, resource), *structural.validate(resource.schema, obj)]
+    if causes:
+        return {"causes": comparable(causes), "warnings": warnings}
+    return {"object": without_times(obj), "warnings": warnings}
+
+
+def changed(schema: Json, before: Json, after: Json) -> list[list[str]]:
+    compiled = custom_schema({"type": "object", "properties": {"spec": schema}})
+    head: Obj = {"apiVersion": "bodies.io/v1", "kind": "Widget", "metadata": {"name": "a"}}
+    return comparable(structural.validate(compiled, {**head, "spec": after}, {**head, "spec": before}))
+
+
+def defined(definition: Json) -> Json:
+    resource = resource_at("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    body = msgspec.json.encode(definition)
+    try:
+        obj, warnings = decoding.decode(resource, body, "application/json", "Warn")
+    except StatusError as error:
+        return refusal(error)
+    strategy = resource.strategy
+    structural.default(resource.schema, obj)
+    strategy.default(obj)
+    strategy.prepare_create(obj)
+    causes = [*validate_metadata(obj, resource), *strategy.validate(obj), *strategy.validate_create(obj)]
+    warnings += strategy.warnings(obj)
+    if causes:
+        return {"causes": comparable(causes), "warnings": []}
+    return {"object": without_times(obj), "warnings": warnings}
