@@ -43,6 +43,13 @@ _BOUND: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([
 _NAMESPACED: Final = re.compile(r"(?<![\w.])(\w+)\s*\.\s*(\w+)\s*\(")
 _OPTIONAL_SYNTAX: Final = re.compile(r"\.\?|\[\?|\bcel\s*\.\s*bind\b|\.\s*opt(?:Flat)?Map\s*\(")
 
+_FUNCTION_FAILED: Final = re.compile(r"^Function '\w+' error: (?:Python function call failed: \w+: )?")
+_ELSEWHERE: Final = frozenset(
+    {"semver", "isSemver", "major", "minor", "patch", "format", "validate", "named", "group", "resource", "check"}
+    | {"transformList", "transformMap", "transformMapEntry", "existsOne"}
+)
+"Functions that Kubernetes has, and this has not."
+
 
 class CelError(Exception):
     """An expression that cannot be compiled, or not be evaluated; in cel-go's words where it has some."""
@@ -75,34 +82,39 @@ class Expression:
         except TypeError as error:
             raise CelError("no such overload") from error
         except (RuntimeError, ValueError) as error:
-            raise CelError(_first_line(str(error))) from error
+            raise CelError(_told(str(error))) from error
 
 
 @lru_cache(2048)
 def compiled(source: str, variables: frozenset[str]) -> Expression:
     """An expression over these variables. Raises CelError."""
-    if found := _OPTIONAL_SYNTAX.search(_without_texts(source)):
+    if found := _OPTIONAL_SYNTAX.search(without_texts(source)):
         raise CelError(f"{found[0]!r} is not supported here; use has(...) and conditions instead")
     try:
         program = cel.compile(_with_own_size(source))
     except ValueError as error:
         raise CelError(f"compilation failed: {_syntax_fault(str(error))}") from error
-    bare = _without_texts(source)
+    bare = without_texts(source)
     spaces = {name for name, function in _NAMESPACED.findall(bare) if f"{name}.{function}" in _LIBRARY}
     bound = set(_BOUND.findall(bare))
     used = set(program.variables()) - spaces - bound - {"optional"}
-    for name in sorted(used - variables - _TYPES):
-        column = next((match.start() for match in re.finditer(rf"\b{name}\b", bare)), 0) + 1
-        raise CelError(
-            f"compilation failed: ERROR: <input>:1:{column}: undeclared reference to '{name}' (in container '')"
-        )
+    faults = [
+        at_column(source, _column(bare, rf"(?<![\w.]){name}\b"), f"undeclared reference to '{name}' (in container '')")
+        for name in sorted(used - variables - _TYPES)
+    ]
     needed: dict[str, Any] = {}
     for function in program.functions():
         candidates = [f"{space}.{function}" for space in spaces] + [function]
         known = [each for each in candidates if each in _LIBRARY]
         needed |= {each: _LIBRARY[each] for each in known}
-        if not known and function not in _BUILT_IN and not _is_operator(function):
-            raise CelError(f"compilation failed: the function {function!r} is not supported here")
+        if known or function in _BUILT_IN or not function[0].isalpha():
+            continue
+        if function in _ELSEWHERE:
+            raise CelError(f"compilation failed: the function '{function}' is not supported here")
+        column = _column(bare, rf"\b{function}\s*\(") + len(function)
+        faults.append(at_column(source, column, f"undeclared reference to '{function}' (in container '')"))
+    if faults:
+        raise CelError("compilation failed: " + "\n".join(faults))
     return Expression(source, frozenset(used & variables), program, cel.Context({}, needed))
 
 
@@ -111,8 +123,14 @@ def evaluate(source: str, variables: Mapping[str, Any]) -> Any:
     return compiled(source, frozenset(variables)).evaluate(variables)
 
 
-def _is_operator(function: str) -> bool:
-    return not (function[0].isalpha())
+def at_column(source: str, column: int, fault: str) -> str:
+    """A fault and where it is, as the real compiler shows it."""
+    return f"ERROR: <input>:1:{column}: {fault}\n | {source}\n | {'.' * (column - 1)}^"
+
+
+def _column(text: str, pattern: str) -> int:
+    found = re.search(pattern, text)
+    return found.start() + 1 if found else 1
 
 
 def _with_own_size(source: str) -> str:
@@ -124,14 +142,19 @@ def _is_size(source: str, match: re.Match[str]) -> bool:
     return match["word"] == "size" and source[match.end() :].lstrip().startswith("(")
 
 
-def _without_texts(source: str) -> str:
+def without_texts(source: str) -> str:
     """The expression with its string literals blanked out, so that words in them are not taken for names."""
     return _TOKEN.sub(lambda match: match[0] if match["word"] else " " * len(match[0]), source)
 
 
 def _syntax_fault(text: str) -> str:
     at = text.find("ERROR:")
-    return text[at:] if at >= 0 else _first_line(text)
+    return text[at:].replace("\n| ", "\n | ") if at >= 0 else _first_line(text)
+
+
+def _told(text: str) -> str:
+    """What a function said that failed, without the package's words around it."""
+    return _FUNCTION_FAILED.sub("", _first_line(text)).removesuffix(".")
 
 
 def _first_line(text: str) -> str:

@@ -23,6 +23,8 @@ _URL: Final = "~url"
 _IP: Final = "~ip"
 _CIDR: Final = "~cidr"
 
+_NOT_A_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
 Opaque = dict[str, str]
 
 
@@ -100,7 +102,10 @@ def is_quantity(text: str) -> bool:
 
 
 def quantity(text: str) -> Opaque:
-    parsed = quantities.parse(text)
+    try:
+        parsed = quantities.parse(text)
+    except quantities.QuantityError as error:
+        raise ValueError(_NOT_A_QUANTITY) from error
     return {_QUANTITY: str(Fraction(parsed.mantissa) * Fraction(10) ** parsed.exponent)}
 
 

@@ -11,7 +11,7 @@ import base64
 import binascii
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -21,10 +21,10 @@ from koord.apiserver.cel import CelError, Expression, OptionalValue, compiled
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, required, shown
 
-_VARIABLES: Final = frozenset({"self", "oldSelf"})
+VARIABLES: Final = frozenset({"self", "oldSelf"})
 _LONGEST_MESSAGE: Final = 5 * 1024
-_ROOT_FIELDS: Final = ("apiVersion", "kind")
-_ROOT_METADATA: Final = ("name", "generateName")
+ROOT_FIELDS: Final = ("apiVersion", "kind")
+ROOT_METADATA: Final = ("name", "generateName")
 _RESERVED: Final = frozenset(
     {
         "true",
@@ -67,11 +67,6 @@ class _Rule:
 def cel_validate(schema: Schema, obj: Mapping[str, Any], old: Mapping[str, Any] | None, path: str) -> list[Cause]:
     """All faults that the rules of a schema find in an object."""
     return list(_Walk(old is not None).check(schema, obj, old, path, unchanged=False, root=not path))
-
-
-def rule_faults(schema: Schema, path: str) -> list[Cause]:
-    """What is wrong with the rules of a schema themselves, for whoever wants to define it."""
-    return list(_rule_faults(schema, path, correlatable=True))
 
 
 class _Walk:
@@ -155,11 +150,11 @@ _ANY: Final = Schema()
 
 def _root(schema: Schema, value: Mapping[str, Any]) -> dict[str, Any]:
     """Of a whole object: its kind and name are known to every expression, the rest of its metadata to none."""
-    shown_: dict[str, Any] = {key: value[key] for key in _ROOT_FIELDS if key in value}
+    shown_: dict[str, Any] = {key: value[key] for key in ROOT_FIELDS if key in value}
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
-        shown_["metadata"] = {key: metadata[key] for key in _ROOT_METADATA if key in metadata}
-    rest = {key: each for key, each in value.items() if key not in (*_ROOT_FIELDS, "metadata")}
+        shown_["metadata"] = {key: metadata[key] for key in ROOT_METADATA if key in metadata}
+    rest = {key: each for key, each in value.items() if key not in (*ROOT_FIELDS, "metadata")}
     return shown_ | {
         escape(key) if key in schema.properties else key: to_cel(schema.properties.get(key) or _ANY, each)
         for key, each in rest.items()
@@ -202,9 +197,9 @@ def _rules(schema: Schema) -> tuple[_Rule | CelError, ...]:
 def _compiled(rule: Mapping[str, object]) -> _Rule | CelError:
     text = str(rule.get("rule") or "").strip()
     try:
-        condition = compiled(text, _VARIABLES)
+        condition = compiled(text, VARIABLES)
         message = str(rule.get("messageExpression") or "").strip()
-        expression = compiled(message, _VARIABLES) if message else None
+        expression = compiled(message, VARIABLES) if message else None
     except CelError as error:
         return error
     return _Rule(
@@ -266,45 +261,3 @@ def _by_keys(schema: Schema, items: Any) -> Mapping[tuple[str, ...], Any]:
     if schema.list_type != "map" or not isinstance(items, list):
         return {}
     return {_keys(schema, item): item for item in items}
-
-
-def _rule_faults(schema: Schema, path: str, correlatable: bool) -> Iterator[Cause]:
-    for i, rule in enumerate(schema.rules):
-        place = f"{path}.x-kubernetes-validations[{i}]"
-        yield from _faults_of(rule, place, schema, correlatable)
-    for name, inner in schema.properties.items():
-        yield from _rule_faults(inner, f"{path}.properties[{name}]", correlatable)
-    if schema.values is not None:
-        yield from _rule_faults(schema.values, f"{path}.additionalProperties", correlatable)
-    if schema.items is not None:
-        yield from _rule_faults(schema.items, f"{path}.items", correlatable and schema.list_type == "map")
-    parts: tuple[tuple[str, Sequence[Schema]], ...] = (
-        ("allOf", schema.all_of),
-        ("anyOf", schema.any_of),
-        ("oneOf", schema.one_of),
-    )
-    for name, schemas in parts:
-        for i, inner in enumerate(schemas):
-            yield from _rule_faults(inner, f"{path}.{name}[{i}]", correlatable)
-
-
-def _faults_of(rule: Mapping[str, object], place: str, schema: Schema, correlatable: bool) -> Iterator[Cause]:
-    text, message = str(rule.get("rule") or "").strip(), str(rule.get("messageExpression") or "").strip()
-    if not text:
-        yield required(f"{place}.rule", "rule is not specified")
-        return
-    try:
-        expression = compiled(text, _VARIABLES)
-    except CelError as error:
-        yield invalid(f"{place}.rule", dict(rule), str(error))
-    else:
-        if "oldSelf" in expression.names and not correlatable:
-            detail = (
-                "oldSelf cannot be used on the uncorrelatable portion of the schema within " + place.partition(".x-")[0]
-            )
-            yield invalid(f"{place}.rule", text, detail)
-    if message:
-        try:
-            compiled(message, _VARIABLES)
-        except CelError as error:
-            yield invalid(f"{place}.messageExpression", dict(rule), str(error))

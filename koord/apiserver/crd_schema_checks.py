@@ -63,7 +63,7 @@ def _compile_faults(schema: Source, path: str) -> list[Cause]:
     if not structural.has_rules(compiled):
         return []
     try:
-        from koord.apiserver.cel_rules import rule_faults
+        from koord.apiserver.cel_checks import rule_faults
     except ImportError:
         return []
     return rule_faults(compiled, path)
