@@ -208,7 +208,7 @@ class _Components:
         if schema.values is NOTHING:
             out["additionalProperties"] = False
         elif schema.values is not None:
-            out["additionalProperties"] = self.field(schema.values, "")
+            out["additionalProperties"] = self.field(schema.values, "") or True
         return out | _restrictions(schema, self) | _extensions(schema) | _default(schema)
 
 
