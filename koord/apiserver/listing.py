@@ -66,7 +66,9 @@ def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
         except FieldSelectorError as error:
             raise bad_request(f"unable to parse field selector: {error}") from None
         nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
-        known = {"metadata.name", "metadata.namespace"} | resource.strategy.fields(nothing).keys()
+        known = {"metadata.name", "metadata.namespace"} | (
+            resource.strategy.selectable or resource.strategy.fields(nothing).keys()
+        )
         for requirement in fields.requirements:
             if requirement.field not in known:
                 raise bad_request(f"field label not supported: {requirement.field}")

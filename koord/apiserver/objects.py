@@ -19,7 +19,7 @@ from koord.apiserver.access.authn import UserInfo
 from koord.apiserver.admission import Admission, Attributes
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.patch.reach import reach_of
-from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.resource import Obj, Resource, Strategy
 from koord.apiserver.status import (
     MODIFIED,
     Cause,
@@ -250,7 +250,7 @@ class Objects:
         graceful = resource.strategy.graceful
         grace_s = graceful(old, asked) if graceful else 0
         meta = dict(old["metadata"])
-        finalizers = _finalizers_for(list(meta.get("finalizers") or ()), options)
+        finalizers = _finalizers_for(list(meta.get("finalizers") or ()), options, resource.strategy)
         if not finalizers and not grace_s and not resource.strategy.awaits(old):
             return None
         if finalizers:
@@ -435,13 +435,15 @@ def _is_finished(resource: Resource, obj: Obj) -> bool:
     return not resource.strategy.awaits(obj)
 
 
-def _finalizers_for(finalizers: list[str], options: Mapping[str, Any]) -> list[str]:
+def _finalizers_for(finalizers: list[str], options: Mapping[str, Any], strategy: Strategy) -> list[str]:
     """The finalizers of a deleted object under the policy asked for: dependents orphaned, or deleted first."""
     policy = options.get("propagationPolicy")
     if policy is None and (orphan := options.get("orphanDependents")) is not None:
         policy = "Orphan" if orphan else "Background"
     if policy is None:
-        return finalizers
+        if not strategy.orphans_by_default or {"orphan", "foregroundDeletion"} & set(finalizers):
+            return finalizers
+        policy = "Orphan"
     kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion")]
     if policy == "Orphan":
         return [*kept, "orphan"]

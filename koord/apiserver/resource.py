@@ -68,6 +68,8 @@ class Strategy:
     validate_status: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
     fields: Callable[[Obj], Mapping[str, str]] = _no_fields
     "Selectable fields beyond metadata.name and metadata.namespace, with their values."
+    selectable: frozenset[str] | None = None
+    "Those of the fields that may be asked for, where not all: versions of a kind share an index, not the names."
     columns: tuple[Column, ...] = ()
     warnings: Callable[[Obj], Sequence[str]] = field(default=lambda _obj: ())
     name_fault: Callable[[str], str | None] | None = None
@@ -83,6 +85,8 @@ class Strategy:
     "Whether the deletion of an object waits for more than its finalizers (a namespace: for its content)."
     on_deletion: Callable[[Obj], None] = _nothing
     "Changes an object that begins to be deleted (a namespace: its phase)."
+    orphans_by_default: bool = False
+    "Whether a delete that does not say leaves the object's dependents alone."
     returns_deleted: bool = False
     "Whether a delete answers with the object that is gone rather than with a Status."
     graceful: Callable[[Obj, int | None], int] | None = None

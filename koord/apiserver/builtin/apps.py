@@ -287,7 +287,6 @@ REPLICA_SET: Final = Strategy(
     validate=validate_replica_set,
     validate_update=_selector_stays,
     validate_status=validate_replica_set_status,
-    fields=lambda obj: {"status.replicas": str((obj.get("status") or {}).get("replicas", 0))},
     warnings=_warnings,
     columns=(
         NAME,

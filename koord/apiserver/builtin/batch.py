@@ -250,6 +250,7 @@ def _duration(job: Obj, now_s: float) -> str:
 
 
 JOB: Final = Strategy(
+    orphans_by_default=True,
     default=default_job,
     prepare_create=prepare_create,
     validate=validate,

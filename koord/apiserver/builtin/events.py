@@ -6,6 +6,7 @@ An event with `eventTime` is of the newer kind, which must say who reports it an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from koord.apiserver import formats
@@ -22,6 +23,11 @@ _FIXED: Final = (
     "eventTime", "action", "related", "reportingComponent", "reportingInstance",
 )  # fmt: skip
 """What a newer event keeps. The real server looks at the reason twice, and says so."""
+_PARTS: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_CORE_FIELDS: Final = frozenset(
+    {"reason", "type", "source", "reportingComponent", *(f"involvedObject.{p}" for p in _PARTS)}
+)
+_EVENTS_FIELDS: Final = frozenset({"reason", "type", "reportingController", *(f"regarding.{part}" for part in _PARTS)})
 _SHOWN_AS: Final = {"reportingComponent": "reportingController"}
 
 
@@ -91,16 +97,15 @@ def validate_update(new: Obj, old: Obj) -> Sequence[Cause]:
 
 
 def fields(event: Obj) -> Mapping[str, str]:
+    """By the names of both forms, since both lists are made from one index."""
     event = convert(event, CORE)
-    about = event.get("involvedObject") or {}
-    parts = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    return {
-        **{f"involvedObject.{part}": about.get(part, "") for part in parts},
-        "reason": event.get("reason", ""),
-        "reportingComponent": event.get("reportingComponent", ""),
-        "source": (event.get("source") or {}).get("component") or event.get("reportingComponent", ""),
-        "type": event.get("type", ""),
-    }
+    about, reporter = event.get("involvedObject") or {}, event.get("reportingComponent", "")
+    found = {"reason": event.get("reason", ""), "type": event.get("type", "")}
+    for part in _PARTS:
+        found[f"involvedObject.{part}"] = found[f"regarding.{part}"] = about.get(part, "")
+    found["reportingComponent"] = found["reportingController"] = reporter
+    found["source"] = (event.get("source") or {}).get("component") or reporter
+    return found
 
 
 def _first_seen(event: Obj, now_s: float) -> str:
@@ -144,11 +149,12 @@ def _message(event: Obj) -> str:
     return str(convert(event, CORE).get("message", "")).strip()
 
 
-EVENT: Final = Strategy(
+CORE_EVENT: Final = Strategy(
     validate=validate,
     validate_create=validate_create,
     validate_update=validate_update,
     fields=fields,
+    selectable=_CORE_FIELDS,
     columns=(
         text("Last Seen", _last_seen),
         text("Type", at("type")),
@@ -165,3 +171,4 @@ EVENT: Final = Strategy(
     has_generation=False,
     allow_create_on_update=True,
 )
+EVENTS_EVENT: Final = replace(CORE_EVENT, selectable=_EVENTS_FIELDS)

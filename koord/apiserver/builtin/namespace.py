@@ -66,10 +66,7 @@ def validate_status(new: Obj, old: Obj) -> Sequence[Cause]:
 
 
 def fields(namespace: Obj) -> Mapping[str, str]:
-    return {
-        "status.phase": (namespace.get("status") or {}).get("phase", ""),
-        "name": namespace["metadata"].get("name", ""),
-    }
+    return {"status.phase": (namespace.get("status") or {}).get("phase", "")}
 
 
 def awaits(namespace: Obj) -> bool:

@@ -146,6 +146,7 @@ POD_TEMPLATE: Final = Strategy(
     returns_deleted=True,
 )
 REPLICATION_CONTROLLER: Final = Strategy(
+    orphans_by_default=True,
     default=default_controller,
     prepare_create=blank_status("", "v1", "ReplicationController"),
     validate=validate_controller,

@@ -18,7 +18,7 @@ from koord.apiserver.builtin.checks import (
     quantity_sign,
 )
 from koord.apiserver.builtin.pod_volumes import csi_driver_name
-from koord.apiserver.printing import AGE, NAME, NONE, UNSET, age, at, of, text
+from koord.apiserver.printing import AGE, CREATED_AT, NAME, NONE, UNSET, age, at, of, text
 from koord.apiserver.resource import Column, Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
 
@@ -221,6 +221,7 @@ STORAGE_CLASS: Final = Strategy(
     ),
     has_status=False,
     has_generation=False,
+    returns_deleted=True,
 )
 CSI_DRIVER: Final = Strategy(
     default=default_driver,
@@ -239,6 +240,7 @@ CSI_DRIVER: Final = Strategy(
     has_status=False,
     has_generation=False,
     unconditional_update=False,
+    returns_deleted=True,
 )
 CSI_NODE: Final = Strategy(
     validate=validate_csi_node,
@@ -247,11 +249,12 @@ CSI_NODE: Final = Strategy(
     has_status=False,
     has_generation=False,
     unconditional_update=False,
+    returns_deleted=True,
 )
 CSI_STORAGE_CAPACITY: Final = Strategy(
     validate=validate_capacity,
     validate_update=validate_capacity_update,
-    columns=(NAME, text("StorageClassName", at("storageClassName")), text("Capacity", at("capacity", default=UNSET))),
+    columns=(NAME, CREATED_AT),
     has_status=False,
     has_generation=False,
     unconditional_update=False,
@@ -270,4 +273,5 @@ VOLUME_ATTACHMENT: Final = Strategy(
     ),
     has_generation=False,
     unconditional_update=False,
+    returns_deleted=True,
 )

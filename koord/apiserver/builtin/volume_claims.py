@@ -282,7 +282,6 @@ CLAIM: Final = Strategy(
     validate=validate_claim,
     validate_update=validate_claim_update,
     validate_status=validate_claim_status,
-    fields=lambda claim: {"name": claim["metadata"].get("name", "")},
     columns=(
         NAME,
         text("Status", of(_phase)),
@@ -306,7 +305,6 @@ VOLUME: Final = Strategy(
     prepare_status=prepare_volume_status,
     validate=validate_volume,
     validate_update=validate_volume_update,
-    fields=lambda volume: {"name": volume["metadata"].get("name", "")},
     columns=(
         NAME,
         text("Capacity", at("spec", "capacity", "storage", default="0")),

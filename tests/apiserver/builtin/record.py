@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import ssl
-import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.apiserver.builtin.case import CLUSTER_WIDE, PATHS, Case, Obj, merged
+from tests.apiserver.builtin.cases_tables import CANDIDATE_FIELDS, SAMPLES
 from tests.apiserver.builtin.tables_of_cases import TABLES
 from tests.control_plane import ControlPlane
 
@@ -23,6 +25,7 @@ PLUGINS_OFF = (
     "DefaultTolerationSeconds,Priority,TaintNodesByCondition,StorageObjectInUseProtection,DefaultStorageClass,"
     "RuntimeClass,LimitRanger,ResourceQuota,DefaultIngressClass,PodTopologyLabels,PersistentVolumeClaimResize"
 )
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 DROPPED = ("uid", "creationTimestamp", "resourceVersion", "managedFields", "namespace")
 
 
@@ -31,12 +34,16 @@ class RealServer:
         self._plane = plane
         self._context = ssl.create_default_context(cafile=str(plane.dir / "ca.crt"))
 
-    def send(self, method: str, path: str, body: object = None) -> tuple[int, Obj, list[str]]:
+    def send(self, method: str, path: str, body: object = None, accept: str = "") -> tuple[int, Obj, list[str]]:
         request = urllib.request.Request(
             self._plane.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": "Bearer admin-token", "Content-Type": "application/json"},
+            headers={
+                "Authorization": "Bearer admin-token",
+                "Content-Type": "application/json",
+                "Accept": accept or "application/json",
+            },
         )
         try:
             with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:
@@ -87,6 +94,49 @@ def answer(server: RealServer, case: Case, number: int) -> Obj:
     return kept
 
 
+def table_answer(server: RealServer, title: str, obj: Obj, status: Obj | None, number: int) -> Obj:
+    """A table's row of an object in some state, and what a delete of it answers."""
+    path = path_of(obj)
+    code, created, _ = server.send("POST", path, named(obj, number))
+    assert code == 201, (title, created)
+    where = f"{path}/{created['metadata']['name']}"
+    if status is not None:
+        code, created, _ = server.send("PUT", f"{where}/status", merged(created, {"status": status}))
+        assert code == 200, (title, created)
+    began_s = time.time()
+    code, table, _ = server.send("GET", where, accept=TABLE)
+    ended_s = time.time()
+    assert code == 200, (title, table)
+    row = table["rows"][0]
+    columns = [[each["name"], each["type"], each["format"], each["priority"]] for each in table["columnDefinitions"]]
+    _, deleted, _ = server.send("DELETE", f"{where}?gracePeriodSeconds=0")
+    created["metadata"].pop("managedFields", None)
+    return {
+        "object": created,
+        "between_s": [began_s, ended_s],
+        "columns": columns,
+        "cells": row["cells"],
+        "conditions": row.get("conditions"),
+        "row_kind": row["object"]["kind"],
+        "deleted": deleted["kind"],
+    }
+
+
+def selectable(server: RealServer, obj: Obj) -> list[str]:
+    """The fields by which objects of a kind can be selected."""
+    path = path_of(obj)
+    return [field for field in CANDIDATE_FIELDS if server.send("GET", f"{path}?fieldSelector={field}%3Dx")[0] == 200]
+
+
+def tables(server: RealServer) -> Obj:
+    rows = {
+        f"{obj['kind']}: {title}": table_answer(server, title, obj, status, 1000 + i)
+        for i, (title, obj, status) in enumerate(SAMPLES)
+    }
+    kinds = {f"{obj['apiVersion']} {obj['kind']}": obj for _, obj, _ in SAMPLES}
+    return {"rows": rows, "fields": {kind: selectable(server, obj) for kind, obj in kinds.items()}}
+
+
 def cleaned(body: Obj) -> Obj:
     if body.get("kind") == "Status":
         causes = (body.get("details") or {}).get("causes")
@@ -133,18 +183,27 @@ def _mask(obj: Obj, uid: str) -> None:
                 obj["status"]["lastPhaseTransitionTime"] = "<time>"
 
 
-def record(tables: list[str]) -> None:
+@contextmanager
+def real_server() -> Iterator[RealServer]:
     with ControlPlane(f"--disable-admission-plugins={PLUGINS_OFF}") as plane:
         server = RealServer(plane)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cases"}}
         server.send("POST", "/api/v1/namespaces", namespace)
+        yield server
+
+
+def record() -> None:
+    with real_server() as server:
         version = server.send("GET", "/version")[1]["gitVersion"]
-        for name in tables or TABLES:
-            answers = {case.id: answer(server, case, i) for i, case in enumerate(TABLES[name])}
-            whole = {"server": version, "recorded": time.strftime("%Y-%m-%d"), "answers": answers}
+        kept: dict[str, Obj] = {}
+        for name, table in TABLES.items():
+            kept[name] = {"answers": {case.id: answer(server, case, i) for i, case in enumerate(table)}}
+        kept["tables"] = tables(server)
+        for name, part in kept.items():
+            whole = {"server": version, "recorded": time.strftime("%Y-%m-%d"), **part}
             (DATA / f"builtin_{name}.json").write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
-            print(f"{name}: {len(answers)} answers")
+            print(f"builtin_{name}.json: {len(part.get('answers') or part['rows'])} answers")
 
 
 if __name__ == "__main__":
-    record(sys.argv[1:])
+    record()
