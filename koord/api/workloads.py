@@ -254,10 +254,10 @@ class UncountedPods(Struct):
 
 class JobStatus(Struct):
     active: int = 0
-    ready: int = 0
+    ready: int | None = None
     succeeded: int = 0
     failed: int = 0
-    terminating: int = 0
+    terminating: int | None = None
     completed_indexes: str = ""
     failed_indexes: str = ""
     uncounted_terminated_pods: UncountedPods | None = None

@@ -233,10 +233,9 @@ def _synced_revision(deployment: Deployment, new: ReplicaSet, old: Sequence[Repl
     if body:
         actions.append(Patch(REPLICA_SETS, meta.namespace, meta.name, body))
     if deployment.metadata.annotations.get(REVISION) != str(number_):
-        mine = deployment.metadata
-        actions.append(
-            Patch(DEPLOYMENTS, mine.namespace, mine.name, {"metadata": {"annotations": {REVISION: str(number_)}}})
-        )
+        # Through the status, because any other change of annotations is a new generation.
+        told = {"metadata": {"annotations": {REVISION: str(number_)}}}
+        actions.append(Patch(DEPLOYMENTS, meta.namespace, deployment.metadata.name, told, "status"))
     return actions
 
 

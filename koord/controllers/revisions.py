@@ -19,6 +19,7 @@ from koord.controllers.pods import reference_body
 from koord.controllers.template_hash import canonical, template_hash
 
 POD_LABEL: Final = "controller-revision-hash"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def _create(kind: Kind[Any], meta: ObjectMeta, revision: Revision, data: dict[st
     body = {
         "metadata": {
             "name": revision.name,
+            "annotations": {k: v for k, v in meta.annotations.items() if k != LAST_APPLIED},
             "labels": {**labels, POD_LABEL: revision.hash, "controller.kubernetes.io/hash": revision.hash},
             "ownerReferences": [reference_body(managing(kind, meta))],
         },

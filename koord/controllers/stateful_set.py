@@ -18,7 +18,7 @@ from koord.api.words import PodPhase
 from koord.api.workloads import ClaimRetentionPolicy, ControllerRevision, StatefulSet, StatefulSetStatus
 from koord.controllers.actions import Action, Create, Patch, Plan, delete
 from koord.controllers.ownership import managing
-from koord.controllers.pods import is_available, is_ready, next_available_in_s, pod_from, reference_body
+from koord.controllers.pods import is_available, is_ready, name_prefix, next_available_in_s, pod_from, reference_body
 from koord.controllers.revisions import POD_LABEL, Revised, Revision, outlived, revise
 from koord.controllers.share import share
 from koord.controllers.status_patch import status_change, status_patch
@@ -161,8 +161,7 @@ def _is_available(set_: StatefulSet, pod: Pod, now_s: float) -> bool:
 def new_pod(set_: StatefulSet, number: int, revision: Revision) -> Create:
     meta, spec = set_.metadata, set_.spec
     name = f"{meta.name}-{number}"
-    body = pod_from(revision.template, "", managing(STATEFUL_SETS, meta))
-    del body["metadata"]["generateName"]
+    body = pod_from(revision.template, name_prefix(meta), managing(STATEFUL_SETS, meta))
     labels = {NAME_LABEL: name, INDEX_LABEL: str(number), POD_LABEL: revision.name}
     body["metadata"] |= {"name": name, "labels": {**body["metadata"].get("labels", {}), **labels}}
     claims = {_template_name(t): claim_name(t, meta.name, number) for t in spec.volume_claim_templates}
