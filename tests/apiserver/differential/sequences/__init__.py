@@ -1,0 +1,27 @@
+"""The request sequences, by subject. A literal list, in the order in which a reader might want them."""
+
+from __future__ import annotations
+
+from tests.apiserver.differential.sequences import (
+    access,
+    applies,
+    cluster,
+    crud,
+    definitions,
+    deletion,
+    discovery,
+    hostile,
+    lists,
+    patches,
+    schemas,
+    subresources,
+    views,
+    watches,
+    webhooks,
+    writes,
+)
+
+MODULES = (
+    crud, writes, patches, applies, subresources, deletion, lists, watches, views,
+    definitions, schemas, access, discovery, webhooks, hostile, cluster,
+)  # fmt: skip

@@ -1,0 +1,26 @@
+"""Discovery documents, versions and health: what clients read before they ask for anything."""
+
+# ruff: noqa: E501 - a request is a row of a table
+
+from __future__ import annotations
+
+from tests.apiserver.differential.steps import get, post, sequence
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+GROUPS = (
+    "apps", "batch", "policy", "coordination.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+    "apiextensions.k8s.io", "admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+)  # fmt: skip
+
+SEQUENCES = [
+    sequence("discovery-core", get("/api"), get("/api", AGGREGATED, only=("kind", "apiVersion"))),
+    sequence("discovery-core-v1", get("/api/v1")),
+    *[
+        sequence(f"discovery-{group.partition('.')[0]}", get(f"/apis/{group}"), get(f"/apis/{group}/v1"), get(f"/apis/{group}/v9"))
+        for group in GROUPS
+    ],
+    sequence("discovery-groups", get("/apis", only=("kind", "apiVersion")), get("/apis/", only=("kind",)), get("/apis", AGGREGATED, only=("kind", "apiVersion"))),
+    sequence("version", get("/version", shape=True), get("/version", only=("major", "minor"))),
+    sequence("health", get("/healthz"), get("/livez"), get("/readyz"), get("/livez/ping"), get("/healthz/ping"), get("/readyz/nothing"), post("/healthz", {})),
+    sequence("openapi", get("/openapi/v3", only=("kind",)), get("/openapi/v3/apis/apps/v1", only=("openapi",)), get("/openapi/v3/apis/nothing/v1")),
+]  # fmt: skip
