@@ -105,7 +105,7 @@ class Discovery:
         return self._groups
 
     def _names(self) -> list[str]:
-        """The groups in the order in which clients resolve a short name: metrics last, as its kinds sound like others'."""
+        """The groups as clients resolve short names by them: metrics last, as its kinds sound like others'."""
         return sorted((name for name in self._known() if name), key=lambda name: name == "metrics.k8s.io")
 
     def _group(self, name: str) -> Document:
