@@ -8,7 +8,6 @@ from tests.apiserver.builtin.case import Obj
 from tests.apiserver.builtin.cases_cluster import claim, event, new_event, rbac, service, storage, volume, webhooks
 from tests.apiserver.builtin.cases_cluster import hook as webhook
 from tests.apiserver.builtin.cases_core import config, namespace, node, secret
-from tests.apiserver.builtin.cases_pod import C, pod
 from tests.apiserver.builtin.cases_workloads import (
     FINISHED,
     MET,
@@ -20,6 +19,7 @@ from tests.apiserver.builtin.cases_workloads import (
     priority,
     workload,
 )
+from tests.apiserver.builtin.pods import C, pod
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 

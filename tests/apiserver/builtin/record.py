@@ -180,7 +180,7 @@ def _mask(obj: Obj, uid: str) -> None:
                         labels[key] = "<uid>"
         case "PersistentVolume":
             if (obj.get("status") or {}).get("lastPhaseTransitionTime"):
-                obj["status"]["lastPhaseTransitionTime"] = "<time>"
+                obj["status"]["lastPhaseTransitionTime"] = "2026-01-01T00:00:00Z"
 
 
 @contextmanager
