@@ -146,17 +146,23 @@ def _decode_custom(resource: Resource, body: bytes, content_type: str, field_val
 
 
 def _coerce(resource: Resource, value: Obj, prefix: str) -> list[str]:
-    """Give a custom object's metadata their types and drop what its schema does not know, in place."""
     try:
-        unknown = structural.prune(resource.schema, value)
-        meta = value.get("metadata")
-        value["metadata"], has_unknown = typed.read(schemas.object_meta(), {} if meta is None else meta)
-        if has_unknown:
-            unknown += typed.unknown_fields(schemas.object_meta(), meta, "metadata")
-        unknown += structural.coerce_embedded(resource.schema, value)
+        return coerce(resource, value)
     except (typed.Mistyped, structural.BadEmbedded) as wrong:
         raise bad_request(prefix + str(wrong)) from None
-    return unknown
+
+
+def coerce(resource: Resource, value: Obj) -> list[str]:
+    """Give a custom object's metadata their types and drop what its schema does not know, in place.
+
+    Gives the paths of what it dropped. Raises Mistyped or BadEmbedded.
+    """
+    unknown = structural.prune(resource.schema, value)
+    meta = value.get("metadata")
+    value["metadata"], has_unknown = typed.read(schemas.object_meta(), {} if meta is None else meta)
+    if has_unknown:
+        unknown += typed.unknown_fields(schemas.object_meta(), meta, "metadata")
+    return unknown + structural.coerce_embedded(resource.schema, value)
 
 
 def _parse(kind: str, body: bytes, content_type: str, *, is_custom: bool = False) -> _Text:

@@ -27,17 +27,34 @@ _QUANTITY_FAULT: Final = "quantities must match the regular expression '^([+-]?[
 _INTEGER_LIMITS: Final = {"int32": 1 << 31, "int64": 1 << 63}
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _MICRO_TIME_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+_UNTYPED: Final = {"string": "string", "number": "int64", "bool": "bool", "array": "slice", "object": "map"}
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 class Mistyped(ValueError):
     """A value that its field cannot hold. The callers on the way out add where it is."""
 
-    def __init__(self, value: str = "", go_type: str = "", text: str = "") -> None:
+    def __init__(self, value: str = "", go_type: str = "", text: str = "", shape: str = "") -> None:
         super().__init__(value, go_type, text)
-        self.value, self.go_type, self.text = value, go_type, text
+        self.value, self.go_type, self.text, self.shape = value, go_type, text, shape or go_type
         self.struct = ""
         self.path: list[str] = []
+
+    def converting(self) -> str:
+        """The words of the server's other way to give values their types, which strategic merge patches take."""
+        if self.text:
+            return self.text
+        source = _UNTYPED.get(self.value.partition(" ")[0], self.value)
+        if source == "int64" and " " in self.value and not self.value.rpartition(" ")[2].lstrip("-").isdigit():
+            source = "float64"
+        match self.shape:
+            case "struct":
+                return f"cannot restore struct from: {source}"
+            case "slice" | "map":
+                return f"cannot restore {self.shape} from {source}"
+        if (self.shape, source) == ("string", "int64") or (self.shape.startswith("int") and source == "float64"):
+            return f"cannot convert {source} to {self.go_type}"
+        return f"unrecognized type: {self.shape}"
 
     def __str__(self) -> str:
         if self.text:
@@ -142,7 +159,8 @@ def _struct(schema: Schema) -> Read:
             if value is None:
                 value = {}
             else:
-                raise Mistyped(_kind_of(value), f"v1.{name}" if "v1beta1" not in schema.ref else f"v1beta1.{name}")
+                version = "v1beta1" if "v1beta1" in schema.ref else "v1"
+                raise Mistyped(_kind_of(value), f"{version}.{name}", shape="struct")
         kept: dict[str, Any] = {}
         key = ""
         try:
@@ -208,7 +226,7 @@ def _array(schema: Schema) -> Read:
 
     def read_array(value: Any, unknown: list[str]) -> Any:
         if value.__class__ is not list:
-            raise Mistyped(_kind_of(value), go_type)
+            raise Mistyped(_kind_of(value), go_type, shape="slice")
         return [item if item.__class__ is exact else read_item(item, unknown) for item in value]
 
     return read_array
@@ -223,7 +241,7 @@ def _map(schema: Schema) -> Read:
 
     def read_map(value: Any, unknown: list[str]) -> Any:
         if value.__class__ is not dict:
-            raise Mistyped(_kind_of(value), go_type)
+            raise Mistyped(_kind_of(value), go_type, shape="map")
         return {key: item if item.__class__ is exact else read_value(item, unknown) for key, item in value.items()}
 
     return read_map
@@ -242,7 +260,7 @@ def _element(schema: Schema, go_type: str) -> Read:
 def _plain(exact: type, go_type: str) -> Read:
     def read_plain(value: Any, _unknown: list[str]) -> Any:
         if value.__class__ is not exact:
-            raise Mistyped(_kind_of(value), go_type)
+            raise Mistyped(_kind_of(value), go_type, shape="string" if exact is str else "bool")
         return value
 
     return read_plain

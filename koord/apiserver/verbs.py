@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from koord.apiserver import decoding, listing, tables, watching
+from koord.apiserver import decoding, listing, patched, tables, watching
 from koord.apiserver.http import Answer, Request, details_of, json_answer, query_bool, warning_headers
 from koord.apiserver.negotiation import Form
 from koord.apiserver.objects import Context, Objects, Written
@@ -166,23 +166,22 @@ class Verbs:
         body = await request.body()
         if content_type in APPLY_TYPES:
             return await self._apply(request, resource, body, context)
-        patch = decoding.decode_any(body, "application/json")
+        patch = patched.read(body, content_type)
+        validation = request.query.get("fieldValidation", "Warn")
+
+        def change(old: Obj) -> Obj:
+            obj, context.warnings[:] = patched.outcome(resource, _patched(resource, patch, old), patch, validation)
+            return obj
+
         written = await self._objects.update(
             resource,
             info.namespace,
             info.name,
-            lambda old: self._retyped(request, resource, self._patched(resource, content_type, old, patch), context),
+            change,
             context,
             subresource=info.subresource,
         )
         return self._written(request, resource, written, context)
-
-    def _patched(self, resource: Resource, content_type: str, old: Obj, patch: Any) -> Obj:
-        if content_type == "application/json-patch+json":
-            return json_patch.apply(old, patch)
-        if content_type == "application/merge-patch+json":
-            return merge_patch.apply(old, patch)
-        return strategic.apply(old, patch, resource.schema)
 
     def _retyped(self, request: Request, resource: Resource, obj: Obj, context: Context) -> Obj:
         """What a patch made, read as if it had been sent whole."""
@@ -346,6 +345,15 @@ def context_of(request: Request) -> Context:
     return Context(
         request.user, manager, bool(dry_run), options={**({"dryRun": dry_run} if dry_run else {}), **options}
     )
+
+
+def _patched(resource: Resource, patch: patched.Patch, old: Obj) -> Obj:
+    match patch.media_type:
+        case patched.JSON_PATCH:
+            return json_patch.apply(old, patch.value)
+        case patched.MERGE_PATCH:
+            return merge_patch.apply(old, patch.value)
+    return strategic.apply(old, patch.value, resource.schema)
 
 
 def _yaml_if(form: Form, value: object) -> bytes:

@@ -1,0 +1,126 @@
+"""Patches: read from a request, and what they make of an object read as if it had been sent whole.
+
+What is wrong with the outcome is a fault of the patch: 422 with the patch, or what it made, as the invalid value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from koord.apiserver import decoding, json_text, structural, typed
+from koord.apiserver.json_text import JsonFault, Pairs
+from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.schema_validation import go_float, go_quoted
+from koord.apiserver.status import Cause, StatusError, bad_request, unprocessable
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+_OPERATION_FIELDS: Final = ("op", "path", "from", "value")
+
+
+class Patch(NamedTuple):
+    media_type: str
+    value: Any
+    faults: list[str]
+    "Fields that it gives twice, or that an operation does not have."
+
+
+def read(body: bytes, media_type: str) -> Patch:
+    """The patch in a body."""
+    prefix = "" if media_type == STRATEGIC_PATCH else "error decoding patch: "
+    try:
+        value, repeats = json_text.loads_untyped(body)
+    except JsonFault as fault:
+        raise bad_request(f"{prefix}{fault}") from None
+    wanted, go_type = (
+        (list, "[]handlers.jsonPatchOp") if media_type == JSON_PATCH else (dict, "map[string]interface {}")
+    )
+    if value is None:
+        if media_type == MERGE_PATCH:
+            raise bad_request("Invalid JSON Patch")
+        value = wanted()
+    if not isinstance(value, wanted):
+        kind = {list: "array", dict: "object", str: "string", bool: "bool"}.get(type(value), "number")
+        raise bad_request(f"{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}")
+    faults = _repeated(json_text.loads_pairs(body), "") if repeats else []
+    if media_type == JSON_PATCH:
+        unknown = [
+            f'unknown field "[{i}].{key}"'
+            for i, operation in enumerate(value)
+            if isinstance(operation, dict)
+            for key in operation
+            if key not in _OPERATION_FIELDS
+        ]
+        faults = [f"json patch {fault}" for fault in [*faults, *unknown]]
+    return Patch(media_type, value, faults)
+
+
+def outcome(resource: Resource, obj: Obj, patch: Patch, field_validation: str) -> tuple[Obj, list[str]]:
+    """What a patch made of an object, given its types, and warnings. May change `obj`."""
+    sent = msgspec.json.encode(obj)
+    try:
+        if resource.custom:
+            unknown = sorted(_coerced(resource, obj))
+            result = obj
+        else:
+            result, has_unknown = typed.read(resource.schema, obj)
+            result["kind"], result["apiVersion"] = resource.kind, resource.api_version
+            unknown = typed.unknown_fields(resource.schema, obj) if has_unknown else []
+    except typed.Mistyped as wrong:
+        raise _refused(sent, patch, wrong.converting() if patch.media_type == STRATEGIC_PATCH else str(wrong)) from None
+    except structural.BadEmbedded as wrong:
+        raise _refused(sent, patch, str(wrong)) from None
+    faults = [*patch.faults, *(f'unknown field "{path}"' for path in unknown)]
+    if not faults or field_validation == "Ignore":
+        return result, []
+    if field_validation == "Strict":
+        raise _refused(sent, patch, f"strict decoding error: {', '.join(faults)}")
+    return result, faults
+
+
+def _coerced(resource: Resource, obj: Obj) -> list[str]:
+    if obj.get("kind") != resource.kind:
+        cause = Cause("kind", "FieldValueInvalid", f'Invalid value: "{obj.get("kind", "")}": must be {resource.kind}')
+        name = (obj.get("metadata") or {}).get("name", "")
+        raise unprocessable(str(obj.get("kind", "")), resource.group, name, [cause])
+    return decoding.coerce(resource, obj)
+
+
+def _refused(sent: bytes, patch: Patch, why: str) -> StatusError:
+    shown = _printed(patch.value) if patch.media_type == STRATEGIC_PATCH else sent.decode()
+    return unprocessable("", "", "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {go_quoted(shown)}: {why}")])
+
+
+def _printed(value: Any) -> str:
+    """A value as Go prints one that has no type of its own."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return go_float(value)
+        case dict():
+            return f"map[{' '.join(f'{key}:{_printed(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(_printed(item) for item in value)}]"
+    return str(value)
+
+
+def _repeated(value: object, path: str) -> list[str]:
+    found: list[str] = []
+    if isinstance(value, Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            where = f"{path}.{key}" if path else key
+            if key in seen and f'duplicate field "{where}"' not in found:
+                found.append(f'duplicate field "{where}"')
+            seen.add(key)
+            found += _repeated(item, where)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            found += _repeated(item, f"{path}[{i}]")
+    return found
