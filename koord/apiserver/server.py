@@ -63,6 +63,8 @@ class ServeOptions:
     hosts: tuple[str, ...] = ()
     tokens: dict[str, UserInfo] = field(default_factory=dict)
     "Static bearer tokens, beside the one that the administrator gets."
+    service_accounts: bool = True
+    "Whether pods that name no service account get their namespace's default one."
 
 
 class ApiServer:
@@ -102,7 +104,14 @@ class ApiServer:
         static = {admin_token: UserInfo("admin", groups=(MASTERS,)), **options.tokens}
         authenticator = Authenticator(static, tokens)
         authorizer = Authorizer()
-        admission = Admission(self.collection, self.registry, authorizer, _default, self._resolve)
+        admission = Admission(
+            self.collection,
+            self.registry,
+            authorizer,
+            _default,
+            self._resolve,
+            service_accounts=options.service_accounts,
+        )
         self._stack.push_async_callback(admission.close)
         self.objects = Objects(self.store, admission, time.time)
         for plural, role_kind in (
