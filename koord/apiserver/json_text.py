@@ -114,7 +114,7 @@ def _compact(body: bytes) -> object | None:
         return None
     try:
         value: object = msgspec.json.decode(stripped)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return value if msgspec.json.encode(value) == stripped else None
 
