@@ -88,16 +88,23 @@ def decode_kind(
     return obj, _settle(prefix, faults, text.yaml_repeats, field_validation)
 
 
-def retype(resource: Resource, value: Obj, field_validation: str = "Warn") -> tuple[Obj, list[str]]:
-    """An object that a patch made, as if it had been sent: typed or pruned anew."""
+def retype(
+    resource: Resource, value: Obj, field_validation: str = "Warn", stored: Obj | None = None
+) -> tuple[Obj, list[str]]:
+    """An object that a patch made, as if it had been sent: typed or pruned anew.
+
+    `stored` is what the patch was made on. Whole parts that both share have their types already.
+    """
     prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     if resource.custom:
         unknown = _coerce(resource, value, prefix)
         return value, [] if field_validation == "Ignore" else _settle(prefix, _unknown(unknown), [], field_validation)
+    kept = {key for key, part in value.items() if part and stored and stored.get(key) is part}
     try:
-        obj, has_unknown = typed.read(resource.schema, value)
+        read, has_unknown = typed.read(resource.schema, {key: part for key, part in value.items() if key not in kept})
     except typed.Mistyped as wrong:
         raise bad_request(prefix + str(wrong)) from None
+    obj = {key: value[key] if key in kept else read[key] for key in {**value, **read} if key in kept or key in read}
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     if not has_unknown or field_validation == "Ignore":
         return obj, []
@@ -233,19 +240,25 @@ def _type_meta(kind: str, value: object, body: bytes) -> tuple[str, str, str]:
     return group, version, data_kind
 
 
+def unregistered(group: str, version: str, kind: str) -> str:
+    """Why a kind cannot be read, where it is none of the built-in ones."""
+    try:
+        schemas.ref_of(group, version, kind)
+    except KeyError:
+        api_version = f"{group}/{version}" if group else version
+        scheme = "pkg/api/legacyscheme/scheme.go:30"
+        return f'no kind "{kind}" is registered for version "{api_version}" in scheme "{scheme}"'
+    return ""
+
+
 def _wrong_kind(group: str, version: str, kind: str, data_group: str, data_version: str, data_kind: str) -> StatusError:
     if not data_version:
         data_group, data_version = group, version
     data_kind = data_kind or kind
     api_version = f"{data_group}/{data_version}" if data_group else data_version
     prefix = f'{data_kind} in version "{data_version}" cannot be handled as a {kind}: '
-    try:
-        schemas.ref_of(data_group, data_version, data_kind)
-    except KeyError:
-        return bad_request(
-            f'{prefix}no kind "{data_kind}" is registered for version "{api_version}" in scheme '
-            '"pkg/api/legacyscheme/scheme.go:30"'
-        )
+    if why := unregistered(data_group, data_version, data_kind):
+        return bad_request(prefix + why)
     if data_kind == kind and {group, data_group} == {"", "events.k8s.io"}:
         expected = f"{group}/{version}" if group else version
         return bad_request(

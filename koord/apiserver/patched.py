@@ -32,16 +32,14 @@ def read(body: bytes, media_type: str) -> Patch:
     """The patch in a body."""
     prefix = "" if media_type == STRATEGIC_PATCH else "error decoding patch: "
     try:
-        value, repeats = json_text.loads_untyped(body)
+        loaded, repeats = json_text.loads_untyped(body)
     except JsonFault as fault:
         raise bad_request(f"{prefix}{fault}") from None
-    wanted, go_type = (
-        (list, "[]handlers.jsonPatchOp") if media_type == JSON_PATCH else (dict, "map[string]interface {}")
-    )
-    if value is None:
-        if media_type == MERGE_PATCH:
-            raise bad_request("Invalid JSON Patch")
-        value = wanted()
+    wanted: type = list if media_type == JSON_PATCH else dict
+    go_type = "[]handlers.jsonPatchOp" if media_type == JSON_PATCH else "map[string]interface {}"
+    if loaded is None and media_type == MERGE_PATCH:
+        raise bad_request("Invalid JSON Patch")
+    value: Any = wanted() if loaded is None else loaded
     if not isinstance(value, wanted):
         kind = {list: "array", dict: "object", str: "string", bool: "bool"}.get(type(value), "number")
         raise bad_request(f"{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}")
@@ -66,9 +64,10 @@ def outcome(resource: Resource, obj: Obj, patch: Patch, field_validation: str) -
             unknown = sorted(_coerced(resource, obj))
             result = obj
         else:
+            _check_kind(resource, obj, patch, sent)
             result, has_unknown = typed.read(resource.schema, obj)
             result["kind"], result["apiVersion"] = resource.kind, resource.api_version
-            unknown = typed.unknown_fields(resource.schema, obj) if has_unknown else []
+            unknown = sorted(typed.unknown_fields(resource.schema, obj)) if has_unknown else []
     except typed.Mistyped as wrong:
         raise _refused(sent, patch, wrong.converting() if patch.media_type == STRATEGIC_PATCH else str(wrong)) from None
     except structural.BadEmbedded as wrong:
@@ -79,6 +78,16 @@ def outcome(resource: Resource, obj: Obj, patch: Patch, field_validation: str) -
     if field_validation == "Strict":
         raise _refused(sent, patch, f"strict decoding error: {', '.join(faults)}")
     return result, faults
+
+
+def _check_kind(resource: Resource, obj: Obj, patch: Patch, sent: bytes) -> None:
+    """Only a strategic merge can say what it likes of the kind: there it is not read."""
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    if patch.media_type == STRATEGIC_PATCH or (kind, api_version) == (resource.kind, resource.api_version):
+        return
+    group, _, version = str(api_version or resource.api_version).rpartition("/")
+    if why := decoding.unregistered(group, version, str(kind or resource.kind)):
+        raise _refused(sent, patch, why)
 
 
 def _coerced(resource: Resource, obj: Obj) -> list[str]:
