@@ -110,8 +110,8 @@ class Definitions:
         never = ("NeverEstablished", "resource was never established")
         status = self._terminating(crd, "False", *(done if resources else never))
         self._ending.discard(name)
-        await self._objects.rewrite(self._resource, "", name, lambda live: _released(live, status), _context())
         self._serve(name, [])
+        await self._objects.rewrite(self._resource, "", name, lambda live: _released(live, status), _context())
 
     async def _remove_objects(self, resource: Resource) -> int:
         """Delete all objects of a resource; how many are still there, waiting for finalizers."""

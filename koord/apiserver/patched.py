@@ -40,7 +40,7 @@ def read(body: bytes, media_type: str) -> Patch:
     if loaded is None and media_type == MERGE_PATCH:
         raise bad_request("Invalid JSON Patch")
     value: Any = wanted() if loaded is None else loaded
-    if not isinstance(value, wanted):
+    if type(value) is not wanted:
         kind = {list: "array", dict: "object", str: "string", bool: "bool"}.get(type(value), "number")
         raise bad_request(f"{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}")
     faults = _repeated(json_text.loads_pairs(body), "") if repeats else []
