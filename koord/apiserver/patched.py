@@ -35,16 +35,16 @@ def read(body: bytes, media_type: str) -> Patch:
         loaded, repeats = json_text.loads_untyped(body)
     except JsonFault as fault:
         raise bad_request(f"{prefix}{fault}") from None
-    wanted: type = list if media_type == JSON_PATCH else dict
-    go_type = "[]handlers.jsonPatchOp" if media_type == JSON_PATCH else "map[string]interface {}"
+    is_list = media_type == JSON_PATCH
     if loaded is None and media_type == MERGE_PATCH:
         raise bad_request("Invalid JSON Patch")
-    value: Any = wanted() if loaded is None else loaded
-    if type(value) is not wanted:
+    value: Any = ([] if is_list else {}) if loaded is None else loaded
+    if not isinstance(value, list if is_list else dict):
         kind = {list: "array", dict: "object", str: "string", bool: "bool"}.get(type(value), "number")
+        go_type = "[]handlers.jsonPatchOp" if is_list else "map[string]interface {}"
         raise bad_request(f"{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}")
     faults = _repeated(json_text.loads_pairs(body), "") if repeats else []
-    if media_type == JSON_PATCH:
+    if is_list:
         unknown = [
             f'unknown field "[{i}].{key}"'
             for i, operation in enumerate(value)
