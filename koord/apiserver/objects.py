@@ -198,7 +198,7 @@ class Objects:
             causes += strategy.validate_update(new, old)
         self._refuse_if_invalid(resource, new, causes)
         await self._validate("UPDATE", resource, subresource, new, old, context)
-        if subresource == "":
+        if subresource == "" and strategy.warns_again(new, old):
             context.warnings.extend(strategy.warnings(new))
         return new
 

@@ -72,6 +72,8 @@ class Strategy:
     "Those of the fields that may be asked for, where not all: versions of a kind share an index, not the names."
     columns: tuple[Column, ...] = ()
     warnings: Callable[[Obj], Sequence[str]] = field(default=lambda _obj: ())
+    warns_again: Callable[[Obj, Obj], bool] = field(default=lambda _new, _old: True)
+    "Whether an update is worth the warnings too (new, old)."
     name_fault: Callable[[str], str | None] | None = None
     "Why a name is not valid for this kind; a DNS subdomain where None."
     has_status: bool = True

@@ -61,6 +61,10 @@ def _warnings(obj: Obj) -> Sequence[str]:
     return template_warnings(obj["spec"].get("template"), "spec.template")
 
 
+def new_generation(new: Obj, old: Obj) -> bool:
+    return bool(new["metadata"].get("generation") != old["metadata"].get("generation"))
+
+
 def default_deployment(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     default_template(spec.get("template"))
@@ -271,6 +275,7 @@ DEPLOYMENT: Final = Strategy(
     validate_update=_selector_stays,
     validate_status=validate_deployment_status,
     warnings=_warnings,
+    warns_again=new_generation,
     columns=(
         NAME,
         text("Ready", of(_ready)),
@@ -288,6 +293,7 @@ REPLICA_SET: Final = Strategy(
     validate_update=_selector_stays,
     validate_status=validate_replica_set_status,
     warnings=_warnings,
+    warns_again=new_generation,
     columns=(
         NAME,
         number("Desired", "spec", "replicas"),
@@ -306,6 +312,7 @@ DAEMON_SET: Final = Strategy(
     validate_update=_selector_stays,
     validate_status=validate_daemon_set_status,
     warnings=_warnings,
+    warns_again=new_generation,
     columns=(
         NAME,
         number("Desired", "status", "desiredNumberScheduled"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.apps import always_restarted
+from koord.apiserver.builtin.apps import always_restarted, new_generation
 from koord.apiserver.builtin.checks import (
     IMMUTABLE,
     Faults,
@@ -208,6 +208,7 @@ STATEFUL_SET: Final = Strategy(
     validate_update=validate_stateful_set_update,
     validate_status=validate_stateful_set_status,
     warnings=lambda obj: template_warnings(obj["spec"].get("template"), "spec.template"),
+    warns_again=new_generation,
     columns=(NAME, text("Ready", of(_ready)), AGE, *template_columns("spec", "template")),
     name_fault=lambda name: next(iter(formats.dns_label(name)), None),
 )

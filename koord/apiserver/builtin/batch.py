@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from koord.api.timestamp import parse_timestamp
 from koord.apiserver import formats
+from koord.apiserver.builtin.apps import new_generation
 from koord.apiserver.builtin.batch_policies import validate_failure_policy, validate_job_status, validate_success_policy
 from koord.apiserver.builtin.checks import Faults, Part, immutable, label_selector, not_negative, selects
 from koord.apiserver.builtin.pod_defaults import default_template
@@ -259,6 +260,7 @@ JOB: Final = Strategy(
     validate_status=validate_job_status,
     fields=lambda job: {"status.successful": str((job.get("status") or {}).get("succeeded", 0))},
     warnings=lambda job: template_warnings(job["spec"].get("template"), "spec.template"),
+    warns_again=new_generation,
     columns=(
         NAME,
         text("Status", of(_status)),

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import available_timezones
 
+from koord.apiserver.builtin.apps import new_generation
 from koord.apiserver.builtin.batch import default_failure_policy, validate_job_spec
 from koord.apiserver.builtin.checks import Faults, Part, not_negative, one_of
 from koord.apiserver.builtin.pod_defaults import default_template
@@ -187,6 +188,7 @@ CRON_JOB: Final = Strategy(
     warnings=lambda obj: template_warnings(
         ((obj["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template"), "spec.jobTemplate.spec.template"
     ),
+    warns_again=new_generation,
     columns=(
         NAME,
         text("Schedule", at("spec", "schedule")),

@@ -139,11 +139,11 @@ def validate_job_status(new: Obj, old: Obj) -> Sequence[Cause]:
 
 def _conditions(faults: Faults, true: set[str], turned: set[str], spec: Part) -> None:
     path = "status.conditions"
-    for other, said in (("Failed", "Failed"), ("FailureTarget", "FailureTarget")):
-        if {"Complete", other} <= true and turned & {"Complete", other}:
-            faults.append(_omitted(path, f"cannot set Complete=True and {said}=true conditions"))
-        if {"SuccessCriteriaMet", other} <= true:
-            faults.append(_omitted(path, f"cannot set SuccessCriteriaMet=True and {said}=true conditions"))
+    for failure in ("Failed", "FailureTarget"):
+        if {"Complete", failure} <= true and turned & {"Complete", failure}:
+            faults.append(_omitted(path, f"cannot set Complete=True and {failure}=true conditions"))
+        if {"SuccessCriteriaMet", failure} <= true:
+            faults.append(_omitted(path, f"cannot set SuccessCriteriaMet=True and {failure}=true conditions"))
     if "Failed" in true and "FailureTarget" not in true and "Failed" in turned:
         text = "cannot set Failed=True condition without the FailureTarget=true condition"
         faults.append(_omitted(path, text))

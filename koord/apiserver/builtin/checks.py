@@ -38,7 +38,7 @@ def choice(faults: Faults, part: Part, key: str, path: str, allowed: Container[s
     """A choice that may be left open."""
     value = part.get(key)
     if value is not None and value not in allowed:
-        faults.append(not_supported(f"{path}.{key}", value, listed))
+        faults.append(not_supported(f"{path}.{key}" if path else key, value, listed))
 
 
 def not_negative(faults: Faults, part: Part, keys: Iterable[str], path: str) -> None:

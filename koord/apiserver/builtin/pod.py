@@ -274,6 +274,7 @@ STRATEGY: Final = Strategy(
     fields=fields,
     columns=COLUMNS,
     warnings=pod_warnings,
+    warns_again=lambda _new, _old: False,
     graceful=grace_s,
     returns_deleted=True,
 )

@@ -45,7 +45,7 @@ def validate_containers(faults: Faults, spec: Part, volumes: Volumes, claims: Se
             faults.append(duplicate(f"{where}.name", name))
         names.add(name)
         if container.get("lifecycle"):
-            validate_lifecycle(faults, container["lifecycle"], grace_s, spec, f"{where}.lifecycle")
+            validate_lifecycle(faults, container["lifecycle"], grace_s, f"{where}.lifecycle")
         validate_probes(faults, container, grace_s, where)
         _restart_rules(faults, container, where)
     _host_ports(faults, containers, f"{path}.containers")
@@ -70,7 +70,7 @@ def _init_containers(
         _host_ports(faults, [container], path)
         if container.get("restartPolicy") == "Always":
             if container.get("lifecycle"):
-                validate_lifecycle(faults, container["lifecycle"], grace_s, spec, f"{where}.lifecycle")
+                validate_lifecycle(faults, container["lifecycle"], grace_s, f"{where}.lifecycle")
             validate_probes(faults, container, grace_s, where)
             continue
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):

@@ -17,7 +17,9 @@ from koord.apiserver.resource import Obj
 
 _READABLE_MODE: Final = 0o644
 _HOUR_S: Final = 3600
-_IMAGE_TAG: Final = re.compile(r":([\w][\w.-]{0,127})$")
+_IMAGE_TAG: Final = re.compile(r":(\w[\w.-]{0,127})$")
+_IMAGE_PATH: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+_IMAGE_DIGEST: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
 _VOLUME_MODES: Final = ("secret", "configMap", "downwardAPI", "projected")
 _PROBE_TIMES: Final = (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3))
 _POD_LEVEL: Final = ("cpu", "memory")
@@ -176,12 +178,15 @@ def round_amounts(amounts: dict[str, Any] | None) -> None:
 def is_latest(image: str) -> bool:
     """Whether an image's tag is `latest`, which it is where neither tag nor digest is given."""
     name, _, digest = image.partition("@")
-    if not name or (name != name.lower().strip() and "/" not in name):
-        return False
     tag = _IMAGE_TAG.search(name)
-    if tag and "/" not in tag[1]:
-        return tag[1] == "latest"
-    return not digest
+    repository = name[: tag.start()] if tag else name
+    host, slash, path = repository.partition("/")
+    if not slash or not (set(host) & set(".:") or host == "localhost" or host != host.lower()):
+        path = repository
+    # A name that is none has no tag either.
+    if not _IMAGE_PATH.fullmatch(path) or ("@" in image and not _IMAGE_DIGEST.fullmatch(digest)):
+        return False
+    return tag[1] == "latest" if tag else not digest
 
 
 def _default_pod_level(resources: Obj, spec: Obj) -> None:

@@ -33,7 +33,7 @@ def _probe(faults: Faults, key: str, probe: Part, grace_s: int | None, path: str
         faults.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
 
 
-def validate_lifecycle(faults: Faults, lifecycle: Part, grace_s: int | None, spec: Part, path: str) -> None:
+def validate_lifecycle(faults: Faults, lifecycle: Part, grace_s: int | None, path: str) -> None:
     for key in ("postStart", "preStop"):
         if (hook := lifecycle.get(key)) is not None:
             _action(faults, hook, _HOOK_ACTIONS, grace_s, f"{path}.{key}")

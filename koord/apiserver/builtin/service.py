@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, label_map, port_or_name
-from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, at, labels_text, of, text
+from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, UNSET, at, labels_text, of, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
 
@@ -317,15 +317,13 @@ def _some(values: Sequence[str]) -> str:
 
 def _slice_ports(obj: Obj) -> str:
     ports: Sequence[Mapping[str, Any]] = obj.get("ports") or ()
-    return _some([str(port.get("port") or port.get("name") or "*") for port in ports]) or UNSET_LIST
+    return _some([str(port.get("port") or port.get("name") or "*") for port in ports]) or UNSET
 
 
 def _slice_endpoints(obj: Obj) -> str:
     addresses = [address for each in obj.get("endpoints") or () for address in each.get("addresses") or ()]
-    return _some(addresses) or UNSET_LIST
+    return _some(addresses) or UNSET
 
-
-UNSET_LIST: Final = "<unset>"
 
 SERVICE: Final = Strategy(
     default=default_service,

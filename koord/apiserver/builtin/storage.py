@@ -46,11 +46,7 @@ def validate_class(obj: Obj) -> Sequence[Cause]:
             faults.append(invalid("parameters", key, "field can not be empty."))
     choice(faults, obj, "reclaimPolicy", "", ("Delete", "Retain", ""), ("Delete", "Retain"))
     choice(faults, obj, "volumeBindingMode", "", _BINDING, _BINDING)
-    return [_without_dot(fault) for fault in faults]
-
-
-def _without_dot(cause: Cause) -> Cause:
-    return Cause(cause.field.lstrip("."), cause.reason, cause.message)
+    return faults
 
 
 def validate_class_update(new: Obj, old: Obj) -> Sequence[Cause]:

@@ -14,6 +14,13 @@ DEFAULTS = [
     Case("a registry with a port", pod({"image": "registry.example:5000/a/b"})),
     Case("a registry with a port and a tag", pod({"image": "registry.example:5000/a/b:v1"})),
     Case("image with upper case", pod({"image": "Nginx"})),
+    Case("a path with upper case", pod({"image": "example.com/Nginx"})),
+    Case("a host in upper case", pod({"image": "EXAMPLE/nginx"})),
+    Case("a host with a port and no tag", pod({"image": "localhost:5000/nginx"})),
+    Case(
+        "an odd image",
+        pod({"image": "a//b"}, {"name": "d", "image": "a_b__c-d.e/f"}, {"name": "e", "image": "x:latest@y"}),
+    ),
     Case("ports", pod({"ports": [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP", "name": "dns"}]})),
     Case("host network ports", pod({"ports": [{"containerPort": 80}]}, hostNetwork=True)),
     Case("http probe", probe(httpGet={"port": 80})),
@@ -174,7 +181,10 @@ NAMES = [
     Case("windows pod with linux settings", pod({"securityContext": {"runAsUser": 1}}, os={"name": "windows"})),
 ]
 
+TWICE = {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}
+
 UPDATES = [
+    Case("warned of once", pod(TWICE), {"metadata": {"labels": {"a": "b"}}}),
     Case("new image", pod(), {"spec": {"containers": [{**C, "image": "nginx:2"}]}}),
     Case("labels", pod(), {"metadata": {"labels": {"a": "b"}}}),
     Case("no image", pod(), {"spec": {"containers": [{**C, "image": ""}]}}),

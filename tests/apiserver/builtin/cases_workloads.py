@@ -66,7 +66,20 @@ FINISHED = {
     "conditions": [DONE, MET],
 }
 
+TWICE = {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}
+
 APPS = [
+    Case("warned of", deployment(template=template(containers=[{**C, **TWICE}]))),
+    Case(
+        "labels are not worth a warning",
+        deployment(template=template(containers=[{**C, **TWICE}])),
+        {"metadata": {"labels": {"a": "b"}}},
+    ),
+    Case(
+        "a change is worth a warning",
+        deployment(template=template(containers=[{**C, **TWICE}])),
+        {"spec": {"replicas": 2}},
+    ),
     Case("a minimal one", deployment()),
     Case("recreate", deployment(strategy={"type": "Recreate"})),
     Case("partly given", deployment(replicas=0, strategy={"rollingUpdate": {"maxSurge": 1}}, revisionHistoryLimit=0)),

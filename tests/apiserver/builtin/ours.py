@@ -75,7 +75,8 @@ def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple
             *strategy.validate(new),
             *strategy.validate_update(new, old),
         ]
-    return new, causes, list(strategy.warnings(new)) if not causes and not subresource else []
+    warned = not causes and not subresource and strategy.warns_again(new, old)
+    return new, causes, list(strategy.warnings(new)) if warned else []
 
 
 def _take(new: Obj, old: Obj, part: str) -> None:
