@@ -14,6 +14,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -274,7 +275,9 @@ class WorkQueue(Generic[K]):
                 if getter.done() and not getter.cancelled():
                     self._wake_one()
                 else:
-                    self._getters.remove(getter)
+                    # Another that was cancelled in the same moment may have passed it over already.
+                    with suppress(ValueError):
+                        self._getters.remove(getter)
                 raise
 
     def done(self, key: K) -> None:

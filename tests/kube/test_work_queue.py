@@ -235,6 +235,18 @@ async def test_a_cancelled_getter_passes_its_wake_up_on() -> None:
     assert await asyncio.wait_for(second, 1) == "a"
 
 
+async def test_getters_cancelled_in_one_moment_end_as_cancelled() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    getters = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.add("a")
+    for getter in getters:
+        getter.cancel()
+    ends = await asyncio.gather(*getters, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError] * 3
+    assert await asyncio.wait_for(queue.get(), 1) == "a"
+
+
 async def test_a_delayed_key_wakes_a_waiting_worker_at_its_time() -> None:
     queue: WorkQueue[str] = WorkQueue()
     loop = asyncio.get_running_loop()
