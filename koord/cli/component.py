@@ -48,9 +48,13 @@ def run_component(
 ) -> int:
     """Runs a component that talks to an API server, until a signal; the exit code."""
     from koord.kube import shell
+    from koord.kube.locate import locate
     from koord.up import tether
 
     supervised = start(log_format)
+    if not supervised:
+        # What is wrong with it is bad usage, and told as such.
+        locate(kubeconfig, context)
 
     async def main() -> None:
         from koord import __version__

@@ -2,7 +2,8 @@
 
     /healthz                                     ok
     /pods?node=NAME                              the pods of one node, or of all
-    /containerLogs/NAMESPACE/POD/CONTAINER       follow, tailLines, sinceSeconds, timestamps, limitBytes, previous
+    /containerLogs/NAMESPACE/POD/CONTAINER       follow, tailLines, sinceSeconds, sinceTime, timestamps, limitBytes,
+                                                 previous
 
 What needs a process (exec, attach, port-forward) is answered 501: none runs.
 """
@@ -24,7 +25,7 @@ from aiohttp import web
 
 from koord.api.kinds import PODS
 from koord.api.pod import ContainerStatus, Pod
-from koord.api.timestamp import parse_timestamp
+from koord.api.timestamp import TimestampError, parse_timestamp
 from koord.hollow.live.pods import NODE_INDEX
 from koord.hollow.log_lines import PERIOD_S, LogSource
 from koord.hollow.machine import HOST_IP
@@ -82,7 +83,7 @@ class Kubelet:
         tail, since, limit = (_number(query, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
         now_s = self._clock.now()
         timestamps = query.get("timestamps") == "true"
-        since_s = None if since is None else now_s - since
+        since_s = _since_s(query) if since is None else now_s - since
         text = "".join(source.lines(now_s, tail=tail, since_s=since_s, timestamps=timestamps)).encode()
         if query.get("follow") != "true":
             return web.Response(body=text[:limit], content_type="text/plain")
@@ -141,6 +142,16 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdigit()):
         raise web.HTTPBadRequest(text=f"{name} is {text!r}; it must be a whole number\n")
     return int(text)
+
+
+def _since_s(query: Mapping[str, str]) -> float | None:
+    text = query.get("sinceTime")
+    if text is None:
+        return None
+    try:
+        return parse_timestamp(text)
+    except TimestampError as error:
+        raise web.HTTPBadRequest(text=f"sinceTime: {error}\n") from None
 
 
 async def _healthy(request: web.Request) -> web.Response:

@@ -79,6 +79,7 @@ class NodeRegistry:
 
     async def _register(self, machine: Machine, known: Node | None) -> None:
         now_s = self._clock.now()
+        is_new = known is None
         if known is None:
             new = node_object(machine, now_s, kubelet_port=self._port, version=self._version)
             try:
@@ -91,7 +92,7 @@ class NodeRegistry:
         elif not is_down(known):
             await self._write_status(machine, known)
         self._nodes[machine.name] = known
-        await self._renew(machine)
+        await (self._take_lease(machine) if is_new else self._renew(machine))
         # Spread over the period from the start, so that no second has more than its share of writes.
         share = chance(self._seed, "beat", machine.name)
         self._renew_at[machine.name] = now_s + renew_period_s(len(self._machines)) * share
@@ -161,12 +162,22 @@ class NodeRegistry:
         now_s = self._clock.now()
         self._renew_at[machine.name] = now_s + renew_period_s(len(self._machines))
         try:
-            try:
-                await self._beats.patch(
-                    LEASES, machine.name, renewal(now_s), namespace=NODE_LEASES, field_manager=FIELD_MANAGER
-                )
-            except NotFound:
-                lease = lease_object(machine, self._nodes[machine.name].metadata.uid, now_s)
-                await self._beats.create(LEASES, lease, field_manager=FIELD_MANAGER)
-        except (ApiError, KeyError) as error:
+            await self._beats.patch(
+                LEASES, machine.name, renewal(now_s), namespace=NODE_LEASES, field_manager=FIELD_MANAGER
+            )
+        except NotFound:
+            await self._take_lease(machine)
+        except ApiError as error:
             log.warning("lease not renewed: %s", error, extra={"node": machine.name})
+
+    async def _take_lease(self, machine: Machine) -> None:
+        node = self._nodes.get(machine.name)
+        if node is None:
+            return
+        lease = lease_object(machine, node.metadata.uid, self._clock.now())
+        try:
+            await self._beats.create(LEASES, lease, field_manager=FIELD_MANAGER)
+        except AlreadyExists:
+            await self._renew(machine)
+        except ApiError as error:
+            log.warning("no lease: %s", error, extra={"node": machine.name})

@@ -34,6 +34,7 @@ TICK_S: Final = 1.0
 AT_ONCE: Final = 4
 FIRST_WITHIN_S: Final = 10.0
 ABSENT_S: Final = 30.0
+RETRY_S: Final = 10.0
 
 
 class _Absent(Exception):
@@ -97,6 +98,7 @@ class Reporter:
             written = await self._write(machine, body)
         except ApiError as error:
             log.warning("usage not reported: %s", error, extra={"node": machine.name})
+            self._due[machine.name] = now_s + min(policy.report_s, RETRY_S)
             return
         self._policies[machine.name] = policy_of(written.spec.metric_collect_policy, self._policy)
 

@@ -1,11 +1,11 @@
-"""Hollow nodes on a real API server: registration, leases, pods, logs, reports."""
+"""Hollow nodes on koord's own API server and on a real one: registration, leases, pods, logs, reports."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -17,22 +17,28 @@ from koord.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from tests.control_plane import ControlPlane
+from tests.hollow.embedded import Embedded, embedded
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 NODES_COUNT = 10
 QUICK = Pace(start_s=0.2, init_s=0.2, stop_s=0.2)
+Plane: TypeAlias = ControlPlane | Embedded
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    """Without the plugin that taints new nodes: its counterpart, a controller, is not here to take the taint away."""
-    with ControlPlane("--disable-admission-plugins=TaintNodesByCondition") as plane:
-        yield plane
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
+    """The real one without the plugin that taints new nodes: no controller is here to take the taint away."""
+    if request.param == "embedded":
+        with embedded() as server:
+            yield server
+    else:
+        with ControlPlane("--disable-admission-plugins=TaintNodesByCondition") as real:
+            yield real
 
 
 @asynccontextmanager
-async def fleet(plane: ControlPlane, **more: Any) -> AsyncIterator[Client]:
+async def fleet(plane: Plane, **more: Any) -> AsyncIterator[Client]:
     """A client beside a running fleet."""
     options = FleetOptions(**{"nodes": NODES_COUNT, "pace": QUICK, "bind": True, **more})
     ready = asyncio.Event()
@@ -73,7 +79,7 @@ async def until(holds: Any, within_s: float = 20.0) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_nodes_register_ready_and_renew_their_leases(plane: ControlPlane) -> None:
+async def test_nodes_register_ready_and_renew_their_leases(plane: Plane) -> None:
     async with fleet(plane) as client:
         nodes = await client.list(NODES)
         assert len(nodes) == NODES_COUNT
@@ -87,7 +93,7 @@ async def test_nodes_register_ready_and_renew_their_leases(plane: ControlPlane) 
         await until(renewed, within_s=25)
 
 
-async def test_pods_are_bound_run_and_go(plane: ControlPlane) -> None:
+async def test_pods_are_bound_run_and_go(plane: Plane) -> None:
     async with fleet(plane) as client:
         for number in range(20):
             await client.create(PODS, manifest(f"web-{number}"))
@@ -104,7 +110,7 @@ async def test_pods_are_bound_run_and_go(plane: ControlPlane) -> None:
         await until(gone)
 
 
-async def test_a_job_pod_completes_after_its_duration_and_a_failing_one_is_restarted(plane: ControlPlane) -> None:
+async def test_a_job_pod_completes_after_its_duration_and_a_failing_one_is_restarted(plane: Plane) -> None:
     async with fleet(plane) as client:
         once = manifest("once", restartPolicy="Never", annotations={ANNOTATION_DURATION: "1s"})
         failing = {ANNOTATION_DURATION: "1s", ANNOTATION_EXIT_CODE: "2"}
@@ -125,7 +131,7 @@ async def test_a_job_pod_completes_after_its_duration_and_a_failing_one_is_resta
             await client.delete(PODS, name, namespace="default", grace_s=0)
 
 
-async def test_a_pod_that_fits_nowhere_says_why_until_there_is_room(plane: ControlPlane) -> None:
+async def test_a_pod_that_fits_nowhere_says_why_until_there_is_room(plane: Plane) -> None:
     async with fleet(plane, nodes=1, prefix="small", cpu_milli=1000) as client:
         small = {"nodeSelector": {"hollow.koord.sh/fleet": "small"}}
         request = {"name": "app", "image": "x", "resources": {"requests": {"cpu": "800m"}}}
@@ -143,7 +149,7 @@ async def test_a_pod_that_fits_nowhere_says_why_until_there_is_room(plane: Contr
         await client.delete(PODS, "second", namespace="default", grace_s=0)
 
 
-async def test_a_smaller_fleet_takes_the_surplus_away(plane: ControlPlane) -> None:
+async def test_a_smaller_fleet_takes_the_surplus_away(plane: Plane) -> None:
     async with fleet(plane, nodes=4, prefix="shrink"):
         pass
     async with fleet(plane, nodes=2, prefix="shrink") as client:
@@ -151,7 +157,7 @@ async def test_a_smaller_fleet_takes_the_surplus_away(plane: ControlPlane) -> No
         assert names == {"shrink-0001", "shrink-0002"}
 
 
-async def test_a_node_that_is_switched_off_falls_silent(plane: ControlPlane) -> None:
+async def test_a_node_that_is_switched_off_falls_silent(plane: Plane) -> None:
     async with fleet(plane, nodes=1, prefix="dark", bind=True) as client:
         await client.patch(NODES, "dark-0001", {"metadata": {"annotations": {ANNOTATION_DOWN: "true"}}})
         await asyncio.sleep(0.5)
@@ -163,7 +169,7 @@ async def test_a_node_that_is_switched_off_falls_silent(plane: ControlPlane) -> 
         await client.delete(PODS, "asleep", namespace="default", grace_s=0)
 
 
-async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: ControlPlane) -> None:
+async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: Plane) -> None:
     from koord.api.crd.definitions import find
     from koord.api.crd.definitions import manifest as definition_of
 
@@ -188,7 +194,7 @@ async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: ControlPla
 
 
 @pytest.mark.kubectl
-async def test_kubectl_reads_and_follows_logs(plane: ControlPlane) -> None:
+async def test_kubectl_reads_and_follows_logs(plane: Plane) -> None:
     async with fleet(plane, nodes=1, prefix="talks") as client:
         await client.create(PODS, manifest("talker", nodeName="talks-0001"))
         await until_phase(client, "talker", "Running")
