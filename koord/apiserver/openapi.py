@@ -19,7 +19,7 @@ import msgspec
 from koord.apiserver import schemas
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Resource
-from koord.apiserver.schema import MISSING, NOTHING, Schema
+from koord.apiserver.schema import ANYTHING, MISSING, NOTHING, Schema
 from koord.apiserver.schemas import descriptions
 
 Json = dict[str, Any]
@@ -205,10 +205,10 @@ class _Components:
             }
         if schema.items is not None:
             out["items"] = self.field(schema.items, "")
-        if schema.values is NOTHING:
-            out["additionalProperties"] = False
+        if schema.values in (ANYTHING, NOTHING):
+            out["additionalProperties"] = schema.values is ANYTHING
         elif schema.values is not None:
-            out["additionalProperties"] = self.field(schema.values, "") or True
+            out["additionalProperties"] = self.field(schema.values, "")
         return out | _restrictions(schema, self) | _extensions(schema) | _default(schema)
 
 

@@ -88,5 +88,7 @@ class Schema:
     "Its name in OpenAPI (io.k8s.api.core.v1.PodSpec), where it is a shared definition."
 
 
-NOTHING: Final = Schema(preserve_unknown=True)
+ANYTHING: Final = Schema(nullable=True)
+"""As a map's `values`: they are not described (additionalProperties: true)."""
+NOTHING: Final = Schema(nullable=True)
 """As a map's `values`: it may have no keys beyond its properties (additionalProperties: false)."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from koord.apiserver import schemas, typed
-from koord.apiserver.schema import MISSING, NOTHING, Schema
+from koord.apiserver.schema import ANYTHING, MISSING, NOTHING, Schema
 from koord.apiserver.schema_validation import has_rules, validate, validate_status
 
 __all__ = [
@@ -36,7 +36,7 @@ def from_openapi(source: Mapping[str, Any]) -> Schema:
     if isinstance(additional, Mapping):
         values = from_openapi(additional)
     elif additional is not None:
-        values = Schema() if additional else NOTHING
+        values = ANYTHING if additional else NOTHING
     items = source.get("items")
     list_type = source.get("x-kubernetes-list-type", "atomic")
     int_or_string = bool(source.get("x-kubernetes-int-or-string"))
