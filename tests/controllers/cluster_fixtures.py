@@ -21,7 +21,7 @@ from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from tests.control_plane import ControlPlane
+from tests.controllers.conftest import Plane
 
 NODE = "node-a"
 
@@ -102,7 +102,7 @@ def finished(exit_code: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def controllers(plane: ControlPlane, namespace: str, options: Options | None = None) -> AsyncIterator[Client]:
+async def controllers(plane: Plane, namespace: str, options: Options | None = None) -> AsyncIterator[Client]:
     """All controllers and a kubelet for one namespace, which is made first."""
     async with Client.from_config(str(plane.kubeconfig)) as client:
         from koord.api.kinds import NAMESPACES

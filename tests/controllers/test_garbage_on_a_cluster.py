@@ -1,4 +1,4 @@
-"""Owners, dependents and namespaces that go away, on a real API server with kubectl."""
+"""Owners, dependents and namespaces that go away, on a real API server and on koord's own with kubectl."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from koord.api.kinds import (
 from koord.kube.client import Client
 from koord.kube.discovery import Unstructured
 from koord.kube.errors import NotFound
-from tests.control_plane import ControlPlane
 from tests.controllers.cluster_fixtures import controllers, eventually
+from tests.controllers.conftest import Plane
 from tests.controllers.test_deployment_on_a_cluster import deployment, kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+pytestmark = pytest.mark.kubectl
 
 
 async def names(client: Client, kind: Kind[Any], namespace: str) -> set[str]:
     return {obj.metadata.name for obj in await client.list(kind, namespace=namespace)}
 
 
-async def rolled_out(plane: ControlPlane, client: Client, namespace: str, name: str) -> None:
+async def rolled_out(plane: Plane, client: Client, namespace: str, name: str) -> None:
     await client.create(DEPLOYMENTS, deployment(name, 2), namespace=namespace)
     await kubectl(plane, namespace, "rollout", "status", f"deployment/{name}", "--timeout=8s")
 
 
 @pytest.mark.parametrize("cascade", ["foreground", "background"])
-async def test_deleting_a_deployment_takes_its_pods_along(control_plane: ControlPlane, cascade: str) -> None:
+async def test_deleting_a_deployment_takes_its_pods_along(plane: Plane, cascade: str) -> None:
     namespace = f"gc-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
-        await rolled_out(control_plane, client, namespace, "web")
-        await kubectl(control_plane, namespace, "delete", "deployment", "web", f"--cascade={cascade}", "--timeout=8s")
+    async with controllers(plane, namespace) as client:
+        await rolled_out(plane, client, namespace, "web")
+        await kubectl(plane, namespace, "delete", "deployment", "web", f"--cascade={cascade}", "--timeout=8s")
         if cascade == "foreground":
             # The owner goes last, so all is gone by the time kubectl returns.
             assert await names(client, REPLICA_SETS, namespace) == set()
@@ -54,23 +54,23 @@ async def test_deleting_a_deployment_takes_its_pods_along(control_plane: Control
         await eventually(nothing_left)
 
 
-async def test_orphans_stay_and_forget_their_owner(control_plane: ControlPlane) -> None:
+async def test_orphans_stay_and_forget_their_owner(plane: Plane) -> None:
     namespace = f"gc-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
-        await rolled_out(control_plane, client, namespace, "web")
-        await kubectl(control_plane, namespace, "delete", "deployment", "web", "--cascade=orphan", "--timeout=8s")
+    async with controllers(plane, namespace) as client:
+        await rolled_out(plane, client, namespace, "web")
+        await kubectl(plane, namespace, "delete", "deployment", "web", "--cascade=orphan", "--timeout=8s")
         (left,) = await client.list(REPLICA_SETS, namespace=namespace)
         assert left.metadata.owner_references == ()
         assert len(await names(client, PODS, namespace)) == 2
 
 
-async def test_an_object_goes_with_its_last_owner_and_not_before(control_plane: ControlPlane) -> None:
+async def test_an_object_goes_with_its_last_owner_and_not_before(plane: Plane) -> None:
     namespace = f"gc-{uuid.uuid4().hex[:6]}"
 
     def owned_by(*owners: tuple[str, str]) -> list[dict[str, str]]:
         return [{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid} for name, uid in owners]
 
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         a = await client.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace=namespace)
         b = await client.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, namespace=namespace)
         both = owned_by(("a", a.metadata.uid), ("b", b.metadata.uid))
@@ -97,7 +97,7 @@ async def test_an_object_goes_with_its_last_owner_and_not_before(control_plane: 
         await eventually(child_is_gone)
 
 
-async def test_custom_objects_own_and_are_owned(control_plane: ControlPlane) -> None:
+async def test_custom_objects_own_and_are_owned(plane: Plane) -> None:
     word = f"w{uuid.uuid4().hex[:6]}"
     namespace = f"gc-{word}"
     group = f"{word}.test"
@@ -112,7 +112,7 @@ async def test_custom_objects_own_and_are_owned(control_plane: ControlPlane) -> 
         },
     }
     things: Kind[Unstructured] = Kind(group, "v1", "Thing", "things", True, Unstructured)
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
 
         async def created() -> bool:
@@ -134,20 +134,20 @@ async def test_custom_objects_own_and_are_owned(control_plane: ControlPlane) -> 
 
         await eventually(gone)
         await client.create(things, {"metadata": {"name": "stays"}}, namespace=namespace)
-        await asyncio.to_thread(control_plane.kubectl, "delete", "namespace", namespace, "--timeout=9s")
-    async with Client.from_config(str(control_plane.kubeconfig)) as client:
+        await asyncio.to_thread(plane.kubectl, "delete", "namespace", namespace, "--timeout=9s")
+    async with Client.from_config(str(plane.kubeconfig)) as client:
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, f"things.{group}")
 
 
-async def test_a_namespace_goes_with_all_its_content(control_plane: ControlPlane) -> None:
+async def test_a_namespace_goes_with_all_its_content(plane: Plane) -> None:
     namespace = f"gc-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
 
         async def has_account() -> bool:
             return "default" in await names(client, SERVICE_ACCOUNTS, namespace)
 
         await eventually(has_account)
-        await rolled_out(control_plane, client, namespace, "web")
+        await rolled_out(plane, client, namespace, "web")
         held = {"metadata": {"name": "held", "finalizers": ["koord.test/hold"]}}
         await client.create(CONFIG_MAPS, held, namespace=namespace)
         await client.delete(NAMESPACES, namespace)

@@ -1,4 +1,4 @@
-"""Jobs on a real API server, whose validation refuses any status that is out of order."""
+"""Jobs on a real API server and on koord's own, whose validation refuses any status that is out of order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from koord.api.workloads import Job
 from koord.controllers.job_pods import TRACKING
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
-from tests.control_plane import ControlPlane
 from tests.controllers.cluster_fixtures import controllers, eventually
+from tests.controllers.conftest import Plane
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+pytestmark = pytest.mark.kubectl
 
 
 def job(name: str, exit_code: int = 0, **spec: Any) -> dict[str, Any]:
@@ -38,12 +38,12 @@ async def finished(client: Client, namespace: str, name: str, within_s: float = 
     return await client.get(JOBS, name, namespace=namespace)
 
 
-async def test_a_job_completes_and_no_pod_keeps_its_finalizer(control_plane: ControlPlane) -> None:
+async def test_a_job_completes_and_no_pod_keeps_its_finalizer(plane: Plane) -> None:
     namespace = f"job-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         await client.create(JOBS, job("sum", completions=5, parallelism=2), namespace=namespace)
         waited = await asyncio.to_thread(
-            control_plane.kubectl, "-n", namespace, "wait", "--for=condition=complete", "job/sum", "--timeout=8s"
+            plane.kubectl, "-n", namespace, "wait", "--for=condition=complete", "job/sum", "--timeout=8s"
         )
         assert "condition met" in waited.stdout
         done = await client.get(JOBS, "sum", namespace=namespace)
@@ -57,9 +57,9 @@ async def test_a_job_completes_and_no_pod_keeps_its_finalizer(control_plane: Con
         assert not [pod for pod in pods if TRACKING in pod.metadata.finalizers]
 
 
-async def test_an_indexed_job_runs_every_index_once(control_plane: ControlPlane) -> None:
+async def test_an_indexed_job_runs_every_index_once(plane: Plane) -> None:
     namespace = f"job-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         indexed = job("rows", completions=4, parallelism=4, completionMode="Indexed")
         await client.create(JOBS, indexed, namespace=namespace)
         done = await finished(client, namespace, "rows")
@@ -73,27 +73,27 @@ async def test_an_indexed_job_runs_every_index_once(control_plane: ControlPlane)
         assert b"JOB_COMPLETION_INDEX" in raw
 
 
-async def test_a_job_fails_beyond_its_backoff_limit(control_plane: ControlPlane) -> None:
+async def test_a_job_fails_beyond_its_backoff_limit(plane: Plane) -> None:
     namespace = f"job-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         await client.create(JOBS, job("bad", 1, backoffLimit=0), namespace=namespace)
         done = await finished(client, namespace, "bad")
         assert done.status.failed == 1
         assert true_conditions(done) == {("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")}
 
 
-async def test_a_pod_failure_policy_ends_a_job_at_once(control_plane: ControlPlane) -> None:
+async def test_a_pod_failure_policy_ends_a_job_at_once(plane: Plane) -> None:
     namespace = f"job-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
         await client.create(JOBS, job("bug", 42, podFailurePolicy={"rules": [rule]}), namespace=namespace)
         done = await finished(client, namespace, "bug")
         assert ("Failed", "PodFailurePolicy") in true_conditions(done)
 
 
-async def test_failed_indexes_fail_a_job_with_a_limit_per_index(control_plane: ControlPlane) -> None:
+async def test_failed_indexes_fail_a_job_with_a_limit_per_index(plane: Plane) -> None:
     namespace = f"job-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         indexed = job("each", 1, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0)
         await client.create(JOBS, indexed, namespace=namespace)
         done = await finished(client, namespace, "each")
@@ -101,9 +101,9 @@ async def test_failed_indexes_fail_a_job_with_a_limit_per_index(control_plane: C
         assert ("Failed", "FailedIndexes") in true_conditions(done)
 
 
-async def test_a_deadline_a_suspension_and_a_time_to_live(control_plane: ControlPlane) -> None:
+async def test_a_deadline_a_suspension_and_a_time_to_live(plane: Plane) -> None:
     namespace = f"job-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         slow = job("slow", activeDeadlineSeconds=1)
         slow["spec"]["template"]["metadata"]["annotations"] = {"test/stuck": ""}
         await client.create(JOBS, slow, namespace=namespace)

@@ -1,4 +1,4 @@
-"""Nodes that fall silent, drains that a budget limits, and pods without a node, on a real API server."""
+"""Nodes that fall silent, drains that a budget limits, pods without a node: on a real API server and koord's own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from koord.api.timestamp import from_seconds, micro_from_seconds
 from koord.controllers.live.run import Options
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
-from tests.control_plane import ControlPlane
 from tests.controllers.cluster_fixtures import controllers, eventually
+from tests.controllers.conftest import Plane
 from tests.controllers.test_deployment_on_a_cluster import deployment, kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+pytestmark = pytest.mark.kubectl
 
 
 async def ready_node(client: Client, name: str, **labels: str) -> None:
@@ -41,11 +41,11 @@ async def taints(client: Client, name: str) -> set[tuple[str, str]]:
     return {(str(t.key), str(t.effect)) for t in (await client.get(NODES, name)).spec.taints}
 
 
-async def test_a_node_that_falls_silent_is_tainted_and_its_pods_go(control_plane: ControlPlane) -> None:
+async def test_a_node_that_falls_silent_is_tainted_and_its_pods_go(plane: Plane) -> None:
     word = uuid.uuid4().hex[:6]
     namespace, node = f"node-{word}", f"node-{word}"
     options = Options(node_grace_s=1.5, node_startup_grace_s=1.5, lost_pod_grace_s=0.2)
-    async with controllers(control_plane, namespace, options) as client:
+    async with controllers(plane, namespace, options) as client:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, {"metadata": {"name": "kube-node-lease"}})
         await ready_node(client, node)
@@ -98,16 +98,16 @@ async def test_a_node_that_falls_silent_is_tainted_and_its_pods_go(control_plane
         await eventually(hard_is_gone)
 
 
-async def test_a_drain_waits_for_the_disruption_budget(control_plane: ControlPlane) -> None:
+async def test_a_drain_waits_for_the_disruption_budget(plane: Plane) -> None:
     word = uuid.uuid4().hex[:6]
     namespace = f"drain-{word}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         await ready_node(client, "node-a")
         await client.create(DEPLOYMENTS, deployment("web", 2), namespace=namespace)
         selector = {"matchLabels": {"app": "web"}}
         budget = {"metadata": {"name": "web"}, "spec": {"maxUnavailable": "50%", "selector": selector}}
         await client.create(POD_DISRUPTION_BUDGETS, budget, namespace=namespace)
-        await kubectl(control_plane, namespace, "rollout", "status", "deployment/web", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=8s")
 
         async def one_may_go() -> bool:
             status = (await client.get(POD_DISRUPTION_BUDGETS, "web", namespace=namespace)).status
@@ -118,7 +118,7 @@ async def test_a_drain_waits_for_the_disruption_budget(control_plane: ControlPla
         await eventually(one_may_go)
         before = {pod.metadata.uid for pod in await client.list(PODS, namespace=namespace)}
         # kubectl asks for both at once, is refused the second, and asks again five seconds later.
-        said = await kubectl(control_plane, namespace, "drain", "node-a", "--timeout=9s", "--pod-selector=app=web")
+        said = await kubectl(plane, namespace, "drain", "node-a", "--timeout=9s", "--pod-selector=app=web")
         assert "drained" in said
         assert "node.kubernetes.io/unschedulable" in {key for key, _ in await taints(client, "node-a")}
         after = {pod.metadata.uid for pod in await client.list(PODS, namespace=namespace)}
@@ -127,9 +127,9 @@ async def test_a_drain_waits_for_the_disruption_budget(control_plane: ControlPla
         await client.delete(NODES, "node-a")
 
 
-async def test_a_pod_deleted_before_it_had_a_node_goes_at_once(control_plane: ControlPlane) -> None:
+async def test_a_pod_deleted_before_it_had_a_node_goes_at_once(plane: Plane) -> None:
     namespace = f"unbound-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         spec = {"containers": [{"name": "app", "image": "app"}], "terminationGracePeriodSeconds": 30}
         body = {"metadata": {"name": "never", "annotations": {"test/stuck": ""}}, "spec": spec}
         await client.create(PODS, body, namespace=namespace)

@@ -14,13 +14,13 @@ from koord.controllers.live.run import run
 from koord.kube.client import Client
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from tests.control_plane import ControlPlane
 from tests.controllers.cluster_fixtures import Kubelet, controllers, eventually
+from tests.controllers.conftest import Plane
 from tests.controllers.test_deployment_on_a_cluster import deployment
 from tests.controllers.test_job_on_a_cluster import finished, job
 from tests.controllers.test_sets_on_a_cluster import body
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.kubectl
 
 
 class Census:
@@ -37,9 +37,9 @@ class Census:
         return sum(name.startswith(prefix) for name in self.uids.values())
 
 
-async def test_killed_at_any_moment_they_make_exactly_what_was_asked_for(control_plane: ControlPlane) -> None:
+async def test_killed_at_any_moment_they_make_exactly_what_was_asked_for(plane: Plane) -> None:
     namespace = f"restarts-{uuid.uuid4().hex[:6]}"
-    async with Client.from_config(str(control_plane.kubeconfig)) as client:
+    async with Client.from_config(str(plane.kubeconfig)) as client:
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         census = Census()
         pods: Informer[Pod] = Informer(client, PODS, namespace=namespace)
@@ -81,9 +81,9 @@ class Writes:
     def retried(self, method: str, code: int | None) -> None: ...
 
 
-async def test_at_rest_nothing_is_written(control_plane: ControlPlane) -> None:
+async def test_at_rest_nothing_is_written(plane: Plane) -> None:
     namespace = f"rest-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         await client.create(DEPLOYMENTS, deployment("web", 3), namespace=namespace)
         await client.create(STATEFUL_SETS, body("db", replicas=2, serviceName="db"), namespace=namespace)
         await client.create(JOBS, job("sum", completions=2), namespace=namespace)

@@ -1,4 +1,4 @@
-"""StatefulSets and DaemonSets on a real API server, with kubectl."""
+"""StatefulSets and DaemonSets on a real API server and on koord's own, with kubectl."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from koord.api.kinds import DAEMON_SETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
-from tests.control_plane import ControlPlane
 from tests.controllers.cluster_fixtures import controllers, eventually
+from tests.controllers.conftest import Plane
 from tests.controllers.test_deployment_on_a_cluster import kubectl
 from tests.controllers.test_nodes_on_a_cluster import ready_node
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]
+pytestmark = pytest.mark.kubectl
 
 
 def body(name: str, **spec: Any) -> dict[str, Any]:
@@ -23,14 +23,14 @@ def body(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template, **spec}}
 
 
-async def test_a_stateful_set_has_names_claims_and_ordered_updates(control_plane: ControlPlane) -> None:
+async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane) -> None:
     namespace = f"sts-{uuid.uuid4().hex[:6]}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim = {"metadata": {"name": "data"}, "spec": storage}
         made = body("db", replicas=3, serviceName="db", volumeClaimTemplates=[claim])
         await client.create(STATEFUL_SETS, made, namespace=namespace)
-        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
         pods = {pod.metadata.name: pod for pod in await client.list(PODS, namespace=namespace)}
         assert sorted(pods) == ["db-0", "db-1", "db-2"]
         assert pods["db-1"].metadata.labels["apps.kubernetes.io/pod-index"] == "1"
@@ -41,8 +41,8 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(control_plane
 
         partition = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}
         await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
-        await kubectl(control_plane, namespace, "set", "image", "statefulset/db", "app=app:2")
-        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "set", "image", "statefulset/db", "app=app:2")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
 
         async def images() -> dict[str, str]:
             return {p.metadata.name: p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
@@ -52,19 +52,20 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(control_plane
         await client.delete(PODS, "db-0", namespace=namespace, grace_s=0)
 
         async def back() -> bool:
-            return (await client.get(STATEFUL_SETS, "db", namespace=namespace)).status.ready_replicas == 3
+            found = {p.metadata.name: p for p in await client.list(PODS, namespace=namespace)}
+            return "db-0" in found and found["db-0"].metadata.uid != pods["db-0"].metadata.uid
 
         await eventually(back)
         assert (await images())["db-0"] == "app:1"
 
         partition["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = 0
         await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
-        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
         assert set((await images()).values()) == {"app:2"}
-        await kubectl(control_plane, namespace, "rollout", "undo", "statefulset/db")
-        await kubectl(control_plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "undo", "statefulset/db")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
         assert set((await images()).values()) == {"app:1"}
-        await kubectl(control_plane, namespace, "scale", "statefulset/db", "--replicas=1")
+        await kubectl(plane, namespace, "scale", "statefulset/db", "--replicas=1")
 
         async def one() -> bool:
             return set(await images()) == {"db-0"}
@@ -73,10 +74,10 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(control_plane
         assert len(await client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace)) == 3
 
 
-async def test_a_daemon_set_follows_the_nodes(control_plane: ControlPlane) -> None:
+async def test_a_daemon_set_follows_the_nodes(plane: Plane) -> None:
     word = uuid.uuid4().hex[:6]
     namespace = f"ds-{word}"
-    async with controllers(control_plane, namespace) as client:
+    async with controllers(plane, namespace) as client:
         for name in ("a", "b"):
             await ready_node(client, f"{word}-{name}", pool=word)
         made = body("agent")
@@ -104,11 +105,11 @@ async def test_a_daemon_set_follows_the_nodes(control_plane: ControlPlane) -> No
 
         await eventually(rolled_out)
         assert await pods_on() == [f"{word}-a", f"{word}-b"]
-        await kubectl(control_plane, namespace, "set", "image", "daemonset/agent", "app=app:2")
-        await kubectl(control_plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=8s")
+        await kubectl(plane, namespace, "set", "image", "daemonset/agent", "app=app:2")
+        await kubectl(plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=8s")
         images = {p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
         assert images == {"app:2"}
-        history = await kubectl(control_plane, namespace, "rollout", "history", "daemonset/agent")
+        history = await kubectl(plane, namespace, "rollout", "history", "daemonset/agent")
         assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["1", "2"]
 
         taint = {"spec": {"taints": [{"key": "dedicated", "value": "x", "effect": "NoExecute"}]}}

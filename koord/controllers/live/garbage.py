@@ -66,10 +66,17 @@ class GarbageLoop:
         self._monitors: dict[tuple[str, str], tuple[Informer[Any], asyncio.Task[None] | None]] = {}
         self._changed = asyncio.Event()
         self._steady = asyncio.Event()
+        self._unknowable: set[str] = set()
+        "Objects with an owner of a kind that was not known when they were looked at."
         self.controller: Controller[str] = Controller(
             "garbage", self._reconcile, workers=workers, backoff=Backoff(base_s=0.02, cap_s=60.0, rate_per_s=200.0)
         )
-        served.add_handler(self._changed.set)
+        served.add_handler(self._served_changed)
+
+    def _served_changed(self) -> None:
+        self._changed.set()
+        waiting, self._unknowable = self._unknowable, set()
+        self._look(list(waiting))
 
     async def run(self) -> None:
         """Starts to follow what is new, and stops what is no longer served."""
@@ -147,11 +154,15 @@ class GarbageLoop:
         except (NotFound, Conflict):
             # Not as the graph has it: the change is on its way to us.
             return Requeue()
-        return Requeue(UNKNOWN_AGAIN_S) if "unknowable" in answers.values() else None
+        if "unknowable" not in answers.values():
+            return None
+        self._unknowable.add(uid)
+        return Requeue(UNKNOWN_AGAIN_S)
 
     async def _look_for(self, item: Item, ref: OwnerReference) -> Standing:
         resource = self._served.find(ref.api_version, ref.kind)
         if resource is None:
+            self._served.ask()
             return "unknowable"
         if resource.namespaced and not item.namespace:
             # No namespace, no such owner; but to delete a whole cluster's object for a mistake in it would be too much.

@@ -42,6 +42,10 @@ class ServedResources:
     def _definition_changed(self, delta: Delta[Any]) -> None:
         self._asked.set()
 
+    def ask(self) -> None:
+        """Ask again soon: something is there that should not be."""
+        self._asked.set()
+
     def add_handler(self, handler: Callable[[], None]) -> None:
         self._handlers.append(handler)
         if self._first.is_set():
