@@ -69,6 +69,16 @@ def read(schema: Schema, value: object) -> tuple[Any, bool]:
     return reader(schema)(value, unknown), bool(unknown)
 
 
+def read_changed(schema: Schema, value: dict[str, Any], stored: dict[str, Any] | None) -> tuple[Any, bool]:
+    """As `read`, for what a patch made of a stored object: whole parts that both share have their types already."""
+    kept = {key for key, part in value.items() if part and stored and stored.get(key) is part}
+    if not kept:
+        return read(schema, value)
+    changed, has_unknown = read(schema, {key: part for key, part in value.items() if key not in kept})
+    keys = (key for key in {**value, **changed} if key in kept or key in changed)
+    return {key: value[key] if key in kept else changed[key] for key in keys}, has_unknown
+
+
 def empty(schema: Schema) -> Any:
     """What an absent value reads as: a struct with the fields that always appear."""
     return reader(schema)({}, [])
@@ -234,7 +244,7 @@ def _array(schema: Schema) -> Read:
 
 def _map(schema: Schema) -> Read:
     values = schema.values or Schema()
-    go_type = schema.go_type or f"map[string]{_go_type(values)}"
+    go_type = (schema.go_type or f"map[string]{_go_type(values)}").replace("[]byte", "[]uint8")
     inner = go_type.removeprefix("map[string]") if go_type.startswith("map[string]") else _go_type(values)
     read_value = _element(values, inner)
     exact = str if values.type == "string" and not values.format else None
@@ -281,7 +291,7 @@ def _integer(schema: Schema) -> Read:
 
 
 def _number(value: Any, _unknown: list[str]) -> Any:
-    if value.__class__ is not float and value.__class__ is not int:
+    if value.__class__ not in (float, int, Number):
         raise Mistyped(_kind_of(value), "float64")
     return value
 
@@ -320,7 +330,16 @@ def quantity_fault(text: str) -> str:
 
 
 def _bytes(_schema: Schema) -> Read:
+    def read_byte(value: Any, _unknown: list[str]) -> int:
+        if value is None:
+            return 0
+        if value.__class__ is not int or not 0 <= value < 256:
+            raise Mistyped(_numbered(value), "uint8")
+        return int(value)
+
     def read_bytes(value: Any, _unknown: list[str]) -> Any:
+        if value.__class__ is list:
+            return base64.b64encode(bytes(read_byte(item, []) for item in value)).decode()
         if value.__class__ is not str:
             raise Mistyped(_kind_of(value), "[]uint8")
         text = value.replace("\r", "").replace("\n", "")
