@@ -429,8 +429,11 @@ def _schema_or(other: type) -> Callable[[Schema], Read]:
                 return reader(_json_schema())(value, [])
             if other is bool and not isinstance(value, bool):
                 raise Mistyped(text="boolean or JSON schema expected")
-            if other is list and isinstance(value, list):
-                return [reader(_json_schema())(item, []) if isinstance(item, dict) else item for item in value]
+            if other is list:
+                read_schema = reader(_json_schema())
+                if not isinstance(value, list):
+                    raise Mistyped(_kind_of(value), "v1.JSONSchemaProps", shape="struct")
+                return [read_schema(item, []) for item in value]
             return value
 
         return read_
