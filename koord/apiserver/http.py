@@ -23,7 +23,7 @@ from koord.apiserver.negotiation import Form, negotiate
 from koord.apiserver.registry import Registry
 from koord.apiserver.request_info import RequestInfo, request_info
 from koord.apiserver.resource import Resource
-from koord.apiserver.status import StatusError, bad_request
+from koord.apiserver.status import StatusError
 
 log = logging.getLogger(__name__)
 
@@ -148,15 +148,6 @@ def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
     """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters."""
     quoted = ("".join(" " if ord(c) < 32 else c for c in w).replace("\\", "\\\\").replace('"', '\\"') for w in warnings)
     return [("Warning", f'299 - "{text}"') for text in quoted]
-
-
-def query_bool(query: Mapping[str, str], name: str) -> bool:
-    from koord.apiserver.request_info import is_true
-
-    value = is_true(query.get(name, ""))
-    if value is None:
-        raise bad_request(f'strconv.ParseBool: parsing "{query[name]}": invalid syntax')
-    return value
 
 
 def details_of(obj: Mapping[str, Any], resource: Resource) -> dict[str, Any]:

@@ -14,10 +14,13 @@ from typing import Any
 
 import msgspec
 
-from koord.api.field_selector import FieldMatcher, FieldSelectorError, parse_fields
-from koord.api.selector import LabelMatcher, SelectorError, parse_labels
+from koord.api.field_selector import FieldMatcher
+from koord.api.selector import LabelMatcher
+from koord.apiserver import json_text
+from koord.apiserver.list_options import ListOptions, version_fault
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.status import Cause, StatusError, bad_request, gone, unprocessable
+from koord.apiserver.selectors import field_matcher, label_matcher
+from koord.apiserver.status import Cause, StatusError, bad_request, gone
 from koord.apiserver.store import Collection, Compacted, Entry, Store
 
 FRESH_WITHIN_S = 3.0
@@ -53,39 +56,25 @@ class Listed:
 
 def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
     labels_text, fields_text = query.get("labelSelector", ""), query.get("fieldSelector", "")
-    labels: LabelMatcher | None = None
+    labels = label_matcher(labels_text) if labels_text else None
     fields: FieldMatcher | None = None
-    if labels_text:
-        try:
-            labels = parse_labels(labels_text)
-        except SelectorError as error:
-            raise bad_request(f"unable to parse requirement: {error}") from None
     if fields_text:
-        try:
-            fields = parse_fields(fields_text)
-        except FieldSelectorError as error:
-            raise bad_request(f"unable to parse field selector: {error}") from None
         nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
-        known = {"metadata.name", "metadata.namespace"} | (
-            resource.strategy.selectable or resource.strategy.fields(nothing).keys()
-        )
-        for requirement in fields.requirements:
-            if requirement.field not in known:
-                raise bad_request(f"field label not supported: {requirement.field}")
+        fields = field_matcher(fields_text, resource.strategy.selectable or resource.strategy.fields(nothing))
     return Filter(labels, fields)
 
 
 async def select(
-    store: Store, collection: Collection, resource: Resource, namespace: str, wanted: Filter, query: Mapping[str, str]
+    store: Store, collection: Collection, resource: Resource, namespace: str, wanted: Filter, options: ListOptions
 ) -> Listed:
-    """One page of a list, as the query asks for it."""
+    """One page of a list, as the options ask for it."""
     prefix = f"{namespace}/" if resource.namespaced and namespace else ""
-    limit = _number(query, "limit")
-    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-    token = query.get("continue", "")
-    _check_version_options(version, match, token, limit)
-    if token:
-        rev, start_after = _opened(token)
+    # The real server gives all it has at hand to whom any version will do.
+    version, limit = options.version, 0 if options.any_version else options.limit
+    if options.token:
+        rev, start_after = _opened(options.token)
+        if version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
         try:
             entries = (
                 await collection.entries_at(rev, prefix, start_after)
@@ -95,16 +84,16 @@ async def select(
         except Compacted as error:
             raise _expired_token(error, start_after, store.revision) from None
         rev = rev or store.revision
-    elif match == "Exact" or (version not in ("", "0") and limit and match != "NotOlderThan"):
-        rev = revision(version)
+    elif options.match == "Exact" or (version not in ("", "0") and limit and options.match != "NotOlderThan"):
+        rev = _list_revision(version)
         await reach(store, rev)
         try:
             entries = await collection.entries_at(rev, prefix)
-        except Compacted as error:
-            raise gone(f"The resourceVersion for the provided list is too old. {error}") from None
+        except Compacted:
+            raise gone("The resourceVersion for the provided list is too old.") from None
     else:
         if version not in ("", "0"):
-            await reach(store, revision(version))
+            await reach(store, _list_revision(version))
         rev, entries = store.revision, collection.entries(prefix)
     if not wanted.all:
         entries = [entry for entry in entries if wanted.matches(entry)]
@@ -153,43 +142,10 @@ def item_value(resource: Resource, value: bytes) -> bytes:
     return value
 
 
-def _number(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name, "")
-    try:
-        return int(text) if text else 0
-    except ValueError:
-        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise bad_request(message) from None
-
-
-def revision(version: str) -> int:
-    try:
-        return int(version)
-    except ValueError:
-        detail = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise bad_request(f"invalid resource version: {detail}") from None
-
-
-def _check_version_options(version: str, match: str, token: str, limit: int) -> None:
-    def refuse(field: str, text: str) -> StatusError:
-        return unprocessable("ListOptions", "meta.k8s.io", "", [Cause(field, "FieldValueForbidden", text)])
-
-    if match and token:
-        raise refuse("resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden when continue is provided")
-    if match and not version:
-        raise refuse(
-            "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
-    if match not in ("", "Exact", "NotOlderThan"):
-        text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
-        cause = Cause("resourceVersionMatch", "FieldValueNotSupported", text)
-        raise unprocessable("ListOptions", "meta.k8s.io", "", [cause])
-    if match == "Exact" and version == "0":
-        raise refuse(
-            "resourceVersionMatch", 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        )
-    if token and version not in ("", "0"):
-        raise bad_request("specifying resource version is not allowed when using continue")
+def _list_revision(version: str) -> int:
+    if fault := version_fault(version):
+        raise bad_request(f"invalid resource version: {fault}")
+    return int(version)
 
 
 async def reach(store: Store, rev: int) -> None:
@@ -210,11 +166,18 @@ def _sealed(rev: int, last_key: str) -> str:
 
 def _opened(token: str) -> tuple[int, str]:
     """The revision (0: whatever is newest) and the last key of a continue token."""
+    invalid = "invalid continue token: continue key is not valid: "
     try:
-        opened = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return int(opened["rv"]), str(opened["start"]).removesuffix("\0")
-    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
-        raise bad_request("continue key is not valid: " + token[:60]) from None
+        opened = json_text.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))[0]
+    except ValueError as error:
+        raise bad_request(f"{invalid}{error}") from None
+    if not isinstance(opened, dict) or opened.get("v") != "meta.k8s.io/v1":
+        found = opened.get("v", "") if isinstance(opened, dict) else ""
+        raise bad_request(f"{invalid}server does not recognize this encoded version {found}")
+    rev, start = opened.get("rv"), opened.get("start")
+    if not isinstance(rev, int) or not isinstance(start, str) or not start:
+        raise bad_request(f"{invalid}{token[:60]}")
+    return rev, start.removesuffix("\0")
 
 
 def _expired_token(error: Compacted, last_key: str, newest: int) -> StatusError:

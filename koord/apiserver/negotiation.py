@@ -27,11 +27,8 @@ class Form:
 
     @property
     def content_type(self) -> str:
-        base = "application/yaml" if self.yaml else "application/json"
-        if self.shape == "object":
-            return base
-        kind = "Table" if self.shape == "table" else "PartialObjectMetadata"
-        return f"{base};as={kind};v={self.meta_version};g=meta.k8s.io"
+        # Without the shape: that is in the body, and the real server names the encoding alone.
+        return "application/yaml" if self.yaml else "application/json"
 
 
 @lru_cache(maxsize=256)

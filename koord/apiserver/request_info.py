@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from koord.apiserver.list_options import query_flag
+
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 
 # A namespace is an object, yet its name stands where a namespace does; these are its subresources.
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -60,19 +60,12 @@ def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     subresource = "/".join(rest[2:])
 
     if not name and verb in ("get", "watch"):
-        verb = "watch" if verb == "watch" or query.get("watch", "0") in _TRUE else "list"
+        verb = "watch" if verb == "watch" or query_flag(query, "watch") else "list"
         # Authorisation by name covers a list or watch of that one object.
         name = _named(query.get("fieldSelector", ""))
     elif not name and verb == "delete":
         verb = "deletecollection"
     return RequestInfo(verb, path, group, version, namespace, resource, name, subresource)
-
-
-def is_true(value: str) -> bool | None:
-    """A boolean query parameter, or None where it is neither."""
-    if value in _TRUE:
-        return True
-    return False if value in _FALSE else None
 
 
 def _named(field_selector: str) -> str:

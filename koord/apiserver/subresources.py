@@ -15,7 +15,8 @@ import msgspec
 from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels
 from koord.apiserver import decoding, schemas
-from koord.apiserver.http import Answer, Request, json_answer, query_bool
+from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.list_options import query_flag
 from koord.apiserver.objects import Context, Objects
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, scale_fields
 from koord.apiserver.registry import Registry
@@ -235,7 +236,7 @@ class Subresources:
         now = self._objects.now()
         if request.info.verb == "patch" and content_type == "application/apply-patch+yaml":
             applied = decoding.decode_any(body, "application/yaml")
-            force = query_bool(request.query, "force")
+            force = query_flag(request.query, "force")
             return managed_fields.apply(
                 before,
                 applied,

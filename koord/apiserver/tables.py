@@ -48,18 +48,22 @@ def table(
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{meta_version}",
         "metadata": meta,
-        "columnDefinitions": [
-            {
-                "name": column.name,
-                "type": column.type,
-                "format": column.format,
-                "description": column.description,
-                "priority": column.priority,
-            }
-            for column in shown
-        ],
+        "columnDefinitions": column_definitions(resource),
         "rows": rows,
     }
+
+
+def column_definitions(resource: Resource) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in columns(resource)
+    ]
 
 
 def included(obj: Obj, include_object: str, meta_version: str) -> object:

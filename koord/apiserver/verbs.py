@@ -14,7 +14,8 @@ import msgspec
 from aiohttp import web
 
 from koord.apiserver import decoding, listing, patched, tables, watching
-from koord.apiserver.http import Answer, Request, details_of, json_answer, query_bool, warning_headers
+from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
+from koord.apiserver.list_options import list_options, query_flag, revision_of, watch_options
 from koord.apiserver.negotiation import Form
 from koord.apiserver.objects import Context, Objects, Written
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
@@ -80,15 +81,17 @@ class Verbs:
 
     async def _get(self, request: Request, resource: Resource) -> Answer:
         info = request.info
+        revision_of(request.query.get("resourceVersion", ""))
         entry = self._objects.collection(resource).get(resource.key(info.namespace, info.name))
         if entry is None:
             raise object_not_found(resource.plural, resource.group, info.name)
         return self._object(request, resource, entry.value)
 
     async def _list(self, request: Request, resource: Resource) -> Answer:
+        options = list_options(request.query)
         wanted = listing.parse_filter(resource, request.query)
         store, collection = self._objects.store, self._objects.collection(resource)
-        listed = await listing.select(store, collection, resource, request.info.namespace, wanted, request.query)
+        listed = await listing.select(store, collection, resource, request.info.namespace, wanted, options)
         form = request.form
         if form.shape != "object" or form.yaml:
             return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
@@ -103,18 +106,12 @@ class Verbs:
 
     async def _watch(self, request: Request, resource: Resource) -> Answer:
         query, info = request.query, request.info
+        options = watch_options(query)
         wanted = listing.parse_filter(resource, query)
-        initial = query_bool(query, "sendInitialEvents")
-        bookmarks = query_bool(query, "allowWatchBookmarks")
-        version = query.get("resourceVersion", "")
-        _check_watch_options(query, initial)
         store, collection = self._objects.store, self._objects.collection(resource)
-        from_rev: int | None = None
-        if version not in ("", "0") and not initial:
-            from_rev = listing.revision(version)
-        if version not in ("", "0"):
-            await listing.reach(store, listing.revision(version))
-        timeout_s = float(query.get("timeoutSeconds") or 0) or watching.DEFAULT_TIMEOUT_S
+        from_rev = revision_of(options.version)
+        if from_rev:
+            await listing.reach(store, from_rev)
         form = request.form
         watch = watching.Watch(
             resource,
@@ -122,12 +119,14 @@ class Verbs:
             wanted,
             (resource.api_version, form, query.get("includeObject", "")),
             self._event_shape(request, resource),
-            bookmarks,
-            timeout_s,
+            options.bookmarks,
+            float(options.timeout_s) or watching.DEFAULT_TIMEOUT_S,
+            self._columns(request, resource),
         )
         response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache, private"})
         await response.prepare(request.http)
-        await watching.stream(store, collection, watch, from_rev, initial, response.write)
+        begin = None if options.initial or not from_rev else from_rev
+        await watching.stream(store, collection, watch, begin, bool(options.initial), response.write)
         await response.write_eof()
         return response
 
@@ -170,7 +169,8 @@ class Verbs:
         validation = request.query.get("fieldValidation", "Warn")
 
         def change(old: Obj) -> Obj:
-            obj, context.warnings[:] = patched.outcome(resource, _patched(resource, patch, old), patch, validation)
+            made = _patched(resource, patch, old)
+            obj, context.warnings[:] = patched.outcome(resource, made, patch, validation, old)
             return obj
 
         written = await self._objects.update(
@@ -183,9 +183,11 @@ class Verbs:
         )
         return self._written(request, resource, written, context)
 
-    def _retyped(self, request: Request, resource: Resource, obj: Obj, context: Context) -> Obj:
-        """What a patch made, read as if it had been sent whole."""
-        obj, warnings = decoding.retype(resource, obj, request.query.get("fieldValidation", "Warn"))
+    def _retyped(
+        self, request: Request, resource: Resource, obj: Obj, context: Context, stored: Obj | None = None
+    ) -> Obj:
+        """What a patch made of the stored object, read as if it had been sent whole."""
+        obj, warnings = decoding.retype(resource, obj, request.query.get("fieldValidation", "Warn"), stored)
         context.warnings[:] = warnings
         return obj
 
@@ -197,7 +199,7 @@ class Verbs:
         if not isinstance(obj, dict):
             raise bad_request("error decoding YAML: an object is needed")
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
-        force = query_bool(query, "force")
+        force = query_flag(query, "force")
 
         def applied(live: Obj | None) -> Obj:
             merged = managed_fields.apply(
@@ -212,7 +214,7 @@ class Verbs:
                 kind=resource.kind,
                 reach=reach_of(resource, info.subresource),
             )
-            return self._retyped(request, resource, merged, context)
+            return self._retyped(request, resource, merged, context, live)
 
         written = await self._objects.update(
             resource,
@@ -246,10 +248,10 @@ class Verbs:
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
-        options = await self._delete_options(request)
+        options, which = await self._delete_options(request), list_options(request.query)
         wanted = listing.parse_filter(resource, request.query)
         store, collection = self._objects.store, self._objects.collection(resource)
-        listed = await listing.select(store, collection, resource, info.namespace, wanted, request.query)
+        listed = await listing.select(store, collection, resource, info.namespace, wanted, which)
         for entry in listed.entries:
             namespace, _, name = entry.key.rpartition("/")
             try:
@@ -308,7 +310,23 @@ class Verbs:
         return lambda value: _yaml_if(form, msgspec.json.decode(value)) if form.yaml else value
 
     def _event_shape(self, request: Request, resource: Resource) -> Callable[[bytes], bytes]:
-        return (lambda value: value) if request.form == Form() else self._shape(request, resource)
+        form = request.form
+        if form == Form():
+            return lambda value: value
+        if form.shape != "table" or form.yaml:
+            return self._shape(request, resource)
+        include = request.query.get("includeObject", "Metadata")
+
+        def row(value: bytes) -> bytes:
+            made = tables.table(resource, [msgspec.json.decode(value)], time.time(), include, form.meta_version)
+            return msgspec.json.encode({**made, "columnDefinitions": None})
+
+        return row
+
+    def _columns(self, request: Request, resource: Resource) -> bytes:
+        """The columns of a watched table: its first event has them."""
+        form = request.form
+        return msgspec.json.encode(tables.column_definitions(resource)) if form.shape == "table" else b""
 
     def _shaped_list(self, request: Request, resource: Resource, listed: listing.Listed) -> bytes:
         form = request.form
@@ -396,21 +414,3 @@ def no_such_path() -> StatusError:
 
 def not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-
-
-def _check_watch_options(query: Mapping[str, str], initial: bool) -> None:
-    from koord.apiserver.status import Cause, unprocessable
-
-    match = query.get("resourceVersionMatch", "")
-    faults = []
-    if initial and match != "NotOlderThan":
-        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        faults.append(Cause("resourceVersionMatch", "FieldValueForbidden", text))
-    if initial and not query_bool(query, "allowWatchBookmarks"):
-        text = "Forbidden: sendInitialEvents requires allowWatchBookmarks"
-        faults.append(Cause("allowWatchBookmarks", "FieldValueForbidden", text))
-    if match and "sendInitialEvents" not in query:
-        text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        faults.append(Cause("resourceVersionMatch", "FieldValueForbidden", text))
-    if faults:
-        raise unprocessable("ListOptions", "meta.k8s.io", "", faults)

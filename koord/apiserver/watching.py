@@ -38,6 +38,8 @@ class Watch:
     shape: Shape
     bookmarks: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
+    columns: bytes = b""
+    "Of a table: its column definitions, which only the first event carries."
 
     def wants(self, event: Event) -> bool:
         return self.seen_as(event) is not None
@@ -82,6 +84,8 @@ async def stream(
 
     `initial`: the client asked for the state first (sendInitialEvents) and for a bookmark that says when it was all.
     """
+    if watch.columns:
+        send = _with_columns(watch.columns, send)
     try:
         if from_rev is None:
             from_rev, state = store.revision, _state(collection, watch)
@@ -89,7 +93,7 @@ async def stream(
             for start in range(0, len(state), 128):
                 values = [watch.shape(item_value(watch.resource, e.value)) for e in state[start : start + 128]]
                 await send(b"".join(line("ADDED", value) for value in values))
-            if initial:
+            if initial and watch.bookmarks:
                 await send(bookmark(watch, from_rev, initial_end=True))
         else:
             past, subscription = await collection.watch(from_rev, watch.wants)
@@ -127,12 +131,23 @@ def bookmark(watch: Watch, rev: int, *, initial_end: bool = False) -> bytes:
     metadata: dict[str, object] = {"resourceVersion": str(rev)}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    metadata["creationTimestamp"] = None
     resource = watch.resource
-    return line(
-        "BOOKMARK",
-        msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}),
-    )
+    empty = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+    return line("BOOKMARK", watch.shape(msgspec.json.encode(empty)))
+
+
+def _with_columns(columns: bytes, send: Send) -> Send:
+    """Sends as `send` does, with the column definitions in the first event."""
+    first = True
+
+    async def sending(data: bytes) -> None:
+        nonlocal first
+        if first and data:
+            first = False
+            data = data.replace(b'"columnDefinitions":null', b'"columnDefinitions":' + columns, 1)
+        await send(data)
+
+    return sending
 
 
 def _state(collection: Collection, watch: Watch) -> list[Entry]:
