@@ -22,12 +22,13 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _TIME = re.compile(r"\b20(?:2[5-9]|3\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _GO_TIME = re.compile(r"\b20(?:2[5-9]|3\d)-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \+0000 (?:UTC|GMT)(?: m=\S+)?")
 _JWT = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
-_CLUSTER_IP = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
+_CLUSTER_IP = re.compile(r"\b10\.(?:0\.0|9[6-9]\.\d{1,3}|1[01]\d\.\d{1,3})\.\d{1,3}\b")
 _NODE_PORT = re.compile(r"(?<=\d:)3[012]\d{3}(?=/(?:TCP|UDP|SCTP))")
 _AGE = re.compile(r"^(?:<invalid>|(?:\d+[dhms])+)$")
 _SERVER = re.compile(r"\b127\.0\.0\.1:\d+\b")
 _VERSION_IN_TEXT = re.compile(
-    r"(resource version: ?|ResourceVersion in (?:precondition: |object meta: |the precondition \(|record \()|current: )(\d+)"
+    r"(resource version: ?|ResourceVersion in (?:precondition: |object meta: |the precondition \(|record \()"
+    r"|current: )(\d+)"
 )
 _OLDEST = re.compile(r"(too old resource version: \d+ \()\d+")
 _VERSION_INSIDE = re.compile(r'(resourceVersion\\*"?: ?\\*")(\d+)(?=\\*")')

@@ -38,7 +38,7 @@ def real_answers(request: pytest.FixtureRequest) -> Iterator[Answers]:
 def _all_chosen(request: pytest.FixtureRequest, target: Target, test: str) -> Answers:
     """The answers to the sequences that this run of pytest has chosen, at once."""
     chosen = [
-        SEQUENCES[item.callspec.params["name"]]
+        SEQUENCES[str(item.callspec.params["name"])]
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.originalname == test
     ]
