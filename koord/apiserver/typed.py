@@ -433,7 +433,7 @@ def _schema_or(other: type) -> Callable[[Schema], Read]:
                 read_schema = reader(_json_schema())
                 if not isinstance(value, list):
                     raise Mistyped(_kind_of(value), "v1.JSONSchemaProps", shape="struct")
-                return [read_schema(item, []) for item in value]
+                return [read_schema(item if isinstance(item, dict) else {}, []) for item in value]
             return value
 
         return read_
