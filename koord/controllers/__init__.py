@@ -3,15 +3,16 @@
 | module | what it decides |
 | --- | --- |
 | `actions` | the vocabulary: what a decision may ask for |
-| `pods`, `ownership`, `share`, `template_hash`, `conditions`, `revisions` | what several controllers share |
+| `pods`, `ownership`, `share`, `template_hash`, `conditions`, `status_patch`, `revisions` | what several share |
 | `replica_set` | how many pods, and which goes first |
 | `deployment`, `rollout`, `deployment_status` | which ReplicaSets, how big, and what is told of it |
-| `stateful_set`, `stateful_pods` | pods with a name of their own, in order |
+| `stateful_set` | pods with a name of their own, in order |
 | `daemon_set`, `daemon_nodes` | one pod on every node that takes it |
 | `job`, `job_pods`, `job_indexes` | pods that end |
 | `garbage`, `namespace` | what goes with its owner, or with its namespace |
 | `node_lifecycle`, `taint_eviction` | nodes that are silent, and their pods |
 | `disruption`, `pod_gc` | how many pods may be away; pods that nobody will miss |
+| `claim_protection` | claims and volumes that wait for their last user |
 
 Each is a function of state and time whose answer is data. `live` has the loops: `live.run.run(client)` starts them all,
 against any API server. Do not run them beside a kube-controller-manager: both would answer every question.

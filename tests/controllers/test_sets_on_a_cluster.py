@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -121,3 +122,23 @@ async def test_a_daemon_set_follows_the_nodes(plane: Plane) -> None:
         await eventually(only_a)
         for name in ("a", "b"):
             await client.delete(NODES, f"{word}-{name}")
+
+
+async def test_a_claim_goes_when_its_last_user_has(plane: Plane) -> None:
+    namespace = f"pvc-{uuid.uuid4().hex[:6]}"
+    async with controllers(plane, namespace) as client:
+        storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        meta = {"name": "data", "finalizers": ["kubernetes.io/pvc-protection"]}
+        await client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": meta, "spec": storage}, namespace=namespace)
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+        spec = {"containers": [{"name": "app", "image": "app"}], "volumes": [volume], "nodeName": "node-a"}
+        await client.create(PODS, {"metadata": {"name": "user"}, "spec": spec}, namespace=namespace)
+        await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", namespace=namespace)
+
+        async def gone() -> bool:
+            return not await client.list(PERSISTENT_VOLUME_CLAIMS, namespace=namespace)
+
+        await asyncio.sleep(0.3)
+        assert not await gone()
+        await client.delete(PODS, "user", namespace=namespace)
+        await eventually(gone)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from koord.controllers.live.claim_protection import ClaimProtectionLoop
 from koord.controllers.live.cluster import Cluster
 from koord.controllers.live.daemon_set import DaemonSetLoop
 from koord.controllers.live.deployment import DeploymentLoop
@@ -71,6 +72,7 @@ def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[L
         TaintEvictionLoop(cluster),
         PodGcLoop(cluster, finished_kept=options.finished_pods_kept, quarantine_s=options.lost_pod_grace_s),
         DisruptionLoop(cluster, served),
+        ClaimProtectionLoop(cluster),
         ServiceAccountLoop(cluster),
         NamespaceLoop(cluster, served),
         GarbageLoop(cluster, served),

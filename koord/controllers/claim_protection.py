@@ -1,0 +1,54 @@
+"""Volume claims that are being deleted: they go when no pod needs them any more.
+
+Some API servers give every claim and volume a finalizer, so that it outlives its users. Whoever runs these controllers
+must take it away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from koord.api.core import Pod
+from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Kind
+from koord.api.meta import ObjectMeta
+from koord.api.storage import PersistentVolume
+from koord.controllers.actions import Patch
+
+CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
+VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
+
+
+def claims_of(pod: Pod) -> list[str]:
+    """The claims that a pod uses, by name; those of its ephemeral volumes are named after it."""
+    used = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            used.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            used.append(f"{pod.metadata.name}-{volume.name}")
+    return used
+
+
+def needs(pod: Pod) -> bool:
+    """Whether the pod still needs its claims: not when it has ended, nor while it has no node to mount them on."""
+    return not pod.is_finished and bool(pod.spec.node_name)
+
+
+def freed_claim(meta: ObjectMeta, users: Iterable[Pod]) -> list[Patch]:
+    if meta.deletion_timestamp is None or CLAIM_FINALIZER not in meta.finalizers or any(map(needs, users)):
+        return []
+    return [_without(PERSISTENT_VOLUME_CLAIMS, meta, CLAIM_FINALIZER)]
+
+
+def freed_volume(volume: PersistentVolume) -> list[Patch]:
+    meta = volume.metadata
+    bound = volume.status.phase == "Bound"
+    if meta.deletion_timestamp is None or VOLUME_FINALIZER not in meta.finalizers or bound:
+        return []
+    return [_without(PERSISTENT_VOLUMES, meta, VOLUME_FINALIZER)]
+
+
+def _without(kind: Kind[Any], meta: ObjectMeta, finalizer: str) -> Patch:
+    body = {"metadata": {"uid": meta.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}}
+    return Patch(kind, meta.namespace, meta.name, body, gone_ok=True)
