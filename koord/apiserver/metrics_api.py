@@ -69,7 +69,8 @@ class MetricsApi:
                 namespace, name = pod.get("namespace", ""), pod.get("name", "")
                 usage = (pod.get("podUsage") or {}).get("resources") or {}
                 labels = self._labels("pods", f"{namespace}/{name}")
-                containers = [{"name": self._container(namespace, name), "usage": usage}]
+                told = (pod.get("extensions") or {}).get("containers") or {self._container(namespace, name): usage}
+                containers = [{"name": each, "usage": used} for each, used in told.items()]
                 yield {**_head(report, name, namespace, labels), "containers": containers}
 
     def _labels(self, collection: str, key: str) -> dict[str, str]:
@@ -78,7 +79,7 @@ class MetricsApi:
         return dict(entry.index.labels) if entry is not None else {}
 
     def _container(self, namespace: str, name: str) -> str:
-        """Reports are per pod: the whole is shown under its first container."""
+        """Where a report does not tell containers apart, the whole is shown under the first."""
         pods = self._collection("pods")
         entry = pods.get(f"{namespace}/{name}") if pods is not None else None
         if entry is None:
