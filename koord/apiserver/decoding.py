@@ -91,20 +91,15 @@ def decode_kind(
 def retype(
     resource: Resource, value: Obj, field_validation: str = "Warn", stored: Obj | None = None
 ) -> tuple[Obj, list[str]]:
-    """An object that a patch made, as if it had been sent: typed or pruned anew.
-
-    `stored` is what the patch was made on. Whole parts that both share have their types already.
-    """
+    """An object that a patch made of a stored one, as if it had been sent: typed or pruned anew."""
     prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     if resource.custom:
         unknown = _coerce(resource, value, prefix)
         return value, [] if field_validation == "Ignore" else _settle(prefix, _unknown(unknown), [], field_validation)
-    kept = {key for key, part in value.items() if part and stored and stored.get(key) is part}
     try:
-        read, has_unknown = typed.read(resource.schema, {key: part for key, part in value.items() if key not in kept})
+        obj, has_unknown = typed.read_changed(resource.schema, value, stored)
     except typed.Mistyped as wrong:
         raise bad_request(prefix + str(wrong)) from None
-    obj = {key: value[key] if key in kept else read[key] for key in {**value, **read} if key in kept or key in read}
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
     if not has_unknown or field_validation == "Ignore":
         return obj, []

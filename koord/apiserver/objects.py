@@ -139,9 +139,8 @@ class Objects:
             new = await self._changed(resource, subresource, new, old, context, tracked)
             if _same(new, old):
                 # Also for a rehearsal: nothing to write, and the version stays.
-                committed = collection.get(key)
-                if committed is head or context.dry_run:
-                    return Written(head.value)
+                await self._settled(collection, head)
+                return Written(head.value)
             if context.dry_run:
                 return Written(_encode(resource, new))
             try:
@@ -238,6 +237,7 @@ class Objects:
                         return head.value, True
                     return (await self._remove(collection, resource, key, head, old)).value, True
                 if context.dry_run or _same(new, old):
+                    await self._settled(collection, head)
                     return _encode(resource, new), False
                 return (await self._put(collection, resource, key, head.rev, new)).value, False
             except Raced:
@@ -298,7 +298,10 @@ class Objects:
         causes = metadata.validate_metadata(obj, resource)
         if resource.custom:
             causes += structural.validate(resource.schema, obj, old)
-        return [*causes, *resource.strategy.validate(obj)]
+        validate, of_metadata = resource.strategy.validate, resource.strategy.validate_metadata
+        if old is not None and of_metadata is not None and _same_but_metadata(obj, old):
+            validate = of_metadata
+        return [*causes, *validate(obj)]
 
     def _refuse_if_invalid(self, resource: Resource, obj: Obj, causes: list[Cause]) -> None:
         if causes:
@@ -330,6 +333,13 @@ class Objects:
         self, operation: str, resource: Resource, subresource: str, obj: Obj | None, old: Obj | None, context: Context
     ) -> None:
         await self.admission.validate(_attributes(operation, resource, subresource, obj, old, context))
+
+    async def _settled(self, collection: Collection, head: Entry) -> None:
+        """Wait until what is about to be shown is on disk."""
+        try:
+            await collection.settled(head)
+        except WriteFailed as error:
+            raise internal_error(str(error)) from error
 
     async def _put(self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj) -> Entry:
         try:
@@ -412,11 +422,11 @@ def _take(new: Obj, old: Obj, part: str) -> None:
 
 def _same(new: Obj, old: Obj) -> bool:
     """Whether nothing but the book-keeping of field owners' times differs."""
-    if new.keys() != old.keys():
-        return False
-    if any(new[part] != old[part] for part in new if part != "metadata"):
-        return False
-    return _without_times(new["metadata"]) == _without_times(old["metadata"])
+    return _same_but_metadata(new, old) and _without_times(new["metadata"]) == _without_times(old["metadata"])
+
+
+def _same_but_metadata(new: Obj, old: Obj) -> bool:
+    return new.keys() == old.keys() and all(new[part] == old[part] for part in new if part != "metadata")
 
 
 def _without_times(meta: Mapping[str, Any]) -> dict[str, Any]:

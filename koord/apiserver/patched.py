@@ -56,19 +56,23 @@ def read(body: bytes, media_type: str) -> Patch:
     return Patch(media_type, value, faults)
 
 
-def outcome(resource: Resource, obj: Obj, patch: Patch, field_validation: str) -> tuple[Obj, list[str]]:
-    """What a patch made of an object, given its types, and warnings. May change `obj`."""
-    sent = msgspec.json.encode(obj)
+def outcome(
+    resource: Resource, obj: Obj, patch: Patch, field_validation: str, stored: Obj | None = None
+) -> tuple[Obj, list[str]]:
+    """What a patch made of a stored object, given its types, and warnings. May change `obj`."""
+    # Only where it may change is it kept as it was.
+    sent = msgspec.json.encode(obj) if resource.custom else b""
     try:
         if resource.custom:
             unknown = sorted(_coerced(resource, obj))
             result = obj
         else:
-            _check_kind(resource, obj, patch, sent)
-            result, has_unknown = typed.read(resource.schema, obj)
+            _check_kind(resource, obj, patch)
+            result, has_unknown = typed.read_changed(resource.schema, obj, stored)
             result["kind"], result["apiVersion"] = resource.kind, resource.api_version
             unknown = sorted(typed.unknown_fields(resource.schema, obj)) if has_unknown else []
     except typed.Mistyped as wrong:
+        sent = sent or msgspec.json.encode(obj)
         raise _refused(sent, patch, wrong.converting() if patch.media_type == STRATEGIC_PATCH else str(wrong)) from None
     except structural.BadEmbedded as wrong:
         raise _refused(sent, patch, str(wrong)) from None
@@ -76,18 +80,18 @@ def outcome(resource: Resource, obj: Obj, patch: Patch, field_validation: str) -
     if not faults or field_validation == "Ignore":
         return result, []
     if field_validation == "Strict":
-        raise _refused(sent, patch, f"strict decoding error: {', '.join(faults)}")
+        raise _refused(sent or msgspec.json.encode(obj), patch, f"strict decoding error: {', '.join(faults)}")
     return result, faults
 
 
-def _check_kind(resource: Resource, obj: Obj, patch: Patch, sent: bytes) -> None:
+def _check_kind(resource: Resource, obj: Obj, patch: Patch) -> None:
     """Only a strategic merge can say what it likes of the kind: there it is not read."""
     kind, api_version = obj.get("kind"), obj.get("apiVersion")
     if patch.media_type == STRATEGIC_PATCH or (kind, api_version) == (resource.kind, resource.api_version):
         return
     group, _, version = str(api_version or resource.api_version).rpartition("/")
     if why := decoding.unregistered(group, version, str(kind or resource.kind)):
-        raise _refused(sent, patch, why)
+        raise _refused(msgspec.json.encode(obj), patch, why)
 
 
 def _coerced(resource: Resource, obj: Obj) -> list[str]:

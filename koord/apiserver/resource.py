@@ -62,6 +62,8 @@ class Strategy:
     "Carries over what an update of the status may not change, beyond spec and metadata (new, old)."
     validate: Callable[[Obj], Sequence[Cause]] = _valid
     "What must hold of an object always: asked at creation and at updates of the main resource."
+    validate_metadata: Callable[[Obj], Sequence[Cause]] | None = None
+    "What of `validate` looks at metadata: enough where an update changes nothing else. None: all of it may."
     validate_create: Callable[[Obj], Sequence[Cause]] = _valid
     "What must hold of a new object besides."
     validate_update: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update

@@ -69,10 +69,15 @@ def prepare_status(new: Obj, old: Obj) -> None:
             condition["observedGeneration"] = before
 
 
-def validate(pod: Obj) -> Sequence[Cause]:
+def validate_metadata(pod: Obj) -> Faults:
     faults: Faults = []
+    validate_pod_annotations(faults, pod["metadata"].get("annotations"), pod["spec"], "metadata.annotations")
+    return faults
+
+
+def validate(pod: Obj) -> Sequence[Cause]:
+    faults = validate_metadata(pod)
     meta, spec = pod["metadata"], pod["spec"]
-    validate_pod_annotations(faults, meta.get("annotations"), spec, "metadata.annotations")
     validate_pod_spec(faults, spec, "spec", pod_name=meta.get("name", ""), is_pod=True)
     if not spec.get("serviceAccountName") and spec.get("volumes"):
         _no_tokens(faults, spec)
@@ -103,6 +108,8 @@ def validate_create(pod: Obj) -> Sequence[Cause]:
 def validate_update(new: Obj, old: Obj) -> Sequence[Cause]:
     faults: Faults = []
     spec, was = new["spec"], old["spec"]
+    if spec == was:
+        return ()
     for group in ("containers", "initContainers"):
         if len(spec.get(group) or ()) != len(was.get(group) or ()):
             faults.append(forbidden(f"spec.{group}", "pod updates may not add or remove containers"))
@@ -119,7 +126,7 @@ def validate_update(new: Obj, old: Obj) -> Sequence[Cause]:
         if (name := gate.get("name", "")) not in gates:
             text = f"only deletion is allowed, but found new scheduling gate '{name}'"
             faults.append(forbidden(f"spec.schedulingGates[{i}].name", text))
-    if spec != was and not _same_but_for_updatable(faults, spec, was, bool(gates)):
+    if not _same_but_for_updatable(faults, spec, was, bool(gates)):
         faults.append(forbidden("spec", f"pod updates may not change fields other than {_UPDATABLE}"))
     return faults
 
@@ -268,6 +275,7 @@ STRATEGY: Final = Strategy(
     prepare_create=prepare_create,
     prepare_status=prepare_status,
     validate=validate,
+    validate_metadata=validate_metadata,
     validate_create=validate_create,
     validate_update=validate_update,
     validate_status=validate_status,
