@@ -59,7 +59,7 @@ def rules(server: PlainClient) -> Json:
         code, body = server.post(CRDS, definition(group, case.schema, case.root))
         assert code == 201, (case.name, body)
         path = f"/apis/{group}/v1/namespaces/default/widgets"
-        _until(lambda path=path: server.get(path)[0] == 200)  # type: ignore[misc] # bound at once
+        _until(lambda path=path: server.get(path)[0] == 200)
         found[case.name] = judged(server, path, group, case)
     faulty = {}
     for i, (name, schema) in enumerate(cel_cases.FAULTY.items()):
