@@ -117,6 +117,31 @@ def decode_any(body: bytes, content_type: str = "application/json") -> Any:
         raise bad_request(f"error decoding YAML: {_yaml_fault(error, body.decode(errors='replace'))}") from None
 
 
+def decode_delete_options(body: bytes, content_type: str) -> Obj:
+    """The DeleteOptions in a body. The real server reads them with less ceremony than objects."""
+    body, content_type = _from_protobuf(body, content_type)
+    try:
+        text = _Text(body, _is_yaml(content_type))
+    except JsonFault as fault:
+        raise bad_request(f"couldn't get version/kind; json parse error: {fault}") from None
+    except yaml.YamlError as error:
+        raise bad_request(_yaml_fault(error, body.decode(errors="replace"))) from None
+    value = {} if text.value is None else text.value
+    if not isinstance(value, dict):
+        raise bad_request(f"couldn't get version/kind; json parse error: {_no_type_meta(value)}")
+    kind = value.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        where = "pkg/apis/meta/internalversion/scheme/register.go:27"
+        version = value.get("apiVersion", "")
+        raise bad_request(f'no kind "{kind}" is registered for version "{version}" in scheme "{where}"')
+    schema = schemas.builtin(f"{schemas.META}DeleteOptions")
+    try:
+        obj: Obj = typed.read(schema, value)[0]
+    except typed.Mistyped as wrong:
+        raise bad_request(_exactly(schema, text, wrong)) from None
+    return obj
+
+
 def _decode_custom(resource: Resource, body: bytes, content_type: str, field_validation: str) -> tuple[Obj, list[str]]:
     kind, version = resource.kind, resource.version
     text = _parse(kind, body, content_type, is_custom=True)
@@ -204,18 +229,17 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message, details=False)
 
 
+def _no_type_meta(value: object) -> str:
+    what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+    return f"json: cannot unmarshal {what} into Go value of type {_TYPE_META}"
+
+
 def _type_meta(kind: str, value: object, body: bytes) -> tuple[str, str, str]:
     """Group, version and kind that the data claim to be of; each may be empty."""
     if value is None:
         return "", "", ""
     if not isinstance(value, dict):
-        what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-        raise _unrecognized(
-            kind,
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type "
-            f"{_TYPE_META}",
-            body,
-        )
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {_no_type_meta(value)}", body)
     found = []
     for key in ("apiVersion", "kind"):
         text = value.get(key)

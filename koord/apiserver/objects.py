@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from koord.api.timestamp import from_seconds
-from koord.apiserver import metadata, structural
+from koord.apiserver import deletion, metadata, structural
 from koord.apiserver.access.authn import UserInfo
 from koord.apiserver.admission import Admission, Attributes
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.patch.reach import reach_of
-from koord.apiserver.resource import Obj, Resource, Strategy
+from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import (
     MODIFIED,
     Cause,
@@ -144,8 +144,10 @@ class Objects:
             if context.dry_run:
                 return Written(_encode(resource, new))
             try:
-                if _is_finished(resource, new):
-                    return Written((await self._remove(collection, resource, key, head, new)).value)
+                if deletion.is_finished(resource.strategy, new, old):
+                    # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
+                    await self._remove(collection, resource, key, head, old)
+                    return Written(_encode(resource, new, head.rev))
                 return Written((await self._put(collection, resource, key, head.rev, new)).value)
             except Raced:
                 # Worked out again on the newer version: a change that named the older one is refused there.
@@ -160,12 +162,15 @@ class Objects:
             head = collection.head(key)
             if head is None:
                 raise object_not_found(resource.plural, resource.group, name)
+            old = _decode(resource, head.value)
             new = change(_decode(resource, head.value))
             if context.dry_run:
                 return Written(_encode(resource, new))
             try:
-                if _is_finished(resource, new):
-                    return Written((await self._remove(collection, resource, key, head, new)).value)
+                if deletion.is_finished(resource.strategy, new, old):
+                    # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
+                    await self._remove(collection, resource, key, head, old)
+                    return Written(_encode(resource, new, head.rev))
                 return Written((await self._put(collection, resource, key, head.rev, new)).value)
             except Raced:
                 continue
@@ -193,8 +198,9 @@ class Objects:
             causes += strategy.validate_status(new, old)
             causes += structural.validate(resource.schema, new, old) if resource.custom else ()
         else:
+            window = strategy.windows.get(subresource)
             causes += self._faults(resource, new, old)
-            causes += strategy.validate_update(new, old)
+            causes += window.validate(new, old) if window else strategy.validate_update(new, old)
         self._refuse_if_invalid(resource, new, causes)
         await self._validate("UPDATE", resource, subresource, new, old, context)
         if subresource == "" and strategy.warns_again(new, old):
@@ -209,6 +215,8 @@ class Objects:
             for part in [part for part in {*new, *old} if part not in ("metadata", "status")]:
                 _take(new, old, part)
             strategy.prepare_status(new, old)
+        elif window := strategy.windows.get(subresource):
+            window.prepare(new, old)
         else:
             if strategy.has_status:
                 _take(new, old, "status")
@@ -228,45 +236,22 @@ class Objects:
             if head is None:
                 raise object_not_found(resource.plural, resource.group, name)
             old = _decode(resource, head.value)
-            self._check_preconditions(resource, name, options.get("preconditions") or {}, old)
+            deletion.check_preconditions(resource, options, old)
             await self._validate("DELETE", resource, "", None, old, replace(context, options=options))
-            new = self._marked(resource, old, options)
+            outcome = deletion.outcome(resource.strategy, old, options, self._now_s())
+            mark = outcome.mark if outcome.mark is None or not _same(outcome.mark, old) else None
             try:
-                if new is None:
-                    if context.dry_run:
-                        return head.value, True
-                    return (await self._remove(collection, resource, key, head, old)).value, True
-                if context.dry_run or _same(new, old):
+                if context.dry_run or (mark is None and not outcome.gone):
                     await self._settled(collection, head)
-                    return _encode(resource, new), False
-                return (await self._put(collection, resource, key, head.rev, new)).value, False
+                    return _encode(resource, mark or old, head.rev), outcome.gone
+                if mark is not None:
+                    head = await self._put(collection, resource, key, head.rev, mark)
+                if not outcome.gone:
+                    return head.value, False
+                return (await self._remove(collection, resource, key, head, mark or old)).value, True
             except Raced:
                 continue
         raise conflict(resource.plural, resource.group, name, MODIFIED)
-
-    def _marked(self, resource: Resource, old: Obj, options: Mapping[str, Any]) -> Obj | None:
-        """The object as being deleted, or None if it goes at once."""
-        asked = options.get("gracePeriodSeconds")
-        graceful = resource.strategy.graceful
-        grace_s = graceful(old, asked) if graceful else 0
-        meta = dict(old["metadata"])
-        finalizers = _finalizers_for(list(meta.get("finalizers") or ()), options, resource.strategy)
-        if not finalizers and not grace_s and not resource.strategy.awaits(old):
-            return None
-        if finalizers:
-            meta["finalizers"] = finalizers
-        else:
-            meta.pop("finalizers", None)
-        if meta.get("deletionTimestamp"):
-            if grace_s >= int(meta.get("deletionGracePeriodSeconds") or 0) and graceful:
-                return {**old, "metadata": meta}
-        elif resource.strategy.has_generation:
-            meta["generation"] = int(meta.get("generation", 0)) + 1
-        meta["deletionTimestamp"] = from_seconds(self._now_s() + grace_s)
-        meta["deletionGracePeriodSeconds"] = grace_s
-        marked = {**old, "metadata": meta}
-        resource.strategy.on_deletion(marked)
-        return marked
 
     def _check_version(self, resource: Resource, new: Obj, old: Obj, head: Entry) -> None:
         """A conflict if the change was meant for another object of this name, or for an older version."""
@@ -281,14 +266,6 @@ class Objects:
             raise unprocessable(resource.kind, resource.group, name, [cause])
         if version and version != str(head.rev):
             raise conflict(resource.plural, resource.group, name, MODIFIED)
-
-    def _check_preconditions(self, resource: Resource, name: str, wanted: Mapping[str, str], old: Obj) -> None:
-        meta = old["metadata"]
-        for key, label, where in (("uid", "UID", "object meta"), ("resourceVersion", "ResourceVersion", "object meta")):
-            value = wanted.get(key)
-            if value is not None and value != meta.get(key):
-                detail = f"Precondition failed: {label} in precondition: {value}, {label} in {where}: {meta.get(key)}"
-                raise conflict(resource.plural, resource.group, name, detail)
 
     def _default(self, resource: Resource, obj: Obj) -> None:
         structural.default(resource.schema, obj)
@@ -435,26 +412,3 @@ def _without_times(meta: Mapping[str, Any]) -> dict[str, Any]:
         {key: value for key, value in entry.items() if key != "time"} for entry in meta.get("managedFields") or ()
     ]
     return kept
-
-
-def _is_finished(resource: Resource, obj: Obj) -> bool:
-    """Whether an object being deleted has nothing left to wait for."""
-    meta = obj["metadata"]
-    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
-        return False
-    return not resource.strategy.awaits(obj)
-
-
-def _finalizers_for(finalizers: list[str], options: Mapping[str, Any], strategy: Strategy) -> list[str]:
-    """The finalizers of a deleted object under the policy asked for: dependents orphaned, or deleted first."""
-    policy = options.get("propagationPolicy")
-    if policy is None and (orphan := options.get("orphanDependents")) is not None:
-        policy = "Orphan" if orphan else "Background"
-    if policy is None:
-        if not strategy.orphans_by_default or {"orphan", "foregroundDeletion"} & set(finalizers):
-            return finalizers
-        policy = "Orphan"
-    kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion")]
-    if policy == "Orphan":
-        return [*kept, "orphan"]
-    return [*kept, "foregroundDeletion"] if policy == "Foreground" else kept

@@ -6,6 +6,7 @@ Subresources with a behaviour of their own (binding, eviction, scale, log, token
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from koord.apiserver import decoding, listing, patched, tables, watching
+from koord.apiserver import decoding, deletion, listing, patched, tables, watching
 from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
 from koord.apiserver.list_options import list_options, query_flag, revision_of, watch_options
 from koord.apiserver.negotiation import Form
@@ -21,6 +22,7 @@ from koord.apiserver.objects import Context, Objects, Written
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
 from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.routing import check_route, not_allowed
 from koord.apiserver.status import StatusError, bad_request, object_not_found
 
 APPLY_TYPES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
@@ -43,22 +45,11 @@ class Verbs:
 
     async def handle(self, request: Request, resource: Resource) -> Answer:
         info = request.info
-        if info.subresource and info.subresource != "status":
-            own = self._subresources.get((resource.collection, info.subresource))
-            own = own or self._subresources.get(("*", info.subresource))
-            if own is None or info.subresource not in resource.subresources:
-                raise no_such_path()
-            return await own(request, resource)
-        if info.subresource == "status" and "status" not in resource.subresources:
-            raise no_such_path()
-        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
-            raise no_such_path()
-        if info.name and resource.verbs == ("create",) and info.verb != "create":
-            raise no_such_path()
-        if info.verb not in resource.verbs:
-            raise not_allowed()
-        if own := self._subresources.get((resource.collection, "")):
-            # Reviews and metrics are computed, not stored.
+        check_route(resource, info, request.http.method)
+        # Reviews, bindings and metrics are computed, not stored: they have a handler without a subresource.
+        own = self._subresources.get((resource.collection, info.subresource))
+        own = own or self._subresources.get(("*", info.subresource))
+        if own is not None:
             return await own(request, resource)
         match info.verb:
             case "get":
@@ -126,8 +117,10 @@ class Verbs:
         response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache, private"})
         await response.prepare(request.http)
         begin = None if options.initial or not from_rev else from_rev
-        await watching.stream(store, collection, watch, begin, bool(options.initial), response.write)
-        await response.write_eof()
+        # A client that has seen enough goes away without a word.
+        with contextlib.suppress(ConnectionResetError):
+            await watching.stream(store, collection, watch, begin, bool(options.initial), response.write)
+            await response.write_eof()
         return response
 
     async def _create(self, request: Request, resource: Resource) -> Answer:
@@ -233,7 +226,8 @@ class Verbs:
         options = await self._delete_options(request)
         value, gone = await self._objects.delete(resource, info.namespace, info.name, options, context)
         if not gone:
-            return self._object(request, resource, value, status=202, context=context)
+            status = 202 if options.get("orphanDependents") is False else 200
+            return self._object(request, resource, value, status=status, context=context)
         if resource.strategy.returns_deleted:
             return self._object(request, resource, value, context=context)
         return json_answer(
@@ -269,18 +263,11 @@ class Verbs:
 
     async def _delete_options(self, request: Request) -> Mapping[str, Any]:
         body = await request.body()
-        options: dict[str, Any] = {}
         if body:
-            decoded = decoding.decode_any(body, request.content_type)
-            if not isinstance(decoded, dict):
-                raise bad_request("DeleteOptions must be an object")
-            options = decoded
-        for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents", "dryRun"):
-            if name in request.query and name not in options:
-                text = request.query[name]
-                options[name] = int(text) if name == "gracePeriodSeconds" else text
-        if options.get("dryRun"):
-            check_dry_run(options["dryRun"])
+            options = decoding.decode_delete_options(body, request.content_type)
+        else:
+            options = deletion.options_of(request.query, request.http.query.getall("dryRun", []))
+        deletion.check_options(options)
         return options
 
     def _written(self, request: Request, resource: Resource, written: Written, context: Context) -> Answer:
@@ -406,11 +393,3 @@ def apply_needs_manager() -> StatusError:
     return bad_request(
         'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
     )
-
-
-def no_such_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
-
-
-def not_allowed() -> StatusError:
-    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
