@@ -27,6 +27,7 @@ from koord.apiserver.access.service_accounts import ServiceAccountTokens
 from koord.apiserver.access.token_request import TokenRequests
 from koord.apiserver.access.user import MASTERS, UserInfo
 from koord.apiserver.admission import Admission
+from koord.apiserver.admission.service_addresses import service_address
 from koord.apiserver.admission.webhook_rules import ServiceRef
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.definitions import Definitions
@@ -194,7 +195,7 @@ class ApiServer:
         return entry.index.uid if entry is not None else None
 
     def _resolve(self, service: ServiceRef) -> tuple[str, int]:
-        raise LookupError(f'service "{service.name}" not found')
+        return service_address(service, self.collection)
 
     def _store_fault(self) -> str | None:
         return None
