@@ -181,6 +181,10 @@ def _naming(resource: Resource) -> Document:
     return {key: value for key, value in naming.items() if value}
 
 
+def subresource_verbs(name: str) -> tuple[str, ...]:
+    return _SUBRESOURCES.get(name, ("", "", "", _CHANGE))[3]
+
+
 def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     group, version, kind, verbs = _SUBRESOURCES.get(name, ("", "", "", _CHANGE))
     return group, version, kind or resource.kind, verbs

@@ -48,6 +48,15 @@ def _no_fields(_obj: Obj) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """A subresource that is the whole object, through which one part of it is written."""
+
+    prepare: Callable[[Obj, Obj], None]
+    "Carries over all that a write through it may not change (new, old)."
+    validate: Callable[[Obj, Obj], Sequence[Cause]]
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """What is particular to a kind. Every function does nothing by default; `default` and `prepare_*` change objects in
     place."""
@@ -68,6 +77,8 @@ class Strategy:
     "What must hold of a new object besides."
     validate_update: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
     validate_status: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    "Subresources besides status that show the object, by name."
     fields: Callable[[Obj], Mapping[str, str]] = _no_fields
     "Selectable fields beyond metadata.name and metadata.namespace, with their values."
     selectable: frozenset[str] | None = None

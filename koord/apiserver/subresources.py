@@ -34,7 +34,7 @@ from koord.apiserver.status import (
     too_many_requests,
     unprocessable,
 )
-from koord.apiserver.verbs import check_name, context_of, not_allowed
+from koord.apiserver.verbs import check_name, context_of
 
 Handler = Callable[[Request, Resource], Awaitable[Answer]]
 
@@ -60,8 +60,6 @@ class Subresources:
 
     async def bind(self, request: Request, resource: Resource) -> Answer:
         """POST pods/NAME/binding: give a pod its node, once."""
-        if request.info.verb != "create":
-            raise not_allowed()
         binding = await _body(request)
         target = binding.get("target") or {}
         node, name = target.get("name", ""), request.info.name
@@ -98,8 +96,6 @@ class Subresources:
 
     async def evict(self, request: Request, resource: Resource) -> Answer:
         """POST pods/NAME/eviction: delete a pod if its disruption budget allows it."""
-        if request.info.verb != "create":
-            raise not_allowed()
         eviction = await _body(request)
         info, context = request.info, context_of(request)
         check_name(eviction, info.name, info.namespace)
@@ -169,8 +165,6 @@ class Subresources:
 
     async def finalize(self, request: Request, resource: Resource) -> Answer:
         """PUT namespaces/NAME/finalize: set spec.finalizers; the last one gone, the namespace goes."""
-        if request.info.verb != "update":
-            raise not_allowed()
         obj = await _body(request)
         check_name(obj, request.info.name, "")
 
@@ -194,8 +188,6 @@ class Subresources:
             raise object_not_found(resource.plural, resource.group, info.name)
         if info.verb == "get":
             return json_answer(scale_of(resource, msgspec.json.decode(entry.value)))
-        if info.verb not in ("update", "patch"):
-            raise not_allowed()
         context, body = context_of(request), await request.body()
         written = await self._objects.update(
             resource,

@@ -19,7 +19,7 @@ from tests.apiserver.test_custom import definition, settled
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
 LEFT_OUT = frozenset(
     {
-        "bindings", "componentstatuses", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale",
+        "componentstatuses", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale",
         "replicationcontrollers/status", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
         "services/proxy", "validatingadmissionpolicies", "validatingadmissionpolicies/status",
         "validatingadmissionpolicybindings",

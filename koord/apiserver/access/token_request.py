@@ -15,7 +15,7 @@ from koord.apiserver.patch import managed_fields
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import bad_request, conflict, invalid, object_not_found, unprocessable
 from koord.apiserver.store import Collection
-from koord.apiserver.verbs import context_of, not_allowed
+from koord.apiserver.verbs import context_of
 
 GROUP: Final = "authentication.k8s.io"
 LIFETIME_S: Final = 3600
@@ -33,8 +33,6 @@ class TokenRequests:
         self._tokens, self._collection, self._now = tokens, collection, now
 
     async def create(self, request: Request, _resource: Resource) -> Answer:
-        if request.info.verb != "create":
-            raise not_allowed()
         namespace, name = request.info.namespace, request.info.name
         wanted, _ = decoding.decode_kind(GROUP, "v1", "TokenRequest", await request.body(), request.content_type)
         meta = dict(wanted.get("metadata") or {})

@@ -18,6 +18,7 @@ from koord.apiserver.builtin.pod_qos import qos_class
 from koord.apiserver.builtin.pod_scheduling import apply_label_keys, validate_tolerations
 from koord.apiserver.builtin.pod_spec import validate_pod_annotations, validate_pod_spec
 from koord.apiserver.builtin.pod_warnings import pod_warnings
+from koord.apiserver.builtin.pod_windows import WINDOWS
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, required
 
@@ -279,6 +280,7 @@ STRATEGY: Final = Strategy(
     validate_create=validate_create,
     validate_update=validate_update,
     validate_status=validate_status,
+    windows=WINDOWS,
     fields=fields,
     columns=COLUMNS,
     warnings=pod_warnings,

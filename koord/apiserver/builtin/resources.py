@@ -24,6 +24,7 @@ Row = tuple[str, str, bool, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 _TABLE: Final[dict[tuple[str, str], tuple[Row, ...]]] = {
     ("", "v1"): (
+        ("bindings", "Binding", _NAMESPACED, (), (), ()),
         ("configmaps", "ConfigMap", _NAMESPACED, ("cm",), (), ()),
         ("endpoints", "Endpoints", _NAMESPACED, ("ep",), (), ()),
         ("events", "Event", _NAMESPACED, ("ev",), (), ()),
@@ -94,6 +95,7 @@ _TABLE: Final[dict[tuple[str, str], tuple[Row, ...]]] = {
 }  # fmt: skip
 
 _VERBS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("", "bindings"): _CREATE_ONLY,
     ("", "namespaces"): tuple(verb for verb in _ALL_VERBS if verb != "deletecollection"),
     ("metrics.k8s.io", "nodes"): _READ_ONLY,
     ("metrics.k8s.io", "pods"): _READ_ONLY,

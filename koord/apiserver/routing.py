@@ -1,0 +1,72 @@
+"""Which methods a path of a resource takes: 404 where the path does not exist, 405 where it does not take the method.
+
+A collection is listed and created in, an object is read and changed, a subresource takes its own verbs. Custom
+resources are more lenient, as the real server routes them by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.apiserver.discovery import subresource_verbs
+from koord.apiserver.request_info import RequestInfo
+from koord.apiserver.resource import Resource
+from koord.apiserver.status import StatusError
+
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_ACROSS_NAMESPACES: Final = ("list", "watch")
+LEFT_OUT: Final = {
+    ("pods", "exec"): "the nodes here run no processes to enter",
+    ("pods", "attach"): "the nodes here run no processes to attach to",
+    ("pods", "portforward"): "the pods here have no network",
+    ("pods", "proxy"): "the pods here have no network",
+    ("services", "proxy"): "the services here have no network",
+    ("nodes", "proxy"): "ask the node itself; its address is in its status",
+}
+"""What kubectl may ask for and this server does not have, with the reason that it gets."""
+
+
+def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
+    """Raises unless the path exists and takes the method."""
+    collection = not info.name or info.verb in _ACROSS_NAMESPACES
+    # The path of a namespace names itself as the namespace.
+    misplaced = bool(info.namespace) != resource.namespaced and resource.collection != "namespaces"
+    if info.subresource:
+        _check_subresource(resource, info, method, misplaced)
+    elif misplaced and (info.namespace or not collection):
+        raise no_such_path()
+    elif misplaced and info.verb not in _ACROSS_NAMESPACES:
+        raise no_such_path() if resource.custom else not_allowed()
+    elif not resource.custom and not collection and resource.verbs == ("create",):
+        raise no_such_path()
+    elif not resource.custom and (method not in _METHODS or info.verb in _wrong_verbs(collection)):
+        raise not_allowed()
+    if not info.subresource and info.verb not in resource.verbs:
+        raise not_allowed()
+
+
+def _wrong_verbs(collection: bool) -> tuple[str, ...]:
+    return ("update", "patch") if collection else ("create",)
+
+
+def _check_subresource(resource: Resource, info: RequestInfo, method: str, misplaced: bool) -> None:
+    first = info.subresource.partition("/")[0]
+    why = "" if resource.custom else LEFT_OUT.get((resource.collection, first), "")
+    if why:
+        raise not_implemented(f"{resource.plural}/{first}", why)
+    if misplaced or info.subresource not in resource.subresources:
+        raise no_such_path()
+    if info.verb not in subresource_verbs(info.subresource) or method not in _METHODS:
+        raise not_allowed()
+
+
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def not_implemented(what: str, why: str) -> StatusError:
+    return StatusError(501, "NotImplemented", f"{what} is left out of koord's API server: {why}")
