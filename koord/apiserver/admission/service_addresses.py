@@ -1,4 +1,4 @@
-"""Where a service's webhook really is: a ready endpoint of the service, since its cluster address leads nowhere here."""
+"""Where a service's webhook really is: at a ready endpoint, since the service's own address leads nowhere here."""
 
 from __future__ import annotations
 
