@@ -29,6 +29,7 @@ from koord.apiserver.access.user import MASTERS, UserInfo
 from koord.apiserver.admission import Admission
 from koord.apiserver.admission.service_addresses import service_address
 from koord.apiserver.admission.webhook_rules import ServiceRef
+from koord.apiserver.binding import Bindings
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.definitions import Definitions
 from koord.apiserver.discovery import Discovery
@@ -128,6 +129,7 @@ class ApiServer:
             self.objects,
             {
                 **Subresources(self.objects, self.registry, node_log.handle).handlers(),
+                **Bindings(self.objects, self.registry).handlers(),
                 **Reviews(authenticator, authorizer, self.objects.now).handlers(),
                 **MetricsApi(self.find_collection).handlers(),
                 ("serviceaccounts", "token"): token_requests.create,

@@ -1,4 +1,4 @@
-"""Subresources with a behaviour of their own: binding, eviction, scale, finalize, log.
+"""Subresources with a behaviour of their own: eviction, scale, finalize, log.
 
 Each is a change of an object with rules around it. Status is not here: it is a change like any other, of which only the
 status is kept.
@@ -30,7 +30,6 @@ from koord.apiserver.status import (
     internal_error,
     invalid,
     object_not_found,
-    required,
     too_many_requests,
     unprocessable,
 )
@@ -51,48 +50,11 @@ class Subresources:
 
     def handlers(self) -> dict[tuple[str, str], Handler]:
         return {
-            ("pods", "binding"): self.bind,
             ("pods", "eviction"): self.evict,
             ("pods", "log"): self._node_log,
             ("namespaces", "finalize"): self.finalize,
             ("*", "scale"): self.scale,
         }
-
-    async def bind(self, request: Request, resource: Resource) -> Answer:
-        """POST pods/NAME/binding: give a pod its node, once."""
-        binding = await _body(request)
-        target = binding.get("target") or {}
-        node, name = target.get("name", ""), request.info.name
-        if not node:
-            raise unprocessable("Binding", "", name, [required("target.name")])
-        if target.get("kind", "Node") not in ("", "Node"):
-            text = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
-            raise unprocessable("Binding", "", name, [Cause("target.kind", "FieldValueNotSupported", text)])
-        wanted = binding.get("metadata") or {}
-
-        def bound(pod: Obj) -> Obj:
-            meta, spec = pod["metadata"], pod["spec"]
-            if (uid := wanted.get("uid")) and uid != meta["uid"]:
-                detail = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
-                raise conflict("pods/binding", "", name, detail)
-            if meta.get("deletionTimestamp"):
-                raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
-            if spec.get("nodeName"):
-                detail = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-                raise conflict("pods/binding", "", name, detail)
-            if spec.get("schedulingGates"):
-                detail = f"pod {name} has non-empty .spec.schedulingGates"
-                raise conflict("pods/binding", "", name, detail)
-            spec["nodeName"] = node
-            for key in ("annotations", "labels"):
-                if wanted.get(key):
-                    meta[key] = {**(meta.get(key) or {}), **wanted[key]}
-            _set_condition(pod, {"type": "PodScheduled", "status": "True"}, self._objects.now())
-            return pod
-
-        context = context_of(request)
-        await self._objects.rewrite(resource, request.info.namespace, name, bound, context)
-        return json_answer(SUCCESS, status=201)
 
     async def evict(self, request: Request, resource: Resource) -> Answer:
         """POST pods/NAME/eviction: delete a pod if its disruption budget allows it."""
@@ -157,7 +119,7 @@ class Subresources:
         }
 
         def marked(live: Obj) -> Obj:
-            _set_condition(live, condition, self._objects.now())
+            set_condition(live, condition, self._objects.now())
             return live
 
         meta = pod["metadata"]
@@ -360,7 +322,7 @@ def _spent(budget: Obj, pod: str, now: str) -> Obj:
     return budget
 
 
-def _set_condition(obj: Obj, condition: Obj, now: str) -> None:
+def set_condition(obj: Obj, condition: Obj, now: str) -> None:
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
     for i, existing in enumerate(conditions):
         if existing.get("type") == condition["type"]:

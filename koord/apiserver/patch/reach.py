@@ -24,9 +24,6 @@ def everything(one: Set) -> Set:
 
 def reach_of(resource: Resource, subresource: str = "") -> Reach:
     """What a write to a resource, or through its subresource, can reach."""
-    only = _ONLY.get((resource.group, resource.kind, subresource))
-    if only is not None:
-        return only
     out = _OUT_OF_REACH.get((resource.group, resource.kind, subresource))
     if out is not None:
         return out
@@ -40,31 +37,14 @@ def _without(*paths: str) -> Reach:
     return lambda one: fields.without(one, roots) if one else one
 
 
-def _only(*paths: str) -> Reach:
-    wanted = [tuple(path.split(".")) for path in paths]
-    return lambda one: _included(one, wanted) if one else one
-
-
-def _included(one: Set, wanted: list[tuple[str, ...]]) -> Set:
-    """What lies at or below the wanted paths; `*` is any step. The steps that lead there stay members, too."""
-    result: Set = {}
-    for step, node in one.items():
-        here = [path for path in wanted if path[0] == "*" or fields.field(path[0]) == step]
-        if step == "." or any(len(path) == 1 for path in here):
-            result[step] = node
-        elif here:
-            below = _included(node, [path[1:] for path in here])
-            if below or not node:
-                result[step] = {} if below == {".": {}} else below
-    return result
-
-
 _WITHOUT_STATUS: Final = _without("status")
 _WITHOUT_SPEC: Final = _without("spec")
 _WITHOUT_SPEC_AND_METADATA: Final = _without("spec", "metadata")
 
 _OUT_OF_REACH: Final[dict[tuple[str, str, str], Reach]] = {
     ("", "Namespace", "finalize"): _WITHOUT_STATUS,
+    ("", "Pod", "ephemeralcontainers"): everything,
+    ("", "Pod", "resize"): everything,
     ("", "Pod", "status"): _without("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
     ("apps", "Deployment", "status"): _without("spec", "metadata.labels"),
     ("certificates.k8s.io", "CertificateSigningRequest", ""): _without("spec", "status"),
@@ -76,14 +56,4 @@ _OUT_OF_REACH: Final[dict[tuple[str, str, str], Reach]] = {
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "status"): _WITHOUT_SPEC_AND_METADATA,
     ("resource.k8s.io", "ResourceClaim", "status"): _WITHOUT_SPEC_AND_METADATA,
     ("storage.k8s.io", "VolumeAttachment", "status"): _WITHOUT_SPEC_AND_METADATA,
-}
-
-_ONLY: Final[dict[tuple[str, str, str], Reach]] = {
-    ("", "Pod", "ephemeralcontainers"): _only("spec.ephemeralContainers"),
-    ("", "Pod", "resize"): _only(
-        "spec.containers.*.resources",
-        "spec.containers.*.resizePolicy",
-        "spec.initContainers.*.resources",
-        "spec.initContainers.*.resizePolicy",
-    ),
 }

@@ -185,10 +185,8 @@ REACH = [
         {"f:metadata": {"f:annotations": {"f:b": {}}}}),
     ("storage.k8s.io", "VolumeAttachment", "status", {"f:metadata": {"f:x": {}}, "f:status": {"f:y": {}}},
         {"f:status": {"f:y": {}}}),
-    ("", "Pod", "ephemeralcontainers", {"f:spec": {"f:ephemeralContainers": {".": {}, "k:{}": {}}, "f:x": {}},
-        "f:metadata": {"f:labels": {}}}, {"f:spec": {"f:ephemeralContainers": {".": {}, "k:{}": {}}}}),
-    ("", "Pod", "resize", {"f:spec": {"f:containers": {"k:{}": {"f:resources": {"f:limits": {}}, "f:image": {}}}}},
-        {"f:spec": {"f:containers": {"k:{}": {"f:resources": {"f:limits": {}}}}}}),
+    ("", "Pod", "ephemeralcontainers", {"f:metadata": {"f:labels": {}}}, {"f:metadata": {"f:labels": {}}}),
+    ("", "Pod", "resize", {"f:spec": {"f:x": {}}}, {"f:spec": {"f:x": {}}}),
 ]  # fmt: skip
 
 
