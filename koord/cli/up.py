@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -83,6 +85,9 @@ def up(
     )
     view = not headless and not single_process and sys.stdout.isatty()
     setup_logging("warning" if view else "info")
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        # A terminal that is closed ends it as cleanly as Ctrl-C does.
+        signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with DataDir(data_dir) as data:
         if single_process:
             from koord.cli.up_single import run_single

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -79,7 +80,8 @@ async def _server(client: Client, url: str) -> Server:
         version = await client.server_version()
         checks = await _api_checks(client)
     except Unavailable as error:
-        return Server(url, False, error=error.message)
+        # The HTTP library tells of its TLS object, which helps nobody.
+        return Server(url, False, error=re.sub(r" ssl:<[^>]*>", "", error.message))
     except ApiError as error:
         return Server(url, True, checks=(Check("access", False, str(error)),))
     return Server(url, True, version.git_version, checks=checks)

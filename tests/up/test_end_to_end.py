@@ -131,10 +131,11 @@ def test_it_says_one_line_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
     assert f"koord up --data-dir {data}" in told["problems"][0]["how"]
 
 
-def test_ctrl_c_stops_it_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 0)])
+def test_ctrl_c_and_a_closed_terminal_stop_it_too(how: signal.Signals, code: int, tmp_path: Path) -> None:
     with up(tmp_path / "data", "--nodes", "1") as running:
         pids = running.pids()
-        assert running.stop(signal.SIGINT) == 130
+        assert running.stop(how) == code
         assert not any(map(alive, pids))
 
 
