@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from pathlib import Path
@@ -85,9 +84,6 @@ def up(
     )
     view = not headless and not single_process and sys.stdout.isatty()
     setup_logging("warning" if view else "info")
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        # A terminal that is closed ends it as cleanly as Ctrl-C does.
-        signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with DataDir(data_dir) as data:
         if single_process:
             from koord.cli.up_single import run_single
@@ -114,6 +110,9 @@ def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
             await asyncio.Event().wait()
 
     async def main() -> int:
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            # A terminal that is closed ends it as cleanly as Ctrl-C does.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
         failed: BaseExceptionGroup[Failed] | None = None
         try:
             if view:
