@@ -28,7 +28,6 @@ from koord.apiserver.status import StatusError
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 3 << 20
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
 PLAIN_404 = b"404 page not found\n"
 
 
@@ -93,14 +92,10 @@ class HttpApi:
     async def _answer(self, http: web.BaseRequest) -> Answer:
         query = dict(http.query)
         info = request_info(http.method, http.path, query)
-        user = self._authenticator.authenticate(http.headers, http.transport)
-        if user is None:
-            if info.path.rstrip("/") not in OPEN_PATHS and not info.path.startswith(("/livez/", "/readyz/")):
-                raise StatusError(401, "Unauthorized", "Unauthorized")
-            user = UserInfo.anonymous()
-        else:
-            user = impersonated(user, http.headers, self._authorizer)
-            self._authorize(user, info)
+        # The usual roles let strangers see health and version, and nothing else.
+        user = self._authenticator.authenticate(http.headers, http.transport) or UserInfo.anonymous()
+        user = impersonated(user, http.headers, self._authorizer)
+        self._authorize(user, info)
         handler = self._path_handler(info.path)
         if handler is not None:
             # Each of these paths has its own forms of answers.

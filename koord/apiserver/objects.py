@@ -390,6 +390,14 @@ def _attributes(
     )
 
 
+def subresource_attributes(
+    resource: Resource, subresource: str, kind: tuple[str, str, str], obj: Obj, context: Context
+) -> Attributes:
+    """Of an object of another kind that is posted to a subresource, as admission sees it."""
+    made = _attributes("CREATE", resource, subresource, obj, None, context)
+    return replace(made, kind=kind)
+
+
 def _take(new: Obj, old: Obj, part: str) -> None:
     if part in old:
         new[part] = old[part]

@@ -55,13 +55,19 @@ class Admission:
         assert obj is not None
         return obj
 
+    async def admit(self, attributes: Attributes) -> Obj:
+        """Both steps at once, for what is acted upon instead of stored: a binding, an eviction."""
+        obj = await self.mutate(attributes)
+        await self.validate(replace(attributes, obj=obj))
+        return obj
+
     async def validate(self, attributes: Attributes) -> None:
         """The last word, on the finished object. Deletions have only this step, which asks the mutating hooks too."""
         if attributes.operation == "DELETE":
             await self._mutated(attributes)
-        resource, obj = attributes.resource, attributes.obj
-        if obj is not None and resource.group == "scheduling.k8s.io" and not attributes.subresource:
-            priority.validate_class(attributes, obj, self._classes.all)
+        resource = attributes.resource
+        if (resource.group, resource.plural) == ("scheduling.k8s.io", "priorityclasses"):
+            priority.validate_class(attributes, self._classes.all)
         if (hooks := self._validating.hooks()) and not exempt(attributes):
             await self._webhooks.validate(hooks, attributes)
 

@@ -30,6 +30,8 @@ class Attributes:
     "The request's options object: CreateOptions, PatchOptions, ..."
     warnings: list[str] = field(default_factory=list)
     "Filled on the way; the client gets them as headers."
+    kind: tuple[str, str, str] | None = None
+    "Of a subresource with a kind of its own (Binding, Eviction): its group, version and kind."
 
     @property
     def is_namespace(self) -> bool:

@@ -13,6 +13,7 @@ from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.resource import Obj
 
 PRIORITY_WITHOUT_CLASS: Final = 0
+SYSTEM_CLASSES: Final = frozenset({"system-node-critical", "system-cluster-critical"})
 
 
 def admit_pod(
@@ -60,9 +61,12 @@ def admit_pod(
     spec["preemptionPolicy"] = policy
 
 
-def validate_class(attributes: Attributes, obj: Obj, classes: Callable[[], Iterable[Obj]]) -> None:
-    """Raises 403 where another class is the global default already."""
-    if not obj.get("globalDefault"):
+def validate_class(attributes: Attributes, classes: Callable[[], Iterable[Obj]]) -> None:
+    """Raises 403 where another class is the global default already, and for the deletion of a system class."""
+    obj = attributes.obj
+    if attributes.operation == "DELETE" and attributes.name in SYSTEM_CLASSES:
+        raise refusal(attributes, "this is a system priority class and cannot be deleted")
+    if obj is None or not obj.get("globalDefault"):
         return
     default = global_default(classes())
     if default is None:

@@ -18,6 +18,7 @@ from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError
 
 _VERSIONS: Final = ("v1", "v1beta1")
+_KIND: Final = ("group", "version", "kind")
 _OPTIONS_KINDS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -64,15 +65,17 @@ def review(attributes: Attributes, resource: Resource, versions: tuple[str, ...]
     if version is None:
         raise InvalidReview("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
     asked = attributes.resource
+    kind = attributes.kind or (resource.group, resource.version, resource.kind)
+    asked_kind = attributes.kind or (asked.group, asked.version, asked.kind)
     request: dict[str, Any] = {
         "uid": str(uuid.uuid4()),
-        "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "kind": dict(zip(_KIND, kind, strict=True)),
         "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
-        "requestKind": {"group": asked.group, "version": asked.version, "kind": asked.kind},
+        "requestKind": dict(zip(_KIND, asked_kind, strict=True)),
         "requestResource": {"group": asked.group, "version": asked.version, "resource": asked.plural},
         "operation": attributes.operation,
         "userInfo": attributes.user.as_json(),
-        "object": as_version(attributes.obj, resource),
+        "object": attributes.obj if attributes.kind else as_version(attributes.obj, resource),
         "oldObject": as_version(attributes.old, resource),
         "dryRun": attributes.dry_run,
         "options": _options(attributes),

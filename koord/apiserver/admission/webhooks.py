@@ -125,6 +125,8 @@ class Webhooks:
             return None
         # Patches share what they leave alone, and defaulting writes in place.
         changed: Obj = msgspec.json.decode(msgspec.json.encode(patched))
+        if attributes.kind is not None:
+            return changed
         try:
             changed, _ = decoding.retype(attributes.resource, changed, "Ignore")
         except StatusError as error:

@@ -91,6 +91,12 @@ async def test_the_global_default_applies_to_pods_that_name_no_class(world: Worl
     await world.admission.validate(again)
 
 
+async def test_the_classes_of_the_system_stay(world: World) -> None:
+    old = priority_class("system-node-critical", 2_000_001_000)
+    error = await refusal(world, "DELETE", "priorityclasses", None, old=old, group="scheduling.k8s.io")
+    assert error.message.endswith("is forbidden: this is a system priority class and cannot be deleted")
+
+
 @pytest.mark.parametrize(
     ("spec", "detail"),
     [
