@@ -40,6 +40,9 @@ def leaving(pod: Pod, node: Node | None, now_s: float) -> list[Action]:
     """A pod that is being deleted and that nobody else will end."""
     if pod.metadata.deletion_timestamp is None:
         return []
+    if pod.metadata.deletion_grace_period_seconds == 0:
+        # The API removes it, as soon as nothing holds it.
+        return []
     if not pod.spec.node_name:
         return [delete(PODS, pod.metadata, grace_s=0)]
     if node is None or ready(node) == "True":

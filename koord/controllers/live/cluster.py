@@ -19,6 +19,7 @@ from koord.controllers.live.writer import Writer
 from koord.controllers.ownership import HasMetadata, adopt, claims, managing, release
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
+from koord.kube.controller import Controller
 from koord.kube.errors import ApiError, Conflict, Invalid, NotFound
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
@@ -30,6 +31,7 @@ MANAGER = "manager"
 ORPHANS = "orphans"
 NAMESPACE = "namespace"
 NODE = "node"
+CROWD_S = 0.025
 
 
 def by_manager(obj: HasMetadata) -> tuple[str, ...]:
@@ -147,6 +149,13 @@ class Cluster:
                 yield f"{state.metadata.namespace}/{manager.name}"
         if delta.new is not None and delta.new.metadata.controller is None:
             yield from self.selecting(kind, delta.new, selector_of)
+
+
+def soon(controller: Controller[str], keys: Iterable[str]) -> tuple[str, ...]:
+    """Asks for `keys` in a moment, for changes that come in crowds: a hundred pods that start are one cause to look."""
+    for key in keys:
+        controller.add_after(key, CROWD_S)
+    return ()
 
 
 def about(kind: Kind[Any], obj: HasMetadata) -> ObjectReference:

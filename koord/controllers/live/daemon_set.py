@@ -13,7 +13,7 @@ from koord.api.workloads import DaemonSet
 from koord.controllers import daemon_set as decisions
 from koord.controllers.actions import Tell, sooner
 from koord.controllers.daemon_nodes import target_node
-from koord.controllers.live.cluster import Cluster, about, refused
+from koord.controllers.live.cluster import Cluster, about, refused, soon
 from koord.controllers.live.revisions import collided
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -36,7 +36,9 @@ class DaemonSetLoop:
         self.controller: Controller[str] = Controller("daemon-set", self._reconcile, workers=workers)
         self.controller.watch(self._sets, self._of_set)
         self.controller.watch(self._nodes, self._of_node)
-        self.controller.watch(cluster.view(PODS), lambda delta: cluster.managers(DAEMON_SETS, delta, selector_of))
+        self.controller.watch(
+            cluster.view(PODS), lambda delta: soon(self.controller, cluster.managers(DAEMON_SETS, delta, selector_of))
+        )
         revisions = cluster.view(CONTROLLER_REVISIONS)
         self.controller.watch(revisions, lambda delta: cluster.managers(DAEMON_SETS, delta, selector_of))
 

@@ -11,7 +11,7 @@ from koord.api.meta import OwnerReference
 from koord.api.policy import PodDisruptionBudget
 from koord.api.selector import NOTHING, LabelMatcher, SelectorError, compile_labels
 from koord.controllers.disruption import decide, expected, needs_sizes
-from koord.controllers.live.cluster import NAMESPACE, Cluster, about
+from koord.controllers.live.cluster import NAMESPACE, Cluster, about, soon
 from koord.controllers.live.resources import ServedResources
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import ApiError, Conflict, NotFound
@@ -28,7 +28,7 @@ class DisruptionLoop:
         self._selected: dict[str, set[str]] = {}
         self.controller: Controller[str] = Controller("disruption", self._reconcile, workers=2)
         self.controller.watch(self._budgets, self._of_budget)
-        self.controller.watch(self._pods, self._of_pod)
+        self.controller.watch(self._pods, lambda delta: soon(self.controller, self._of_pod(delta)))
         for kind in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
             self.controller.watch(cluster.view(kind), self._of_owner)
 

@@ -11,7 +11,7 @@ from koord.api.workloads import Job
 from koord.controllers import job as decisions
 from koord.controllers.actions import Tell, sooner
 from koord.controllers.job_pods import TRACKING, is_tracked
-from koord.controllers.live.cluster import MANAGER, Cluster, about, refused
+from koord.controllers.live.cluster import MANAGER, Cluster, about, refused, soon
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.store import Delta
@@ -27,7 +27,9 @@ class JobLoop:
         self._jobs = cluster.view(JOBS)
         self.controller: Controller[str] = Controller("job", self._reconcile, workers=workers)
         self.controller.watch(self._jobs, lambda delta: (delta.key,))
-        self.controller.watch(cluster.view(PODS), lambda delta: cluster.managers(JOBS, delta, selector_of))
+        self.controller.watch(
+            cluster.view(PODS), lambda delta: soon(self.controller, cluster.managers(JOBS, delta, selector_of))
+        )
 
     async def _reconcile(self, key: str) -> Requeue | None:
         job = self._jobs.get(key)
@@ -59,7 +61,7 @@ class JobOrphanLoop:
         self._cluster = cluster
         self._jobs = cluster.view(JOBS)
         self._pods = cluster.view(PODS)
-        self.controller: Controller[str] = Controller("job-orphans", self._reconcile)
+        self.controller: Controller[str] = Controller("job-orphans", self._reconcile, workers=4)
         self.controller.watch(self._pods, lambda delta: (delta.key,) if self._is_orphan(delta.new) else ())
         self.controller.watch(self._jobs, self._of_deleted)
 

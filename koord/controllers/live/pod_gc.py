@@ -35,7 +35,7 @@ class PodGcLoop:
         self._pods.add_index(FINISHED, finished_pods)
         self._gone_at: dict[str, float] = {}
         self._finished = 0
-        self.controller: Controller[str] = Controller("pod-gc", self._reconcile)
+        self.controller: Controller[str] = Controller("pod-gc", self._reconcile, workers=8)
         self.controller.watch(self._nodes, self._of_node)
         self.controller.watch(self._pods, self._of_pod)
 

@@ -8,7 +8,7 @@ from koord.api.selector import NOTHING, LabelMatcher, compile_labels
 from koord.api.workloads import ReplicaSet
 from koord.controllers import replica_set
 from koord.controllers.actions import Create, Delete, Tell
-from koord.controllers.live.cluster import MANAGER, Cluster, about, refused
+from koord.controllers.live.cluster import MANAGER, Cluster, about, refused, soon
 from koord.controllers.status_patch import status_change, status_patch
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import ApiError, Conflict, NotFound
@@ -25,7 +25,9 @@ class ReplicaSetLoop:
         self._pods = cluster.view(PODS)
         self.controller: Controller[str] = Controller("replica-set", self._reconcile, workers=workers)
         self.controller.watch(self._sets, lambda delta: (delta.key,))
-        self.controller.watch(self._pods, lambda delta: cluster.managers(REPLICA_SETS, delta, selector_of))
+        self.controller.watch(
+            self._pods, lambda delta: soon(self.controller, cluster.managers(REPLICA_SETS, delta, selector_of))
+        )
 
     async def _reconcile(self, key: str) -> Requeue | None:
         rs = self._sets.get(key)

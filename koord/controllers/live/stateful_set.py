@@ -7,7 +7,7 @@ from koord.api.selector import NOTHING, LabelMatcher, compile_labels
 from koord.api.workloads import StatefulSet
 from koord.controllers import stateful_set as decisions
 from koord.controllers.actions import Tell
-from koord.controllers.live.cluster import Cluster, about, refused
+from koord.controllers.live.cluster import Cluster, about, refused, soon
 from koord.controllers.live.revisions import collided
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -24,7 +24,9 @@ class StatefulSetLoop:
         self._claims = cluster.view(PERSISTENT_VOLUME_CLAIMS)
         self.controller: Controller[str] = Controller("stateful-set", self._reconcile, workers=workers)
         self.controller.watch(self._sets, lambda delta: (delta.key,))
-        self.controller.watch(cluster.view(PODS), lambda delta: cluster.managers(STATEFUL_SETS, delta, selector_of))
+        self.controller.watch(
+            cluster.view(PODS), lambda delta: soon(self.controller, cluster.managers(STATEFUL_SETS, delta, selector_of))
+        )
         revisions = cluster.view(CONTROLLER_REVISIONS)
         self.controller.watch(revisions, lambda delta: cluster.managers(STATEFUL_SETS, delta, selector_of))
         self.controller.watch(self._claims, lambda delta: ())
