@@ -9,7 +9,7 @@ from typing import Any
 
 from koord.apiserver import decoding
 from koord.apiserver.http import Answer, Request, json_answer
-from koord.apiserver.objects import Objects
+from koord.apiserver.objects import Objects, subresource_attributes
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, bad_request, conflict, not_supported, required
@@ -30,15 +30,20 @@ class Bindings:
         binding = await _binding(request)
         if binding["metadata"].get("name", "") != request.info.name:
             raise bad_request("name in URL does not match name in Binding object")
-        return await self._bound(request, pods, binding)
+        return await self._bound(request, pods, await self._admitted(request, pods, binding))
 
-    async def bind_named(self, request: Request, _bindings: Resource) -> Answer:
+    async def bind_named(self, request: Request, bindings: Resource) -> Answer:
         binding = await _binding(request)
         if not binding["metadata"].get("name"):
             raise bad_request("Name parameter required.")
         pods = self._registry.find("", "v1", "pods")
         assert pods is not None
-        return await self._bound(request, pods, binding)
+        return await self._bound(request, pods, await self._admitted(request, bindings, binding))
+
+    async def _admitted(self, request: Request, resource: Resource, binding: Obj) -> Obj:
+        context, kind = context_of(request), ("", "v1", "Binding")
+        attributes = subresource_attributes(resource, request.info.subresource, kind, binding, context)
+        return await self._objects.admission.admit(attributes)
 
     async def _bound(self, request: Request, pods: Resource, binding: Obj) -> Answer:
         target, wanted = binding.get("target") or {}, binding["metadata"]

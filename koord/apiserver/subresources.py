@@ -17,7 +17,7 @@ from koord.api.selector import NOTHING, LabelSelector, compile_labels
 from koord.apiserver import decoding, schemas
 from koord.apiserver.http import Answer, Request, json_answer
 from koord.apiserver.list_options import query_flag
-from koord.apiserver.objects import Context, Objects
+from koord.apiserver.objects import Context, Objects, subresource_attributes
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, scale_fields
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
@@ -61,6 +61,9 @@ class Subresources:
         eviction = await _body(request)
         info, context = request.info, context_of(request)
         check_name(eviction, info.name, info.namespace)
+        kind = ("policy", "v1", "Eviction")
+        attributes = subresource_attributes(resource, info.subresource, kind, eviction, context)
+        eviction = await self._objects.admission.admit(attributes)
         options = eviction.get("deleteOptions") or {}
         if options.get("dryRun"):
             context = replace(context, dry_run=True)
