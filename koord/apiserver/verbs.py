@@ -230,7 +230,7 @@ class Verbs:
             return self._object(request, resource, value, status=status, context=context)
         if resource.strategy.returns_deleted:
             return self._object(request, resource, value, context=context)
-        return json_answer(
+        answer = json_answer(
             {
                 "kind": "Status",
                 "apiVersion": "v1",
@@ -239,6 +239,8 @@ class Verbs:
                 "details": details_of(msgspec.json.decode(value), resource),
             }
         )
+        answer.headers.extend(warning_headers(context.warnings))
+        return answer
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
