@@ -22,6 +22,10 @@ class Overflow(Exception):
     """A watcher was too slow, and lost events."""
 
 
+class Ended(Exception):
+    """The server stops; no more events will come."""
+
+
 class Index(msgspec.Struct, frozen=True, gc=False):
     """What the server must know of an object without parsing it."""
 
@@ -74,6 +78,7 @@ class Subscription:
         self._queue: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._overflowed = False
+        self._ended = False
 
     def push(self, event: Event) -> None:
         if self._overflowed or not self._wanted(event):
@@ -87,8 +92,8 @@ class Subscription:
             self._waiter.set_result(None)
 
     async def batch(self, timeout_s: float, most: int = 256) -> list[Event]:
-        """The next events in order; empty when none came in time. Raises Overflow if some were lost."""
-        if not self._queue and not self._overflowed and timeout_s > 0:
+        """The next events in order; empty when none came in time. Raises Overflow if some were lost, Ended at the end."""
+        if not self._queue and not self._overflowed and not self._ended and timeout_s > 0:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             handle = loop.call_later(timeout_s, wake, self._waiter)
@@ -99,7 +104,15 @@ class Subscription:
                 self._waiter = None
         if self._overflowed:
             raise Overflow
+        if self._ended and not self._queue:
+            raise Ended
         return [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
+
+    def end(self) -> None:
+        """Let the watcher take what there is, and no more."""
+        self._ended = True
+        if self._waiter is not None:
+            wake(self._waiter)
 
     def close(self) -> None:
         self._queue.clear()

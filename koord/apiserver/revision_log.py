@@ -98,6 +98,16 @@ class RevisionLog:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
+    def probe(self) -> None:
+        """Write something that changes nothing, all the way to the disk. Raises where that cannot be."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._set_meta("revision", self.revision())
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            self.roll_back()
+            raise
+
     def live(self) -> Iterator[Row]:
         """The newest row of every key that exists, in the order of their revisions."""
         query = f"""SELECT {_COLUMNS} FROM revision WHERE deleted = 0

@@ -24,12 +24,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from koord.apiserver.events import Entry, Event, EventType, Index, Overflow, Subscription, wake
+from koord.apiserver.events import Ended, Entry, Event, EventType, Index, Overflow, Subscription, wake
 from koord.apiserver.revision_log import DataDirUnusable, Durability, RevisionLog, Row
 
 __all__ = [
     "Collection",
     "Compacted",
+    "Ended",
     "Entry",
     "Event",
     "EventType",
@@ -46,6 +47,9 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+PROBE_EVERY_S = 1.0
+"How often a disk that refused a write is tried again."
 
 
 class Raced(Exception):
@@ -224,6 +228,8 @@ class Collection:
             reached = until
         subscription = Subscription(wanted, self._store.limits.watch_queue, self.subscriptions.discard)
         self.subscriptions.add(subscription)
+        if self._store.ending:
+            subscription.end()
         recent = list(takewhile(lambda event: event.rev > reached, reversed(self._history)))
         return [event for event in older + recent[::-1] if wanted(event)], subscription
 
@@ -307,6 +313,12 @@ class Store:
         self._queue: list[_Write] = []
         self._work = asyncio.Event()
         self._closing = False
+        self.ending = False
+        "Whether watches come to their end."
+        self.fault = ""
+        "Why the last write was refused by the disk; empty while writes succeed."
+        self.on_commit: Callable[[int, float], None] = _nothing
+        "Told of every group: how many writes, and the seconds until they were on disk."
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._history_order: deque[Collection] = deque()
@@ -345,6 +357,16 @@ class Store:
             found = self._collections[name] = Collection(self, name, index_of)
             found._load(self._unclaimed.pop(name, ()))
         return found
+
+    def collections(self) -> Iterable[Collection]:
+        return self._collections.values()
+
+    def end_watches(self) -> None:
+        """Let every watch end as if its time were up: its client resumes at the next server."""
+        self.ending = True
+        for collection in self._collections.values():
+            for subscription in collection.subscriptions:
+                subscription.end()
 
     def next_revision(self) -> int:
         self._given += 1
@@ -392,11 +414,30 @@ class Store:
 
     async def _write_groups(self) -> None:
         while self._queue or not self._closing:
-            await self._work.wait()
+            await self._next_work()
             self._work.clear()
             if self._queue:
                 await self._commit_group()
                 await self._compact()
+
+    async def _next_work(self) -> None:
+        """Wait for writes; meanwhile a disk that refused some is tried, so that others learn when it takes them."""
+        while self.fault and not self._work.is_set():
+            try:
+                async with asyncio.timeout(PROBE_EVERY_S):
+                    await self._work.wait()
+            except TimeoutError:
+                await self._probe()
+        await self._work.wait()
+
+    async def _probe(self) -> None:
+        try:
+            await self._writing(self.log.probe)
+        except (sqlite3.Error, OSError) as error:
+            self.fault = str(error)
+        else:
+            self.fault = ""
+            log.info("the disk takes writes again")
 
     async def reading(self, call: Callable[..., T], *args: object) -> T:
         """Reads of history, off the event loop and out of the writer's way."""
@@ -407,6 +448,7 @@ class Store:
 
     async def _commit_group(self) -> None:
         group, self._queue = self._queue, []
+        began_s = time.perf_counter()
         try:
             # Here rather than in the thread: there each row would wait for its turn at the interpreter.
             self.log.stage([write.row() for write in group])
@@ -415,6 +457,8 @@ class Store:
             self.log.roll_back()
             self._fail(group, error)
             return
+        self.fault = ""
+        self.on_commit(len(group), time.perf_counter() - began_s)
         for write in group:
             self._publish(write)
         self._trim()
@@ -429,6 +473,7 @@ class Store:
         write.done.set_result(write.entry)
 
     def _fail(self, group: list[_Write], error: Exception) -> None:
+        self.fault = str(error)
         behind, self._queue = self._queue, []
         refused = group + behind
         log.error("%d writes refused, since the disk did not take them: %s", len(refused), error)
@@ -468,3 +513,6 @@ class Store:
         reached_s, rev = self._ages[0]
         too_old = rev if reached_s <= now_s - self.limits.disk_age_s else 0
         return max(too_old, self.revision - self.limits.disk_revisions)
+
+
+def _nothing(_writes: int, _took_s: float) -> None: ...

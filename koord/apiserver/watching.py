@@ -16,7 +16,7 @@ import msgspec
 from koord.apiserver.listing import Filter, item_value
 from koord.apiserver.resource import Resource
 from koord.apiserver.status import StatusError, gone
-from koord.apiserver.store import Collection, Compacted, Entry, Event, EventType, Overflow, Store
+from koord.apiserver.store import Collection, Compacted, Ended, Entry, Event, EventType, Overflow, Store
 
 BOOKMARK_EVERY_S = 30.0
 DEFAULT_TIMEOUT_S = 1800.0
@@ -106,6 +106,9 @@ async def stream(
         await _follow(store, subscription.batch, watch, send)
     except Overflow:
         await send(line("ERROR", _encoded(gone("too old resource version: the watcher was too slow"))))
+    except Ended:
+        # The stream closes in good order, and the client goes on from what it saw last.
+        return
     finally:
         subscription.close()
 

@@ -7,6 +7,7 @@ import queue
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from koord.apiserver.revision_log import DataDirInUse, DataDirUnusable
 from koord.apiserver.store import (
     Collection,
     Compacted,
+    Ended,
     Event,
     FutureRevision,
     Index,
@@ -458,6 +460,33 @@ async def test_a_full_database_refuses_writes_and_takes_them_again_when_there_is
         assert [e.key for e in store.collection("pods", index_of).entries()] == ["a/1", "a/2", "a/big"]
 
 
+async def test_a_disk_that_refused_a_write_is_tried_until_it_takes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koord.apiserver.store.PROBE_EVERY_S", 0.01)
+    async with opened(tmp_path) as store:
+        pods = store.collection("pods", index_of)
+        groups: list[int] = []
+        store.on_commit = lambda writes, _took_s: groups.append(writes)
+        await put(pods, "a/1")
+        assert (store.fault, groups) == ("", [1])
+        gate = Gate(store)
+        gate.close()
+        writing = asyncio.create_task(put(pods, "a/2"))
+        await asyncio.sleep(0.02)
+        gate.pass_one(broken=True)
+        with pytest.raises(WriteFailed):
+            await writing
+        assert "full" in store.fault
+        gate.open()
+        deadline = time.monotonic() + 5
+        while store.fault and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert not store.fault
+        assert groups == [1], "trying is no write"
+        assert store.revision == 1
+
+
 async def test_a_client_that_goes_away_does_not_take_its_write_back(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         pods = store.collection("pods", index_of)
@@ -526,6 +555,24 @@ async def test_a_slow_watcher_is_told_that_it_lost_events_and_disturbs_nobody(tm
         slow.close()
         quick.close()
         assert not pods.subscriptions
+
+
+async def test_a_watch_that_is_ended_gives_what_it_has_and_then_stops(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        pods = store.collection("pods", index_of)
+        _, idle = await pods.watch(0, everything)
+        waiting = asyncio.create_task(idle.batch(60))
+        await asyncio.sleep(0)
+        _, behind = await pods.watch(0, everything)
+        await put(pods, "a/1")
+        assert [e.rev for e in await waiting] == [1]
+        waiting = asyncio.create_task(idle.batch(60))
+        await asyncio.sleep(0)
+        store.end_watches()
+        assert [e.rev for e in await behind.batch(60)] == [1]
+        for subscription in (behind, idle, (await pods.watch(1, everything))[1]):
+            with pytest.raises(Ended):
+                await (waiting if subscription is idle else subscription.batch(60))
 
 
 async def test_a_watch_of_the_future_is_refused(tmp_path: Path) -> None:
