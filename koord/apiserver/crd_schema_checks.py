@@ -243,6 +243,9 @@ def pattern_fault(pattern: str) -> str:
 def _default_faults(schema: Source, path: str, *, is_root: bool, in_meta: bool) -> Iterator[Cause]:
     """Defaults must fit the schema that they stand in."""
     if schema.get("default") is not None and not in_meta:
+        if is_root:
+            # A whole object; it has what every object has.
+            schema = {**schema, "x-kubernetes-embedded-resource": True}
         value, compiled = schema["default"], structural.from_openapi(schema)
         pruned = {"default": copy.deepcopy(value)}
         structural.prune(structural.from_openapi({"type": "object", "properties": {"default": schema}}), pruned)

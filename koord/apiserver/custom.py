@@ -23,6 +23,7 @@ from koord.apiserver.status import Cause, StatusError, invalid
 
 GROUP: Final = "apiextensions.k8s.io"
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+_STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
 _LARGEST_REPLICAS: Final = (1 << 31) - 1
 _STRING: Final = Schema(type="string")
 
@@ -237,11 +238,23 @@ def _strategy(
         prepare_status=_keep_metadata,
         validate=validate,
         validate_status=validate_status,
+        warnings=_finalizer_warnings,
         fields=_selectable(version.get("selectableFields") or ()),
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         has_status=has_status,
         unconditional_update=False,
     )
+
+
+def _finalizer_warnings(obj: Obj) -> list[str]:
+    """Finalizers without a domain may be meant by several."""
+    warnings = []
+    for name in sorted(set(obj["metadata"].get("finalizers") or ())):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
+            what = "finalizer name including a path (/)" if "." in name else "finalizer name"
+            text = f"prefer a domain-qualified {what} to avoid accidental conflicts with other finalizer writers"
+            warnings.append(f'metadata.finalizers: "{name}": {text}')
+    return warnings
 
 
 def _keep_metadata(new: Obj, old: Obj) -> None:

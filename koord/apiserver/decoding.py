@@ -30,6 +30,23 @@ _TYPE_META: Final = (
 )
 _PARAMETER: Final = re.compile(r"\s*[\w-]+=(?:\"[^\"]*\"|[^\s;]*)\s*|\s*")
 _LOADER: Final = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
+_OLD_VERSIONS: Final = {
+    "apps": ("apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"),
+    "batch": ("batch/v1beta1",),
+    "policy": ("policy/v1beta1",),
+    "": ("events.k8s.io/v1", "events.k8s.io/v1beta1"),
+    "events.k8s.io": ("v1", "events.k8s.io/v1beta1"),
+    **{
+        group: (f"{group}/v1alpha1", f"{group}/v1beta1")
+        for group in (
+            "admissionregistration.k8s.io", "apiextensions.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+            "coordination.k8s.io", "discovery.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io", "scheduling.k8s.io",
+            "storage.k8s.io",
+        )
+    },
+}  # fmt: skip
+"""Versions of a group's kinds that the real server reads but does not serve."""
+
 _INTERNAL_PACKAGES: Final = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
 
 
@@ -275,14 +292,14 @@ def _wrong_kind(group: str, version: str, kind: str, data_group: str, data_versi
         data_group, data_version = group, version
     data_kind = data_kind or kind
     api_version = f"{data_group}/{data_version}" if data_group else data_version
-    prefix = f'{data_kind} in version "{data_version}" cannot be handled as a {kind}: '
-    if why := unregistered(data_group, data_version, data_kind):
-        return bad_request(prefix + why)
-    if data_kind == kind and {group, data_group} == {"", "events.k8s.io"}:
+    if data_kind == kind and api_version in _OLD_VERSIONS.get(group, ()) and (group or kind == "Event"):
         expected = f"{group}/{version}" if group else version
         return bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )
+    prefix = f'{data_kind} in version "{data_version}" cannot be handled as a {kind}: '
+    if (api_version, data_kind) != ("v1", "List") and (why := unregistered(data_group, data_version, data_kind)):
+        return bad_request(prefix + why)
     package = _INTERNAL_PACKAGES.get(group, group.partition(".")[0])
     return bad_request(f"{prefix}converting (v1.{data_kind}) to ({package}.{kind}): unknown conversion")
 
@@ -376,4 +393,6 @@ def _yaml_fault(error: yaml.YamlError, text: str) -> str:
         return f"yaml: line {line}: {fault.problem}" if line else f"yaml: {fault.problem}"
     except pyyaml.YAMLError:
         pass
+    if itself := re.match("the value of &(.*) contains itself", error.problem):
+        return f"yaml: anchor '{itself[1]}' value contains itself"
     return f"yaml: line {error.line}: {error.problem}"

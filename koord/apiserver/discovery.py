@@ -6,6 +6,7 @@ group. Both are made from the registry and kept until it changes.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,12 @@ _SUBRESOURCES: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
 }
 """Group, version and kind where they are not the resource's own, and verbs; others are changed as `status` is."""
+
+_STORED_AS: Final = {
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1beta1",
+    "VolumeAttributesClass": "storage.k8s.io/v1beta1",
+}
+"""Kinds that the real server stores in a version that it does not serve, and says so in the hash."""
 
 _VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _CUSTOM_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -63,6 +70,9 @@ class Discovery:
         if not name or name not in self._known():
             return None
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
+
+    def has_group(self, name: str) -> bool:
+        return name in self._known()
 
     def resource_list(self, group: str, version: str) -> Document | None:
         """/api/v1 and /apis/GROUP/VERSION, or None where it is not served."""
@@ -173,7 +183,16 @@ def _entry(resource: Resource) -> Document:
         "kind": resource.kind,
         "verbs": _verbs(resource),
     }
-    return entry | _naming(resource)
+    return entry | _naming(resource) | _storage(resource)
+
+
+def _storage(resource: Resource) -> Document:
+    """A hash of the form in which objects are stored; kinds that are not stored have none."""
+    if "watch" not in resource.verbs:
+        return {}
+    stored = resource.storage_version or _STORED_AS.get(resource.kind) or resource.api_version
+    text = f"{stored if '/' in stored else '/' + stored}/{resource.kind}"
+    return {"storageVersionHash": base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()}
 
 
 def _naming(resource: Resource) -> Document:

@@ -50,6 +50,20 @@ def validate_object_meta(obj: Obj, resource: Resource) -> list[Cause]:
     return faults
 
 
+def embedded_meta_faults(meta: Mapping[str, Any]) -> list[Cause]:
+    """Of the metadata of an object inside another: any name that fits into a path will do, or none."""
+    faults: list[Cause] = []
+    for key in ("generateName", "name"):
+        if value := meta.get(key):
+            faults += [invalid(f"metadata.{key}", value, text) for text in formats.path_segment(value)]
+    if namespace := meta.get("namespace"):
+        faults += [invalid("metadata.namespace", namespace, text) for text in formats.dns_label(namespace)]
+    _content(faults, meta)
+    for name in meta.get("finalizers") or ():
+        faults += [invalid("metadata.finalizers", name, text) for text in formats.label_key(name)]
+    return faults
+
+
 def validate_object_meta_update(new: Obj, old: Obj, resource: Resource) -> list[Cause]:
     meta, was = new["metadata"], old["metadata"]
     faults: list[Cause] = []

@@ -61,7 +61,7 @@ def outcome(
 ) -> tuple[Obj, list[str]]:
     """What a patch made of a stored object, given its types, and warnings. May change `obj`."""
     # Only where it may change is it kept as it was.
-    sent = msgspec.json.encode(obj) if resource.custom else b""
+    sent = msgspec.json.encode(obj, order="sorted") if resource.custom else b""
     try:
         if resource.custom:
             unknown = sorted(_coerced(resource, obj))

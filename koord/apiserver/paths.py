@@ -12,6 +12,7 @@ from koord.apiserver import openapi
 from koord.apiserver.access.service_accounts import ServiceAccountTokens
 from koord.apiserver.discovery import Discovery, wants_aggregated
 from koord.apiserver.http import PLAIN_404, Answer, PathHandler, Request, json_answer
+from koord.apiserver.status import StatusError
 
 SPEAKS = ("1", "35")
 """The version of Kubernetes whose API this is."""
@@ -108,20 +109,26 @@ class Paths:
             document = self._discovery.group(parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
             document = self._discovery.resource_list(parts[1], parts[2])
-        return json_answer(document) if document is not None else None
+        if document is not None:
+            return json_answer(document)
+        if len(parts) == (2 if parts[0] == "api" else 3) and self._discovery.has_group(
+            parts[1] if parts[0] == "apis" else ""
+        ):
+            raise StatusError(404, "NotFound", "the server could not find the requested resource")
+        return None
 
     async def old_openapi(self, request: Request) -> Answer:
         body, kind = openapi.old_document(request.http.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
 
     async def openapi_index(self, _request: Request) -> Answer:
-        return json_answer(self._documents.index())
+        return json_answer(self._documents.index(), content_type="text/plain; charset=utf-8")
 
     async def openapi_document(self, request: Request) -> Answer:
         """Its address holds its hash, so that clients can keep it for good."""
         document = self._documents.document(request.info.path.removeprefix(openapi.ROOT).strip("/"))
         if document is None:
-            return web.Response(status=404, body=PLAIN_404, content_type="text/plain")
+            return web.Response(status=404)
         headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
         if request.query.get("hash") == document.etag:
             headers["Cache-Control"] = "public, immutable"

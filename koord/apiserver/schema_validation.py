@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver import formats, string_formats
+from koord.apiserver import formats, object_meta, string_formats
 from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
     Cause,
@@ -381,6 +382,8 @@ def _embedded_head_faults(value: Mapping[str, Any], path: str) -> list[Cause]:
         elif key == "kind" and (faults := formats.dns_1035_label(text.lower())):
             detail = "may have mixed case, but should otherwise match: " + ",".join(faults)
             causes.append(invalid(prefix + key, text, detail))
+    if isinstance(meta := value.get("metadata"), Mapping):
+        causes += [replace(cause, field=prefix + cause.field) for cause in object_meta.embedded_meta_faults(meta)]
     return causes
 
 

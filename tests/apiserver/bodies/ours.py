@@ -9,7 +9,7 @@ import msgspec
 from koord.apiserver import decoding, structural
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.custom import custom_schema
-from koord.apiserver.metadata import validate_metadata
+from koord.apiserver.object_meta import validate_object_meta
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource, Strategy
 from koord.apiserver.schema import Schema
@@ -71,7 +71,7 @@ def created(text: str, validation: str) -> Json:
         return {**refusal(error), **({"warnings": []} if error.code == 422 else {})}
     structural.default(resource.schema, obj)
     obj.pop("status", None)
-    causes = [*validate_metadata(obj, resource), *structural.validate(resource.schema, obj)]
+    causes = [*validate_object_meta(obj, resource), *structural.validate(resource.schema, obj)]
     if causes:
         return {"causes": comparable(causes), "warnings": warnings}
     return {"object": without_times(obj), "warnings": warnings}
@@ -94,7 +94,7 @@ def defined(definition: Json) -> Json:
     structural.default(resource.schema, obj)
     strategy.default(obj)
     strategy.prepare_create(obj)
-    causes = [*validate_metadata(obj, resource), *strategy.validate(obj), *strategy.validate_create(obj)]
+    causes = [*validate_object_meta(obj, resource), *strategy.validate(obj), *strategy.validate_create(obj)]
     warnings += strategy.warnings(obj)
     if causes:
         return {"causes": comparable(causes), "warnings": []}
