@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from koord.api.kinds import Kind
 from koord.api.meta import OwnerReference
-from koord.api.struct import Struct
 from koord.controllers.actions import Action, Delete, Patch
 
 FOREGROUND: Final = "foregroundDeletion"
@@ -50,7 +49,7 @@ class Meta(Protocol):
 class Item:
     """One object. `kind` says where it lives."""
 
-    kind: Kind[Struct]
+    kind: Kind[Any]
     name: str
     namespace: str
     uid: str
@@ -101,7 +100,7 @@ class Graph:
     def dependents(self, uid: str) -> list[Item]:
         return [self._items[dependent] for dependent in self._dependents.get(uid, ())]
 
-    def put(self, kind: Kind[Struct], meta: Meta) -> list[str]:
+    def put(self, kind: Kind[Any], meta: Meta) -> list[str]:
         """An object is there, in this state."""
         new = Item(
             kind,

@@ -129,13 +129,18 @@ def stateful_set(replicas: int = 3, image: str = "app:1", **spec: Any) -> Statef
 
 
 def node(
-    name: str, *, taints: tuple[dict[str, str], ...] = (), labels: dict[str, str] | None = None, **status: str
+    name: str,
+    conditions: dict[str, str] | None = None,
+    *,
+    taints: tuple[dict[str, str], ...] = (),
+    labels: dict[str, str] | None = None,
+    cordoned: bool = False,
 ) -> Node:
-    """`node("n1", Ready="True")`: conditions by name."""
-    conditions = [{"type": type_, "status": word} for type_, word in status.items()]
+    """`node("n1", {"Ready": "True"})`."""
+    told = [{"type": type_, "status": word} for type_, word in (conditions or {}).items()]
     body = {
         "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels or {}},
-        "spec": {"taints": list(taints)},
-        "status": {"conditions": conditions},
+        "spec": {"taints": list(taints), "unschedulable": cordoned},
+        "status": {"conditions": told},
     }
     return convert(Node, body)

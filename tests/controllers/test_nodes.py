@@ -10,39 +10,12 @@ from koord.api.codec import convert
 from koord.api.core import Namespace, Pod
 from koord.api.kinds import PODS
 from koord.api.node import Taint
-from koord.api.pod import Toleration
 from koord.api.policy import PodDisruptionBudget
-from koord.api.taints import tolerates, untolerated
 from koord.api.timestamp import from_seconds
 from koord.controllers import disruption, namespace, pod_gc, taint_eviction
 from koord.controllers.actions import Delete, Patch
 from koord.controllers.node_lifecycle import not_ready, tainted, unknown
 from tests.controllers.builders import NOW, node, pod
-
-
-@pytest.mark.parametrize(
-    ("toleration", "taint", "covered"),
-    [
-        ({"key": "a", "operator": "Equal", "value": "1", "effect": "NoSchedule"}, ("a", "1", "NoSchedule"), True),
-        ({"key": "a", "value": "1"}, ("a", "1", "NoExecute"), True),
-        ({"key": "a", "value": "2"}, ("a", "1", "NoExecute"), False),
-        ({"key": "a", "operator": "Exists"}, ("a", "1", "NoExecute"), True),
-        ({"key": "a", "operator": "Exists", "effect": "NoSchedule"}, ("a", "1", "NoExecute"), False),
-        ({"operator": "Exists"}, ("anything", "1", "NoExecute"), True),
-        ({"key": "b", "operator": "Exists"}, ("a", "1", "NoExecute"), False),
-        ({"key": "gen", "operator": "Gt", "value": "5"}, ("gen", "7", "NoSchedule"), True),
-        ({"key": "gen", "operator": "Lt", "value": "5"}, ("gen", "7", "NoSchedule"), False),
-        ({"key": "gen", "operator": "Gt", "value": "x"}, ("gen", "7", "NoSchedule"), False),
-    ],
-)
-def test_which_toleration_covers_which_taint(
-    toleration: dict[str, str], taint: tuple[str, str, str], covered: bool
-) -> None:
-    key, value, effect = taint
-    meant = convert(Taint, {"key": key, "value": value, "effect": effect})
-    tolerated = convert(Toleration, toleration)
-    assert tolerates(tolerated, meant) is covered
-    assert (untolerated((meant,), (tolerated,)) is None) is covered
 
 
 @pytest.mark.parametrize(
@@ -64,16 +37,7 @@ def test_conditions_decide_a_nodes_taints(conditions: dict[str, str], cordoned: 
         {"key": "dedicated", "effect": "NoSchedule"},
         {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
     )
-    made = node("n", taints=others, **conditions)
-    if cordoned:
-        made = convert(
-            type(made),
-            {
-                "metadata": {"name": "n"},
-                "spec": {"unschedulable": True, "taints": list(others)},
-                "status": {"conditions": [{"type": t, "status": s} for t, s in conditions.items()]},
-            },
-        )
+    made = node("n", conditions, taints=others, cordoned=cordoned)
     (patch,) = tainted(made, NOW)
     found = {f"{t['key'].removeprefix('node.kubernetes.io/')}:{t['effect']}" for t in patch.body["spec"]["taints"]}
     assert found == expected | {"dedicated:NoSchedule"}
@@ -82,7 +46,7 @@ def test_conditions_decide_a_nodes_taints(conditions: dict[str, str], cordoned: 
 def test_taints_that_are_right_are_left_alone() -> None:
     unreachable = {"key": "node.kubernetes.io/unreachable", "timeAdded": from_seconds(NOW)}
     both = tuple({**unreachable, "effect": effect} for effect in ("NoSchedule", "NoExecute"))
-    assert tainted(node("n", taints=both, Ready="Unknown"), NOW) == []
+    assert tainted(node("n", {"Ready": "Unknown"}, taints=both), NOW) == []
 
 
 def test_the_taint_of_a_newborn_stays_until_it_reports() -> None:
@@ -90,12 +54,12 @@ def test_the_taint_of_a_newborn_stays_until_it_reports() -> None:
 
 
 def test_a_silent_nodes_conditions_become_unknown_once() -> None:
-    (patch,) = unknown(node("n", Ready="True", MemoryPressure="False"), NOW)
+    (patch,) = unknown(node("n", {"Ready": "True", "MemoryPressure": "False"}), NOW)
     told = {c["type"]: (c["status"], c["reason"]) for c in patch.body["status"]["conditions"]}
     assert told["Ready"] == told["MemoryPressure"] == ("Unknown", "NodeStatusUnknown")
     assert told["DiskPressure"] == ("Unknown", "NodeStatusNeverUpdated")
     types = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-    assert unknown(node("n", **dict.fromkeys(types, "Unknown")), NOW) == []
+    assert unknown(node("n", dict.fromkeys(types, "Unknown")), NOW) == []
 
 
 def test_only_ready_pods_are_marked_not_ready() -> None:
@@ -218,10 +182,10 @@ def test_pods_that_nobody_will_end_are_ended() -> None:
     assert gone.grace_s == 0
     bound = pod("b", node="n", deleting=True)
     out = ({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"},)
-    assert pod_gc.leaving(bound, node("n", Ready="Unknown"), NOW) == []
-    assert pod_gc.leaving(bound, node("n", taints=out, Ready="True"), NOW) == []
-    assert isinstance(pod_gc.leaving(bound, node("n", taints=out, Ready="Unknown"), NOW)[-1], Delete)
-    assert pod_gc.leaving(pod("c", node="n"), node("n", taints=out, Ready="Unknown"), NOW) == []
+    assert pod_gc.leaving(bound, node("n", {"Ready": "Unknown"}), NOW) == []
+    assert pod_gc.leaving(bound, node("n", {"Ready": "True"}, taints=out), NOW) == []
+    assert isinstance(pod_gc.leaving(bound, node("n", {"Ready": "Unknown"}, taints=out), NOW)[-1], Delete)
+    assert pod_gc.leaving(pod("c", node="n"), node("n", {"Ready": "Unknown"}, taints=out), NOW) == []
     *told, deleted = pod_gc.lost(pod("d", node="gone"), NOW)
     assert isinstance(deleted, Delete)
     assert [a.body["status"].get("phase") for a in told if isinstance(a, Patch)] == [None, "Failed"]

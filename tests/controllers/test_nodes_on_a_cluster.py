@@ -77,7 +77,7 @@ async def test_a_node_that_falls_silent_is_tainted_and_its_pods_go(plane: Plane)
             return await taints(client, node) == {(key, "NoSchedule"), (key, "NoExecute")}
 
         await eventually(unreachable)
-        conditions = {c.type: c.status for c in (await client.get(NODES, node)).status.conditions}
+        conditions = {str(c.type): c.status for c in (await client.get(NODES, node)).status.conditions}
         assert conditions["Ready"] == "Unknown"
 
         async def soft_is_gone() -> bool:

@@ -161,6 +161,6 @@ async def test_objects_come_out_as_under_kubernetes(
     for name, plane in (("on Kubernetes", control_plane), ("on its own", embedded_plane)):
         async with controllers(plane, NAMESPACE) as client:
             ours = await outcome(plane, client)
-        lines = [json.dumps(found, indent=1).splitlines() for found in (theirs, ours)]
-        difference = list(difflib.unified_diff(*lines, "kubernetes", f"koord {name}", n=12, lineterm=""))
+        want, have = (json.dumps(found, indent=1).splitlines() for found in (theirs, ours))
+        difference = list(difflib.unified_diff(want, have, "kubernetes", f"koord {name}", n=12, lineterm=""))
         assert not difference, "\n".join(difference)

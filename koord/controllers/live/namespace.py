@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from typing import Final
 
 from koord.api.codec import encode
 from koord.api.core import Namespace, ServiceAccount
 from koord.api.kinds import NAMESPACES, PODS, SERVICE_ACCOUNTS
-from koord.controllers.live.cluster import Cluster
+from koord.controllers.live.cluster import Cluster, refused
 from koord.controllers.live.resources import ServedResources
 from koord.controllers.namespace import Left, finalized, is_leaving, status
 from koord.controllers.status_patch import status_change, status_patch
@@ -136,6 +135,9 @@ class ServiceAccountLoop:
             return None
         if self._accounts.get(f"{name}/{DEFAULT_ACCOUNT}") is None:
             body = {"metadata": {"name": DEFAULT_ACCOUNT}}
-            with contextlib.suppress(AlreadyExists, NotFound):
+            try:
                 await self._cluster.client.create(SERVICE_ACCOUNTS, body, namespace=name)
+            except ApiError as error:
+                if not isinstance(error, AlreadyExists | NotFound) and not refused(error):
+                    raise
         return None

@@ -59,7 +59,8 @@ class NodeLifecycleLoop:
             return None
         now_s = self._cluster.clock.now()
         grace_s = self._startup_grace_s if node.status.condition("Ready") is None else self._grace_s
-        left_s = self._heard_at[name] + grace_s - self._cluster.clock.monotonic()
+        now = self._cluster.clock.monotonic()
+        left_s = self._heard_at.setdefault(name, now) + grace_s - now
         writer, who = self._cluster.writer, about(NODES, node)
         try:
             if left_s <= 0:
@@ -74,7 +75,7 @@ class NodeLifecycleLoop:
             return None
         except Conflict:
             return Requeue()
-        return Requeue(max(left_s, 0.0) if left_s > 0 else grace_s)
+        return Requeue(left_s if left_s > 0 else grace_s)
 
     async def _pods_not_ready(self, name: str, who: ObjectReference, now_s: float) -> None:
         patches: list[Action] = []

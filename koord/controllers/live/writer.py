@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from koord.api.kinds import Kind
+from koord.api.kinds import PODS, Kind
 from koord.api.meta import ObjectReference
 from koord.api.struct import Struct
 from koord.controllers.actions import Action, Create, Delete, Patch, Tell
@@ -107,6 +107,8 @@ class Writer:
                 raise
             else:
                 self._note(action.kind, made)
+                if action.kind is PODS:
+                    self.tell(about, Tell("SuccessfulCreate", f"Created pod: {name}"))
                 return made
 
     async def _ours(self, kind: Kind[Any], namespace: str, name: str, owner_uid: str) -> Any:
