@@ -92,7 +92,7 @@ class Subscription:
             self._waiter.set_result(None)
 
     async def batch(self, timeout_s: float, most: int = 256) -> list[Event]:
-        """The next events in order; empty when none came in time. Raises Overflow if some were lost, Ended at the end."""
+        """The next events in order; empty when none came in time. Raises Overflow where some were lost, or Ended."""
         if not self._queue and not self._overflowed and not self._ended and timeout_s > 0:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
