@@ -14,6 +14,7 @@ from koord.controllers.live.run import run
 from koord.kube.client import Client
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
+from tests.control_plane import ControlPlane
 from tests.controllers.cluster_fixtures import Kubelet, controllers, eventually
 from tests.controllers.conftest import Plane
 from tests.controllers.test_deployment_on_a_cluster import deployment
@@ -100,3 +101,19 @@ async def test_at_rest_nothing_is_written(plane: Plane) -> None:
         client.observe(writes)
         await asyncio.sleep(1.5)
         assert writes.count == 0
+
+
+@pytest.mark.cluster
+async def test_a_server_that_goes_away_and_comes_back_finds_them_working(own_control_plane: ControlPlane) -> None:
+    namespace = f"away-{uuid.uuid4().hex[:6]}"
+    async with controllers(own_control_plane, namespace) as client:
+        await client.create(DEPLOYMENTS, deployment("web", 2), namespace=namespace)
+        await asyncio.to_thread(own_control_plane.stop_apiserver, kill=True)
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(own_control_plane.start_apiserver)
+        await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 5}}, namespace=namespace)
+
+        async def scaled() -> bool:
+            return (await client.get(DEPLOYMENTS, "web", namespace=namespace)).status.available_replicas == 5
+
+        await eventually(scaled, within_s=30)
