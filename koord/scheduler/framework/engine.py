@@ -1,0 +1,120 @@
+"""The engine: from a pod to a placement, for one profile.
+
+`place` finds the class of a pod, takes the best row, has the exact checks look at it, and writes the placement;
+`place_all` does so for a whole job in one transaction: all members, or none and nothing changed. It only decides; who
+binds, waits or retries is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Row
+
+CLASSES_KEPT: Final = 512
+MOST_EXACT_CHECKS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Which plugins take part, in which order, with which weights."""
+
+    name: str
+    plugins: tuple[Plugin, ...]
+    weights: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A decision: where a pod goes, or that it goes nowhere now, with what speaks for it."""
+
+    pod: str
+    node: str | None
+    scores: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    rejections: dict[str, int] = field(default_factory=dict)
+    "Reasons, with the number of nodes that each turned away."
+    rejected_by: frozenset[str] = frozenset()
+
+
+class Engine:
+    """Decides for the pods of one profile on one cluster."""
+
+    def __init__(self, cluster: Cluster, profile: Profile) -> None:
+        self.cluster, self.profile = cluster, profile
+        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+
+    def class_of(self, ask: Ask) -> PodClass:
+        """The class of a pod, made when it is new; the least recently used ones are dropped."""
+        key = tuple(plugin.key(ask, self.cluster) for plugin in self.profile.plugins)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = PodClass(key, self.cluster, self._parts(ask))
+            if len(self._classes) > CLASSES_KEPT:
+                self._classes.popitem(last=False)
+        else:
+            self._classes.move_to_end(key)
+        return found
+
+    def place(self, ask: Ask, *, explain: bool = False) -> Placement:
+        """Decide for one pod, and count it on its node."""
+        found = self.class_of(ask)
+        row = self._winner(ask, found)
+        if row is None:
+            return self._nowhere(ask, found)
+        scores = found.scores(row) if explain else {}
+        self._reserve(ask, row)
+        weights = self.profile.weights
+        total = sum(weights.get(name, 0) * score for name, score in scores.items())
+        return Placement(ask.key, self.cluster.table.names[row], scores, total)
+
+    def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None) -> list[Placement]:
+        """Decide for a whole job: `at_least` members (all, by default) are placed, or none is."""
+        needed = len(asks) if at_least is None else at_least
+        with self.cluster.transaction() as transaction:
+            placements = [self.place(ask) for ask in asks]
+            if sum(1 for each in placements if each.node is not None) < needed:
+                transaction.undo()
+                return [
+                    each if each.node is None else Placement(each.pod, None, rejections={"the job does not fit": 1})
+                    for each in placements
+                ]
+        return placements
+
+    def _winner(self, ask: Ask, found: PodClass) -> Row | None:
+        exact = [part.judge for part in found.parts if part.judge.exact]
+        for _ in range(MOST_EXACT_CHECKS):
+            row = found.best()
+            if row is None or all(judge.check(ask, row) is None for judge in exact):
+                return row
+            found.bar(row)
+        return None
+
+    def _reserve(self, ask: Ask, row: Row) -> None:
+        self.cluster.place(ask.record(), row)
+        for plugin in self.profile.plugins:
+            plugin.reserve(ask, row, self.cluster)
+
+    def _nowhere(self, ask: Ask, found: PodClass) -> Placement:
+        histogram: dict[str, int] = {}
+        rejectors: set[str] = set()
+        for part, reasons in found.rejections().values():
+            rejectors.add(part.plugin.name)
+            for reason in reasons:
+                histogram[reason] = histogram.get(reason, 0) + 1
+        return Placement(ask.key, None, rejections=histogram, rejected_by=frozenset(rejectors))
+
+    def _parts(self, ask: Ask) -> list[Part]:
+        parts = []
+        for plugin in self.profile.plugins:
+            judge = plugin.compile(ask, self.cluster)
+            if judge is not None:
+                parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
+        return parts

@@ -1,0 +1,159 @@
+"""What a plugin is: it says what it looks at in a pod, and judges rows for all pods that look alike to it.
+
+    key(ask)                what this plugin looks at; pods with equal keys (of all plugins) are one class
+    compile(ask, cluster)   the judge for that class, or None where the plugin has nothing to say
+    judge.feasible(cells)   0 where a node will do, else a mask of the judge's own reasons
+    judge.score(cells)      0..100 from the row alone
+    judge.facets            what depends on other rows: domains, and scores normalised over the candidates
+    judge.check(row)        an exact look at the winner, for what no column can say
+    reserve(...)            writes the placement into the plugin's columns; undone with the transaction
+
+`cells` is one row or many: `cells[name]` is an int or an array, and a formula is written once for both (`a * (a > b)`
+instead of a branch). `rows` of an explanation go through the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+if TYPE_CHECKING:
+    from koord.scheduler.framework.ask import Ask
+    from koord.scheduler.state.cluster import Cluster
+
+Cells: TypeAlias = Any
+"""One row or many, by column name. See `One` and `Many`."""
+Numbers: TypeAlias = Any
+"""An int, or an array of ints: whatever the cells gave."""
+
+INFEASIBLE: Final = -(1 << 29)
+"""Added to a row's total, it makes the row lose against any row without it."""
+
+
+class Many:
+    """The cells of several rows: each column is an array."""
+
+    __slots__ = ("columns", "rows")
+
+    def __init__(self, columns: dict[Hashable, Array], rows: Any) -> None:
+        self.columns, self.rows = columns, rows
+
+    def __getitem__(self, name: Hashable) -> Array:
+        column: Array = self.columns[name][self.rows]
+        return column
+
+
+class One:
+    """The cells of one row: each column is a plain number, on which Python is faster than numpy."""
+
+    __slots__ = ("columns", "rows")
+
+    def __init__(self, columns: dict[Hashable, Array], row: Row) -> None:
+        self.columns, self.rows = columns, row
+
+    def __getitem__(self, name: Hashable) -> Any:
+        return self.columns[name].item(self.rows)
+
+
+def least(a: Numbers, b: Numbers) -> Numbers:
+    """The smaller of two, for numbers and arrays."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.minimum(a, b)
+    return a if a < b else b
+
+
+class Facet(Protocol):
+    """A part of a verdict or score that is the same for all rows of a group, and changes for whole groups at once.
+
+    Groups are small integers per row (a zone; a number of pods on the node and its zone; a raw score). What a group is
+    worth may depend on how many candidates each group has, which is how scores are normalised.
+    """
+
+    gates: bool
+    "Whether it rules rows out (INFEASIBLE in its table) or only scores."
+    normalised: bool
+    "Whether its table depends on the candidates."
+
+    def refresh(self, changed: Changes | None) -> bool:
+        """Catch up with the state; None: with everything. True if anything about it changed."""
+        ...
+
+    @property
+    def groups(self) -> Array:
+        """The group of every row."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many groups there are."""
+        ...
+
+    def table(self, candidates: Array | None) -> Array:
+        """What each group is worth: 0..100, or INFEASIBLE. `candidates` counts feasible rows by group."""
+        ...
+
+
+class Judge:
+    """A plugin's view of one class of pods. Subclasses override what they have."""
+
+    filters_on: Reason = Reason(0)
+    "Changes after which `feasible` must be asked again; 0: it has no row-local filter."
+    scores_on: Reason = Reason(0)
+    "Likewise for `score`."
+    facets: Sequence[Facet] = ()
+    exact = False
+    "Whether `check` has something to say."
+
+    def feasible(self, cells: Cells) -> Numbers:
+        """0 where the row will do, else a mask of reasons."""
+        raise NotImplementedError(type(self).__name__)
+
+    def score(self, cells: Cells) -> Numbers:
+        raise NotImplementedError(type(self).__name__)
+
+    def only(self) -> list[Row] | None:
+        """The only rows that can do, where that is known beforehand."""
+        return None
+
+    def check(self, ask: Ask, row: Row) -> str | None:
+        """Why the winner will not do after all, or None."""
+        return None
+
+    def reasons(self, mask: int) -> list[str]:
+        """The words for a mask that `feasible` gave."""
+        return []
+
+    def facet_reason(self, facet: Facet, group: int) -> str:
+        """The words for a group that a gate of this judge rules out."""
+        return ""
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        """Whether no preemption could change the verdict."""
+        return False
+
+
+class Plugin:
+    """A policy of the scheduler. One file, one class, one line in the registry."""
+
+    name: str = ""
+    wakes_on: Reason = Reason(0)
+    "Changes of nodes that can help a pod which this plugin turned away."
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        """What this plugin looks at in a pod. Pods that differ in nothing else share all work."""
+        return None
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        """The judge for the class of this pod, or None where the plugin has nothing to say about it."""
+        return None
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        """Note the placement in the plugin's own columns, through the table."""
+
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any] | None:
+        """What is to be written on the pod before it is bound, as a merge patch."""
+        return None

@@ -1,0 +1,244 @@
+"""A class of pods: verdicts and scores of every node, kept, and caught up with when asked.
+
+Pods whose plugins' keys are equal get the same answers, so they are worked out once per class:
+
+    total[row] = (sum of weight * score, or INFEASIBLE) << TIE_BITS | tie      "base", from the row alone
+               + sum over facets of value[group[row]]                          domains, normalised scores
+
+A placement changes one row; the next pod of the class looks again at that row, and only at what its change concerns.
+Many rows are judged as arrays, few as plain numbers, by the same formulas. Ties go by a hash of seed, class and node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+
+from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, One, Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Array, Reason, Row
+
+TIE_BITS: Final = 16
+FEW: Final = 12
+"""Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
+NEVER: Final = INFEASIBLE << TIE_BITS
+_NODE: Final = int(Reason.NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One plugin's share in a class."""
+
+    plugin: Plugin
+    judge: Judge
+    weight: int
+
+
+class PodClass:
+    """Everything known about the nodes for one class of pods."""
+
+    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
+        self.key, self.parts = key, tuple(parts)
+        self._cluster, self._table = cluster, cluster.table
+        # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
+        self._filters = [(part.judge, int(part.judge.filters_on)) for part in parts if part.judge.filters_on]
+        self._scorers = [
+            (part.judge, int(part.judge.scores_on), part.weight)
+            for part in parts
+            if part.judge.scores_on and part.weight
+        ]
+        self._scorer_names = [part.plugin.name for part in parts if part.judge.scores_on and part.weight]
+        self._facets: list[tuple[Part, Facet]] = [
+            (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
+        ]
+        self._weighed = [(part.weight, facet) for part, facet in self._facets]
+        self._only = self._allowed_rows()
+        self._salt = crc32(repr(key).encode(), cluster.seed & 0xFFFFFFFF)
+        self._version = -1
+        self._barred: dict[Row, int] = {}
+        "Rows that failed an exact check, until they change."
+        self.rows_judged = 0
+
+    def best(self) -> Row | None:
+        """The row with the highest total, or None where no row will do."""
+        self._catch_up()
+        total = self._totals()
+        row = int(total.argmax())
+        top = total.item(row)
+        if top <= NEVER // 2:
+            return None
+        same = total == top
+        if np.count_nonzero(same) > 1:
+            ties = np.flatnonzero(same)
+            row = min((int(each) for each in ties), key=lambda each: (self._full_hash(each), self._table.names[each]))
+        return row
+
+    def bar(self, row: Row) -> None:
+        """An exact check failed: the row is out for this class until something about it changes."""
+        self._barred[row] = self._table.version
+        self._base[row] = NEVER
+
+    def feasible_rows(self) -> Array:
+        self._catch_up()
+        return np.flatnonzero(self._totals() > NEVER // 2)
+
+    def scores(self, row: Row) -> dict[str, int]:
+        """The score of a row by plugin, 0..100, as they went into its total."""
+        self._catch_up()
+        found = {name: int(self._scores[i][row]) for i, name in enumerate(self._scorer_names)}
+        counts = self._candidates()
+        for part, facet in self._facets:
+            if not facet.gates:
+                table = facet.table(counts(facet) if facet.normalised else None)
+                found[part.plugin.name] = found.get(part.plugin.name, 0) + int(table[facet.groups[row]])
+        return found
+
+    def rejections(self) -> dict[Row, tuple[Part, list[str]]]:
+        """Why each row will not do: the first plugin that turns it away, and its reasons."""
+        self._catch_up()
+        cells = Many(self._table.columns, slice(None))
+        found: dict[Row, tuple[Part, list[str]]] = {}
+        for row in np.flatnonzero(self._table.alive):
+            for part in self.parts:
+                reasons = self._reasons(part, int(row), cells)
+                if reasons:
+                    found[int(row)] = (part, reasons)
+                    break
+        return found
+
+    def _reasons(self, part: Part, row: Row, _cells: Many) -> list[str]:
+        judge = part.judge
+        if judge.filters_on:
+            mask = int(judge.feasible(One(self._table.columns, row)))
+            if mask:
+                return judge.reasons(mask)
+        allowed = judge.only()
+        if allowed is not None and row not in allowed:
+            return judge.reasons(1)
+        for facet in judge.facets:
+            if facet.gates:
+                group = int(facet.groups[row])
+                if facet.table(None)[group] == INFEASIBLE:
+                    return [judge.facet_reason(facet, group)]
+        return []
+
+    def _allowed_rows(self) -> Array | None:
+        """Where plugins know the only rows that can do: the rows in all of their lists."""
+        allowed: set[Row] | None = None
+        for part in self.parts:
+            rows = part.judge.only()
+            if rows is not None:
+                allowed = set(rows) if allowed is None else allowed & set(rows)
+        return None if allowed is None else np.array(sorted(allowed), np.intp)
+
+    def _catch_up(self) -> None:
+        """Judge again what changed since last time; everything, where that is too much to tell."""
+        version = self._table.version
+        if self._version == version:
+            return
+        known = self._version >= 0 and len(self._base) == self._table.capacity
+        changed = self._table.changes(self._version) if known else None
+        if changed is None:
+            self._judge_all()
+        elif len(changed.rows) <= FEW:
+            for row in changed.rows:
+                self._judge_one(row, changed.reasons)
+        else:
+            index = np.array(changed.rows, np.intp)
+            self._judge(Many(self._table.columns, index), index, changed.reasons)
+        for _, facet in self._facets:
+            facet.refresh(changed)
+        self._version = version
+
+    def _judge_all(self) -> None:
+        capacity = self._table.capacity
+        self._only = self._allowed_rows()
+        self._codes = [np.zeros(capacity, np.uint32) for _ in self._filters]
+        self._scores = [np.zeros(capacity, np.int32) for _ in self._scorers]
+        self._base = np.empty(capacity, np.int64)
+        self._ties = self._tie_values()
+        self._barred.clear()
+        cells = Many(self._table.columns, slice(None))
+        self._judge(cells, slice(None), int(Reason.ANY))
+
+    def _judge(self, cells: Many, rows: Array | slice, reason: int) -> None:
+        if reason & _NODE:
+            self._ties[rows] = self._tie_values()[rows]
+        ok = self._table.alive[rows].copy()
+        for (judge, on), codes in zip(self._filters, self._codes, strict=True):
+            if on & reason:
+                codes[rows] = judge.feasible(cells)
+            ok &= codes[rows] == 0
+        sums = np.zeros(len(ok), np.int64)
+        for (judge, on, weight), scores in zip(self._scorers, self._scores, strict=True):
+            if on & reason:
+                scores[rows] = judge.score(cells)
+            sums += weight * scores[rows].astype(np.int64)
+        self._base[rows] = np.where(ok, (sums << TIE_BITS) | self._ties[rows], NEVER)
+        if self._only is not None:
+            barred = np.ones(self._table.capacity, np.bool_)
+            barred[self._only] = False
+            self._base[barred] = NEVER
+        self.rows_judged += len(ok)
+
+    def _judge_one(self, row: Row, reason: int) -> None:
+        cells = One(self._table.columns, row)
+        if reason & _NODE:
+            self._ties[row] = self._tie_values()[row]
+        ok = self._table.alive.item(row)
+        for (judge, on), codes in zip(self._filters, self._codes, strict=True):
+            if on & reason:
+                codes[row] = judge.feasible(cells)
+            if codes.item(row):
+                ok = False
+        total = 0
+        for (judge, on, weight), scores in zip(self._scorers, self._scores, strict=True):
+            if on & reason:
+                scores[row] = judge.score(cells)
+            total += weight * scores.item(row)
+        if ok and self._only is not None and row not in self._only:
+            ok = False
+        self._barred.pop(row, None)
+        self._base[row] = (total << TIE_BITS) | self._ties.item(row) if ok else NEVER
+        self.rows_judged += 1
+
+    def _totals(self) -> Array:
+        """Base and facets together. Gates first, because normalised scores look at the candidates they leave."""
+        facets = [(weight, facet) for weight, facet in self._weighed if facet.size > 1]
+        if not facets:
+            return self._base
+        total = self._base
+        for _, facet in facets:
+            if facet.gates:
+                total = total + (facet.table(None).astype(np.int64) << TIE_BITS)[facet.groups]
+        counts = _Counter(total > NEVER // 2)
+        for weight, facet in facets:
+            if not facet.gates:
+                table = facet.table(counts(facet) if facet.normalised else None)
+                total = total + (weight * table.astype(np.int64) << TIE_BITS)[facet.groups]
+        return total
+
+    def _candidates(self) -> _Counter:
+        return _Counter(self._totals() > NEVER // 2)
+
+    def _tie_values(self) -> Array:
+        hashes = self._cluster.node_hashes()
+        mixed = (hashes ^ np.uint32(self._salt)) * np.uint32(2654435761)
+        return (mixed >> np.uint32(32 - TIE_BITS)).astype(np.int64)
+
+    def _full_hash(self, row: Row) -> int:
+        return crc32(self._table.names[row].encode(), self._salt)
+
+
+class _Counter:
+    """Counts candidates by group."""
+
+    def __init__(self, feasible: Array) -> None:
+        self._feasible = feasible
+
+    def __call__(self, facet: Facet) -> Array:
+        return np.bincount(facet.groups[self._feasible], minlength=facet.size)

@@ -1,0 +1,140 @@
+"""NodeAffinity: nodeSelector and required terms choose nodes; preferred terms add their weights.
+
+feasible:  all of nodeSelector, and one of the required terms
+score:     sum of the weights of matching preferred terms, normalised by the highest among the candidates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from koord.api.pod import NodeAffinity as Terms
+from koord.api.selector import OPERATORS, NodeSelectorRequirement, NodeSelectorTerm, Requirement, match_labels
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.plugins.taint_toleration import by_maximum
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+
+
+class NodeAffinity(Plugin):
+    name = "NodeAffinity"
+    wakes_on = Reason.NODE | Reason.LABELS
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        affinity = ask.spec.affinity
+        selector = tuple(sorted(ask.spec.node_selector.items()))
+        return selector, repr(affinity.node_affinity) if affinity and affinity.node_affinity else None
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        terms = ask.spec.affinity.node_affinity if ask.spec.affinity else None
+        if not ask.spec.node_selector and terms is None:
+            return None
+        return _Chosen(match_labels(ask.spec.node_selector).requirements, terms or Terms(), cluster)
+
+
+class _Chosen(Judge):
+    def __init__(self, selector: Sequence[Requirement], terms: Terms, cluster: Cluster) -> None:
+        self._selector, self._cluster = selector, cluster
+        required = terms.required_during_scheduling_ignored_during_execution
+        self._required = None if required is None else [_term(each) for each in required.node_selector_terms]
+        if selector or self._required is not None:
+            self.filters_on = Reason.NODE | Reason.LABELS
+        preferred = [
+            (each.weight, _term(each.preference))
+            for each in terms.preferred_during_scheduling_ignored_during_execution
+            if each.weight
+        ]
+        if preferred:
+            self.facets = (_Preferred(preferred, cluster),)
+
+    def feasible(self, cells: Cells) -> Numbers:
+        rows = cells.rows
+        index = np.array([rows], np.intp) if isinstance(rows, int) else rows
+        matches = np.ones(len(self._cluster.table.alive[index]), np.bool_)
+        for requirement in self._selector:
+            matches &= self._cluster.labels.matches(requirement, index)
+        if self._required is not None:
+            matches &= _any_term(self._required, index, self._cluster)
+        return int(not matches[0]) if isinstance(rows, int) else ~matches
+
+    def only(self) -> list[Row] | None:
+        """Where every term pins node names, these are all there are to look at."""
+        names: set[str] = set()
+        for _, fields in self._required or ():
+            pinned = [each for each in fields if each.operator == "In"]
+            if not pinned:
+                return None
+            names |= set.intersection(*(set(each.values) for each in pinned))
+        if not self._required:
+            return None
+        row_of = self._cluster.table.row_of
+        return [row_of[name] for name in names if name in row_of]
+
+    def reasons(self, mask: int) -> list[str]:
+        return [MISMATCH]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True
+
+
+_Compiled = tuple[list[Requirement], tuple[NodeSelectorRequirement, ...]]
+
+
+def _term(term: NodeSelectorTerm) -> _Compiled:
+    labels = [Requirement(each.key, OPERATORS[each.operator], each.values) for each in term.match_expressions]
+    return labels, term.match_fields
+
+
+def _any_term(terms: Sequence[_Compiled], rows: Array | slice, cluster: Cluster) -> Array:
+    """Which rows match one of the terms. A term without conditions matches none."""
+    found = np.zeros(len(cluster.table.alive[rows]), np.bool_)
+    for labels, fields in terms:
+        if not labels and not fields:
+            continue
+        matches = np.ones(len(found), np.bool_)
+        for requirement in labels:
+            matches &= cluster.labels.matches(requirement, rows)
+        for field in fields:
+            named = np.zeros(cluster.table.capacity, np.bool_)
+            named[[cluster.table.row_of[name] for name in field.values if name in cluster.table.row_of]] = True
+            matches &= named[rows] if field.operator == "In" else ~named[rows]
+        found |= matches
+    return found
+
+
+class _Preferred:
+    """Rows grouped by the sum of the weights that they match."""
+
+    gates = False
+    normalised = True
+
+    def __init__(self, terms: Sequence[tuple[int, _Compiled]], cluster: Cluster) -> None:
+        self._terms, self._cluster = terms, cluster
+        self._groups = np.zeros(0, np.int64)
+        self._raw = np.zeros(1, np.int64)
+
+    def refresh(self, changed: Changes | None) -> bool:
+        if changed is not None and not changed.reasons & (Reason.NODE | Reason.LABELS):
+            return False
+        raw = np.zeros(self._cluster.table.capacity, np.int64)
+        for weight, term in self._terms:
+            raw += weight * _any_term([term], slice(None), self._cluster)
+        self._raw, self._groups = np.unique(raw, return_inverse=True)
+        return True
+
+    @property
+    def groups(self) -> Array:
+        return self._groups
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def table(self, candidates: Array | None) -> Array:
+        assert candidates is not None
+        return by_maximum(self._raw, candidates)

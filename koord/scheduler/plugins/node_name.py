@@ -1,0 +1,36 @@
+"""NodeName: a pod that names its node can go nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Judge, Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Reason, Row
+
+
+class NodeName(Plugin):
+    name = "NodeName"
+    wakes_on = Reason.NODE
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return ask.spec.node_name
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return _Named(ask.spec.node_name, cluster) if ask.spec.node_name else None
+
+
+class _Named(Judge):
+    def __init__(self, node: str, cluster: Cluster) -> None:
+        self._node, self._cluster = node, cluster
+
+    def only(self) -> list[Row]:
+        row = self._cluster.table.row_of.get(self._node)
+        return [] if row is None else [row]
+
+    def reasons(self, mask: int) -> list[str]:
+        return ["node(s) didn't match the requested node name"]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True

@@ -1,0 +1,78 @@
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used to the same degree.
+
+    fraction_r = min(1, (requested + pod) / allocatable)
+    score = int((1 - sigma) * 100), sigma the fractions' standard deviation (of two: half their distance)
+It looks at real requests. A pod that asks for nothing is not scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Reason
+
+
+class NodeResourcesBalancedAllocation(Plugin):
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+        self._args = (args or NodeResourcesBalancedAllocationArgs()).completed()
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return ask.requests
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        asked = dict(ask.requests)
+        names = [each.name for each in self._args.resources]
+        if not any(asked.get(name) for name in names):
+            return None
+        wanted = [name for name in names if name in ("cpu", "memory", "ephemeral-storage") or asked.get(name)]
+        for name in wanted:
+            cluster.resource(name)
+        return _Balanced([(name, asked.get(name, 0)) for name in wanted])
+
+
+class _Balanced(Judge):
+    scores_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
+
+    def __init__(self, adds: list[tuple[str, int]]) -> None:
+        self._adds = [(("allocatable", name), ("requested", name), amount) for name, amount in adds]
+
+    def score(self, cells: Cells) -> Numbers:
+        if isinstance(cells["pod count"], int):
+            return self._score_one(cells)
+        fractions, has = [], []
+        for capacity_column, requested_column, adds in self._adds:
+            capacity = cells[capacity_column]
+            fractions.append(np.minimum(1.0, (cells[requested_column] + adds) / np.maximum(capacity, 1)))
+            has.append(capacity > 0)
+        stacked, there = np.stack(fractions), np.stack(has)
+        number = there.sum(axis=0)
+        divisor = np.maximum(number, 1)
+        mean = (stacked * there).sum(axis=0) / divisor
+        deviation = np.sqrt((((stacked - mean) * there) ** 2).sum(axis=0) / divisor)
+        # Of two numbers the deviation is half their distance, which is exact where a square root is not.
+        if len(fractions) == 2:
+            deviation = np.where(number == 2, np.abs(stacked[0] - stacked[1]) / 2, 0.0)
+        return ((1.0 - deviation) * 100).astype(np.int64)
+
+    def _score_one(self, cells: Cells) -> int:
+        fractions = []
+        for capacity_column, requested_column, adds in self._adds:
+            capacity = cells[capacity_column]
+            if capacity > 0:
+                fractions.append(min(1.0, (cells[requested_column] + adds) / capacity))
+        if len(fractions) == 2:
+            deviation = abs(fractions[0] - fractions[1]) / 2
+        elif len(fractions) > 2:
+            mean = sum(fractions) / len(fractions)
+            deviation = float(np.sqrt(sum((each - mean) ** 2 for each in fractions) / len(fractions)))
+        else:
+            deviation = 0.0
+        return int((1.0 - deviation) * 100)

@@ -1,0 +1,143 @@
+"""NodeResourcesFit: a pod's requests must fit into what is left of a node; nodes score by how full they would be.
+
+    feasible:  request <= allocatable - requested, for every resource that the pod asks for; and one more pod
+    score:     sum(weight_r * score_r) / sum(weight_r)
+        LeastAllocated              (capacity - used) * 100 / capacity
+        MostAllocated               used * 100 / capacity
+        RequestedToCapacityRatio    a line through the shape's points, at used * 100 / capacity
+Used counts the pod, and for cpu and memory the usual amounts where containers name none. Resources that a node does not
+have, and extended ones that the pod does not ask for, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from koord.api.scheduler_args import NodeResourcesFitArgs
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.table import Reason, Row
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+TOO_MANY_PODS: Final = 1
+_NATIVE: Final = frozenset({CPU, MEMORY, "ephemeral-storage"})
+
+
+class NodeResourcesFit(Plugin):
+    name = "NodeResourcesFit"
+    wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
+
+    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
+        self._args = (args or NodeResourcesFitArgs()).completed()
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return ask.requests, ask.non_zero
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge:
+        requests, non_zero = ask.requests, ask.non_zero
+        for name, _ in requests:
+            cluster.resource(name)
+        strategy = self._args.scoring_strategy
+        resources = [(each.name, each.weight) for each in strategy.resources]
+        for name, _ in resources:
+            cluster.resource(name)
+        shape: tuple[tuple[int, int], ...] = ()
+        if strategy.requested_to_capacity_ratio is not None:
+            points = strategy.requested_to_capacity_ratio.shape
+            shape = tuple((point.utilization, point.score * 10) for point in points)
+        return _Fit(requests, non_zero, str(strategy.type), resources, shape)
+
+
+class _Fit(Judge):
+    filters_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
+    scores_on = filters_on
+
+    def __init__(
+        self,
+        requests: Amounts,
+        non_zero: tuple[int, int],
+        strategy: str,
+        resources: Sequence[tuple[str, int]],
+        shape: tuple[tuple[int, int], ...],
+    ) -> None:
+        self._requests, self._strategy, self._shape = requests, strategy, shape
+        asked = dict(requests)
+        # Per resource: the columns to read, what the pod adds, and the weight.
+        self._scored = [
+            (("allocatable", name), _used_column(name), _adds(name, asked, non_zero), weight)
+            for name, weight in resources
+            if name in _NATIVE or asked.get(name)
+        ]
+
+    def feasible(self, cells: Cells) -> Numbers:
+        code = (cells["pod count"] + 1 > cells["allocatable", "pods"]) * TOO_MANY_PODS
+        for i, (name, amount) in enumerate(self._requests, 1):
+            short = cells["allocatable", name] - cells["requested", name] < amount
+            code = code | (short * (1 << i))
+        return code
+
+    def score(self, cells: Cells) -> Numbers:
+        total: Numbers = 0
+        weights: Numbers = 0
+        for capacity_column, used_column, adds, weight in self._scored:
+            capacity = cells[capacity_column]
+            used = cells[used_column] + adds
+            has = capacity > 0
+            divisor = capacity + (capacity == 0)
+            if self._strategy == "MostAllocated":
+                score = least(used, capacity) * 100 // divisor
+            elif self._strategy == "RequestedToCapacityRatio":
+                score = self._on_shape(used, capacity, divisor)
+                # A resource that scores nothing is left out on both sides of the fraction.
+                has = has & (score > 0)
+            else:
+                score = (capacity - used) * 100 // divisor * (used <= capacity)
+            total = total + score * weight * has
+            weights = weights + weight * has
+        if self._strategy == "RequestedToCapacityRatio":
+            return (2 * total + weights) // (2 * (weights + (weights == 0))) * (weights > 0)
+        return total // (weights + (weights == 0))
+
+    def _on_shape(self, used: Numbers, capacity: Numbers, divisor: Numbers) -> Numbers:
+        """The score at a utilisation: linear between the points, constant outside them."""
+        over = used > capacity
+        utilisation = least(used * 100 // divisor, 100) * (1 - over) + 100 * over
+        xs, ys = [x for x, _ in self._shape], [y for _, y in self._shape]
+        if not isinstance(utilisation, np.ndarray):
+            return int(_piecewise(np.array([utilisation]), xs, ys)[0])
+        return _piecewise(utilisation, xs, ys)
+
+    def reasons(self, mask: int) -> list[str]:
+        found = ["Too many pods"] if mask & TOO_MANY_PODS else []
+        return found + [f"Insufficient {name}" for i, (name, _) in enumerate(self._requests, 1) if mask & (1 << i)]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return False
+
+
+def _piecewise(utilisation: Numbers, xs: list[int], ys: list[int]) -> Numbers:
+    """Integer interpolation that truncates towards the left point, as the original's does."""
+    result = np.full(len(utilisation), ys[-1], np.int64)
+    for i in range(len(xs) - 1, -1, -1):
+        below = utilisation <= xs[i]
+        if i == 0:
+            result[below] = ys[0]
+        else:
+            steps = (ys[i] - ys[i - 1]) * (utilisation - xs[i - 1])
+            width = xs[i] - xs[i - 1]
+            result = np.where(below, ys[i - 1] + np.fix(steps / width).astype(np.int64), result)
+    return result
+
+
+def _used_column(name: str) -> Hashable:
+    return {CPU: "non-zero cpu", MEMORY: "non-zero memory"}.get(name, ("requested", name))
+
+
+def _adds(name: str, asked: dict[str, int], non_zero: tuple[int, int]) -> int:
+    return {CPU: non_zero[0], MEMORY: non_zero[1]}.get(name, asked.get(name, 0))

@@ -1,0 +1,104 @@
+"""TaintToleration: NoSchedule and NoExecute taints turn a pod away; PreferNoSchedule ones count against the node.
+
+Nodes share few sets of taints, so a verdict is worked out per set, and rows only look theirs up.
+    score = 100 - 100 * n / max(n),  n the untolerated PreferNoSchedule taints; all 100 where no node has any
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from koord.api.node import Taint
+from koord.api.pod import Toleration
+from koord.api.taints import tolerates, untolerated
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+HARD: Final = ("NoSchedule", "NoExecute")
+SOFT: Final = "PreferNoSchedule"
+
+
+class TaintToleration(Plugin):
+    name = "TaintToleration"
+    wakes_on = Reason.NODE | Reason.TAINTS
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return ask.spec.tolerations
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge:
+        return _Tolerant(ask.spec.tolerations, cluster)
+
+
+class _Tolerant(Judge):
+    filters_on = Reason.NODE | Reason.TAINTS
+
+    def __init__(self, tolerations: tuple[Toleration, ...], cluster: Cluster) -> None:
+        self._tolerations, self._cluster = tolerations, cluster
+        self._verdicts = np.zeros(0, np.bool_)
+        self._soft = _SoftTaints(tolerations, cluster)
+        self.facets = (self._soft,)
+
+    def feasible(self, cells: Cells) -> Numbers:
+        return self._by_set()[cells["taints"]]
+
+    def reasons(self, mask: int) -> list[str]:
+        return ["node(s) had untolerated taint(s)"]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True
+
+    def _by_set(self) -> Array:
+        """Whether each set of taints turns the pod away."""
+        sets = self._cluster.taint_sets
+        if len(self._verdicts) < len(sets):
+            self._verdicts = np.array([untolerated(each, self._tolerations, HARD) is not None for each in sets])
+        return self._verdicts
+
+
+class _SoftTaints:
+    """Rows grouped by their set of taints; a group's raw score is its number of untolerated soft taints."""
+
+    gates = False
+    normalised = True
+
+    def __init__(self, tolerations: tuple[Toleration, ...], cluster: Cluster) -> None:
+        self._tolerations = [each for each in tolerations if each.effect in ("", "PreferNoSchedule")]
+        self._cluster = cluster
+        self._raw = np.zeros(0, np.int64)
+
+    def refresh(self, changed: Changes | None) -> bool:
+        sets = self._cluster.taint_sets
+        if len(self._raw) == len(sets):
+            return False
+        self._raw = np.array([self._number(each) for each in sets], np.int64)
+        return True
+
+    def _number(self, taints: tuple[Taint, ...]) -> int:
+        soft = [taint for taint in taints if taint.effect == SOFT]
+        return sum(1 for taint in soft if not any(tolerates(each, taint) for each in self._tolerations))
+
+    @property
+    def groups(self) -> Array:
+        return self._cluster.table.columns["taints"]
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def table(self, candidates: Array | None) -> Array:
+        assert candidates is not None
+        return 100 - by_maximum(self._raw, candidates)
+
+
+def by_maximum(raw: Array, candidates: Array) -> Array:
+    """Scores normalised by the highest among the groups that have a candidate: 100 * v / max; all 0 stay 0."""
+    present = raw[candidates > 0]
+    highest = int(present.max()) if len(present) else 0
+    if highest <= 0:
+        return np.zeros(len(raw), np.int64)
+    return np.minimum(raw, highest) * 100 // highest

@@ -1,0 +1,176 @@
+"""Everything the scheduler knows: nodes as a table, the pods on them, and what selects pods.
+
+Fed from outside (informers, manifests, a simulation) by `put_node`, `place` and their opposites; read by plugins. It
+has no clock and does no I/O. Placing a pod is a write like any other, and can be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+
+from koord.api.node import Node, Taint
+from koord.api.resources import amounts
+from koord.scheduler.state.counts import Counts
+from koord.scheduler.state.labels import Labels
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Array, Column, Reason, Row, Table
+
+PODS: Final = "pods"
+_PODS: Final = int(Reason.PODS)
+UNSCHEDULABLE: Final = Column("unschedulable", np.bool_, Reason.UNSCHEDULABLE)
+TAINTS: Final = Column("taints", np.int32, Reason.TAINTS)
+NAME_HASH: Final = Column("name hash", np.uint32, Reason.NODE)
+POD_COUNT: Final = Column("pod count", np.int64, Reason.REQUESTED)
+NON_ZERO_CPU: Final = Column("non-zero cpu", np.int64, Reason.REQUESTED)
+NON_ZERO_MEMORY: Final = Column("non-zero memory", np.int64, Reason.REQUESTED)
+
+
+def allocatable(resource: str) -> Column:
+    """What a node can give of a resource: milli-cores of cpu, units of everything else."""
+    return Column(("allocatable", resource), np.int64, Reason.ALLOCATABLE)
+
+
+def requested(resource: str) -> Column:
+    """What the pods on a node ask for."""
+    return Column(("requested", resource), np.int64, Reason.REQUESTED)
+
+
+class Cluster:
+    """The state. `seed` decides ties; everything else comes from what it is fed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.table = Table()
+        self.labels = Labels(self.table)
+        self.nodes: dict[Row, Node] = {}
+        self.pods: dict[str, tuple[PodRecord, Row]] = {}
+        self.pods_on: dict[Row, dict[str, PodRecord]] = {}
+        self.counts = Counts(self.table, self.pods_on)
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self._undo: list[tuple[str, PodRecord, Row]] | None = None
+        for column in (NAME_HASH, UNSCHEDULABLE, TAINTS, POD_COUNT, NON_ZERO_CPU, NON_ZERO_MEMORY, allocatable(PODS)):
+            self.table.declare(column)
+        for resource in ("cpu", "memory"):
+            self.resource(resource)
+
+    def resource(self, name: str) -> None:
+        """Make sure that there are columns for a resource."""
+        self.table.declare(allocatable(name))
+        self.table.declare(requested(name))
+
+    def put_node(self, node: Node) -> Row:
+        """A node is there, or has changed."""
+        name = node.metadata.name
+        row = self.table.row_of.get(name)
+        if row is None:
+            row = self.table.add_row(name)
+            self.table.set("name hash", row, crc32(name.encode(), self.seed & 0xFFFFFFFF))
+            self.pods_on.setdefault(row, {})
+        old = self.nodes.get(row)
+        self.nodes[row] = node
+        self.labels.put(row, node.metadata.labels)
+        self.table.set("unschedulable", row, node.spec.unschedulable)
+        self.table.set("taints", row, self._taint_set(node.spec.taints))
+        if old is None or old.status.allocatable != node.status.allocatable:
+            self._put_allocatable(row, amounts(node.status.allocatable))
+        if old is None or old.status.images != node.status.images:
+            self.table.touch(row, int(Reason.IMAGES))
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone, and its pods with it."""
+        row = self.table.row_of[name]
+        for key in list(self.pods_on[row]):
+            self.remove_pod(key)
+        del self.nodes[row], self.pods_on[row]
+        self.labels.forget(row)
+        self.table.remove_row(name)
+
+    def node_hashes(self) -> Array:
+        """A hash of seed and name for every row, from which ties are decided."""
+        return self.table.columns["name hash"]
+
+    def place(self, record: PodRecord, row: Row) -> None:
+        """A pod is on a node, and counts there."""
+        if record.key in self.pods:
+            self.remove_pod(record.key)
+        self._count(record, row, +1)
+        self.pods[record.key] = (record, row)
+        self.pods_on[row][record.key] = record
+        if self._undo is not None:
+            self._undo.append(("place", record, row))
+
+    def remove_pod(self, key: str) -> None:
+        """A pod is gone, or has ended."""
+        record, row = self.pods.pop(key)
+        del self.pods_on[row][key]
+        self._count(record, row, -1)
+        if self._undo is not None:
+            self._undo.append(("remove", record, row))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """All that is written inside can be taken back, until the block ends: then it stays, unless undone."""
+        self._undo = []
+        try:
+            with self.table.recording() as writes:
+                yield Transaction(self, writes, self._undo)
+        finally:
+            self._undo = None
+
+    def _count(self, record: PodRecord, row: Row, sign: int) -> None:
+        table = self.table
+        for name, amount in record.requests:
+            self.resource(name)
+            table.add(("requested", name), row, sign * amount)
+        cpu, memory = record.non_zero
+        table.add("non-zero cpu", row, sign * cpu)
+        table.add("non-zero memory", row, sign * memory)
+        table.add("pod count", row, sign)
+        self.counts.moved(record, row, sign)
+        table.touch(row, _PODS)
+
+    def _put_allocatable(self, row: Row, wanted: Mapping[str, int]) -> None:
+        for name in wanted:
+            self.resource(name)
+        for column in list(self.table.columns):
+            if isinstance(column, tuple) and column[0] == "allocatable":
+                self.table.set(column, row, wanted.get(column[1], 0))
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        known = self._taint_ids.get(taints)
+        if known is None:
+            known = self._taint_ids[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return known
+
+
+class Transaction:
+    """Writes that can be taken back."""
+
+    def __init__(
+        self, cluster: Cluster, writes: list[tuple[Any, Row, Any]], moves: list[tuple[str, PodRecord, Row]]
+    ) -> None:
+        self._cluster, self._writes, self._moves = cluster, writes, moves
+
+    def undo(self) -> None:
+        """Take everything back; the state is bit for bit as it was when the transaction began."""
+        cluster = self._cluster
+        for what, record, row in reversed(self._moves):
+            if what == "place":
+                del cluster.pods[record.key], cluster.pods_on[row][record.key]
+                cluster.counts.moved(record, row, -1)
+            else:
+                cluster.pods[record.key] = (record, row)
+                cluster.pods_on[row][record.key] = record
+                cluster.counts.moved(record, row, +1)
+            cluster.table.touch(row, _PODS)
+        cluster.table.restore(self._writes)
+        self._moves.clear()
+        self._writes.clear()

@@ -1,0 +1,184 @@
+"""The cluster as a table: one row per node, one column per fact.
+
+Columns are contiguous arrays; a plugin declares its own (`Column`), the table owns growth, reuse of rows, undo and the
+log of changes. A row is dirty *for a reason*, so whoever keeps results per row looks again only at what concerns it.
+
+All writes go through `set` and `add`: inside a transaction they can be undone, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Row: TypeAlias = int
+
+FIRST_ROWS: Final = 64
+LONGEST_LOG: Final = 1 << 16
+"""Changes remembered. Who lags further behind looks at every row again, which is then cheaper anyway."""
+
+
+class Reason(IntFlag):
+    """Why a row changed."""
+
+    NODE = 1
+    "The node came, went, or is another one."
+    ALLOCATABLE = 2
+    REQUESTED = 4
+    "What its pods ask for, and how many they are."
+    LABELS = 8
+    TAINTS = 16
+    UNSCHEDULABLE = 32
+    PODS = 64
+    "Which pods it has: their labels, ports, volumes."
+    IMAGES = 128
+    LOAD = 256
+    "Measured usage."
+    EXACT = 512
+    "An exact check on it failed or may now succeed: devices, CPUs, reservations."
+
+    ANY = 1023
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A fact about every node. Declared once, by whoever writes it."""
+
+    name: Hashable
+    dtype: npt.DTypeLike
+    reason: Reason
+    fill: int | float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows that changed, each once, and all the reasons together."""
+
+    rows: list[Row]
+    reasons: int
+
+
+class Table:
+    """Rows of nodes. `len(table)` counts the rows in use; arrays have `capacity` rows, some of them free."""
+
+    def __init__(self) -> None:
+        self.columns: dict[Hashable, Array] = {}
+        self.alive: npt.NDArray[np.bool_] = np.zeros(FIRST_ROWS, np.bool_)
+        self.row_of: dict[str, Row] = {}
+        self.names: list[str] = [""] * FIRST_ROWS
+        self._declared: dict[Hashable, Column] = {}
+        self._reasons: dict[Hashable, int] = {}
+        self._free: list[Row] = list(range(FIRST_ROWS - 1, -1, -1))
+        self._log_rows: list[Row] = []
+        self._log_reasons: list[int] = []
+        self._log_start = 0
+        self._undo: list[tuple[Hashable, Row, Any]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def capacity(self) -> int:
+        return len(self.alive)
+
+    @property
+    def version(self) -> int:
+        """The number of changes so far; where a reader of the log stands."""
+        return self._log_start + len(self._log_rows)
+
+    def declare(self, column: Column) -> Array:
+        """The array of a column, made on first use. Ask again after the table may have grown."""
+        known = self._declared.get(column.name)
+        if known is None:
+            self._declared[column.name] = column
+            self._reasons[column.name] = int(column.reason)
+            self.columns[column.name] = np.full(self.capacity, column.fill, column.dtype)
+        elif known != column:
+            raise ValueError(f"column {column.name!r} is declared twice, differently")
+        return self.columns[column.name]
+
+    def add_row(self, name: str) -> Row:
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        self.row_of[name], self.names[row], self.alive[row] = row, name, True
+        self.touch(row, int(Reason.ANY))
+        return row
+
+    def remove_row(self, name: str) -> None:
+        """Free a row; its columns go back to their fill, so that whoever gets the row next starts clean."""
+        row = self.row_of.pop(name)
+        self.names[row], self.alive[row] = "", False
+        for column in self._declared.values():
+            self.columns[column.name][row] = column.fill
+        self._free.append(row)
+        self.touch(row, int(Reason.ANY))
+
+    def set(self, name: Hashable, row: Row, value: Any) -> None:
+        """Write one cell. A value that is there already is no change."""
+        array = self.columns[name]
+        old = array.item(row)
+        if old == value:
+            return
+        if self._undo is not None:
+            self._undo.append((name, row, old))
+        array[row] = value
+        self.touch(row, self._reasons[name])
+
+    def add(self, name: Hashable, row: Row, delta: int) -> None:
+        if delta:
+            self.set(name, row, self.columns[name].item(row) + delta)
+
+    def touch(self, row: Row, reason: int) -> None:
+        """Note that a row changed, also where the change is not in a column."""
+        self._log_rows.append(row)
+        self._log_reasons.append(reason)
+        if len(self._log_rows) > 2 * LONGEST_LOG:
+            del self._log_rows[:LONGEST_LOG], self._log_reasons[:LONGEST_LOG]
+            self._log_start += LONGEST_LOG
+
+    def changes(self, since: int) -> Changes | None:
+        """What changed after a version; None where that is too long ago to tell."""
+        if since < self._log_start:
+            return None
+        start = since - self._log_start
+        reasons = 0
+        for reason in set(self._log_reasons[start:]):
+            reasons |= reason
+        return Changes(list(dict.fromkeys(self._log_rows[start:])), reasons)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[tuple[Hashable, Row, Any]]]:
+        """Collect the writes made inside, so that `restore` can take them back."""
+        if self._undo is not None:
+            raise RuntimeError("a transaction is open already")
+        self._undo = []
+        try:
+            yield self._undo
+        finally:
+            self._undo = None
+
+    def restore(self, writes: list[tuple[Hashable, Row, Any]]) -> None:
+        """Take writes back, the last first."""
+        for name, row, old in reversed(writes):
+            self.columns[name][row] = old
+            self.touch(row, self._reasons[name])
+
+    def _grow(self) -> None:
+        old, new = self.capacity, self.capacity * 2
+        for name, column in self._declared.items():
+            grown = np.full(new, column.fill, column.dtype)
+            grown[:old] = self.columns[name]
+            self.columns[name] = grown
+        alive = np.zeros(new, np.bool_)
+        alive[:old] = self.alive
+        self.alive = alive
+        self.names += [""] * old
+        self._free = list(range(new - 1, old - 1, -1))
