@@ -19,7 +19,7 @@ from koord.apiserver.objects import Context, Objects
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError
-from koord.apiserver.store import Event, Subscription
+from koord.apiserver.store import Ended, Event, Subscription
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Definitions:
             self._serve(crd["metadata"]["name"], custom.resources_of(crd))
 
     async def run(self) -> None:
-        """Follow changes until cancelled."""
+        """Follow changes until the server stops."""
         names = [crd["metadata"]["name"] for crd in self._all()]
         events, subscription = await self._collection.watch(self._objects.store.revision, _every)
         try:
@@ -54,6 +54,8 @@ class Definitions:
                 await self._look(name)
             while True:
                 await self._follow(subscription)
+        except Ended:
+            return
         finally:
             subscription.close()
 

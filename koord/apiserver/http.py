@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,16 +20,25 @@ from aiohttp import web
 from koord.apiserver.access.authn import Authenticator, UserInfo
 from koord.apiserver.access.impersonation import impersonated
 from koord.apiserver.access.rbac import Access, Authorizer, refused
+from koord.apiserver.in_flight import InFlight
+from koord.apiserver.list_options import query_flag
 from koord.apiserver.negotiation import Form, negotiate
 from koord.apiserver.registry import Registry
 from koord.apiserver.request_info import RequestInfo, request_info
 from koord.apiserver.resource import Resource
+from koord.apiserver.routing import no_such_path, not_allowed
 from koord.apiserver.status import StatusError
+from koord.apiserver.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 3 << 20
+BODY_WITHIN_S = 30.0
+"How long a body may take to arrive."
 PLAIN_404 = b"404 page not found\n"
+_ONLY_READ = frozenset({"/version", "/api"})
+_BY_HAND = ("curl", "Wget", "Mozilla/5.0")
+"Clients with a person behind them, who get JSON with line breaks unasked."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +55,16 @@ class Request:
         if (self.http.content_length or 0) > BODY_LIMIT:
             raise too_large()
         chunks, size = [], 0
-        async for chunk in self.http.content.iter_any():
-            size += len(chunk)
-            if size > BODY_LIMIT:
-                raise too_large()
-            chunks.append(chunk)
+        try:
+            async with asyncio.timeout(BODY_WITHIN_S):
+                async for chunk in self.http.content.iter_any():
+                    size += len(chunk)
+                    if size > BODY_LIMIT:
+                        raise too_large()
+                    chunks.append(chunk)
+        except TimeoutError:
+            text = f"the body of the request did not arrive within {BODY_WITHIN_S:g} seconds"
+            raise StatusError(408, "Timeout", text) from None
         return b"".join(chunks)
 
     @property
@@ -73,39 +88,63 @@ class HttpApi:
         resources: ResourceHandler,
         paths: Mapping[str, PathHandler],
         otherwise: Callable[[Request], Awaitable[Answer | None]],
+        telemetry: Telemetry,
+        in_flight: InFlight,
     ) -> None:
         self._registry, self._authenticator, self._authorizer = registry, authenticator, authorizer
         self._resources, self._paths, self._otherwise = resources, paths, otherwise
+        self._telemetry, self._in_flight = telemetry, in_flight
         self._prefixes = [(path, handler) for path, handler in paths.items() if path.endswith("/") and path != "/"]
 
     async def handle(self, http: web.BaseRequest) -> Answer:
+        began_s = time.perf_counter()
+        info: RequestInfo | None = None
         try:
-            return await self._answer(http)
+            query = dict(http.query)
+            info = request_info(http.method, http.path, query)
+            slot = self._in_flight.enter(info)
+            try:
+                answer = await self._answer(http, info, query)
+            finally:
+                self._in_flight.leave(slot)
         except StatusError as error:
-            return refusal(error)
+            answer = refusal(error)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
             log.exception("request failed", extra={"method": http.method, "path": http.path})
-            return refusal(StatusError(500, "InternalError", "Internal error occurred: see the server's log"))
+            answer = refusal(StatusError(500, "InternalError", "Internal error occurred: see the server's log"))
+        if not answer.prepared:
+            answer.headers.setdefault("Cache-Control", "no-cache, private")
+            if _is_for_a_person(http):
+                _break_lines(answer)
+        served = info is not None and self._registry.find(info.group, info.version, info.resource) is not None
+        self._telemetry.answered(info, answer.status, time.perf_counter() - began_s, served=served)
+        return answer
 
-    async def _answer(self, http: web.BaseRequest) -> Answer:
-        query = dict(http.query)
-        info = request_info(http.method, http.path, query)
+    async def _answer(self, http: web.BaseRequest, info: RequestInfo, query: dict[str, str]) -> Answer:
         # The usual roles let strangers see health and version, and nothing else.
         user = self._authenticator.authenticate(http.headers, http.transport) or UserInfo.anonymous()
         user = impersonated(user, http.headers, self._authorizer)
         self._authorize(user, info)
+        if info.path.startswith("//"):
+            return page_not_found()
         handler = self._path_handler(info.path)
         if handler is not None:
+            if http.method != "GET" and info.path.rstrip("/") in _ONLY_READ:
+                raise not_allowed()
             # Each of these paths has its own forms of answers.
             return await handler(Request(http, info, user, query, Form()))
         request = Request(http, info, user, query, negotiate(http.headers.get("Accept", "")))
         resource = self._registry.find(info.group, info.version, info.resource) if info.is_resource else None
         if resource is not None:
             return await self._resources(request, resource)
+        if info.is_resource and self._registry.has_group(info.group):
+            raise no_such_path()
         found = await self._otherwise(request)
-        return found or web.Response(status=404, body=PLAIN_404, content_type="text/plain")
+        if found is not None and http.method != "GET":
+            raise not_allowed()
+        return found or page_not_found()
 
     def _authorize(self, user: UserInfo, info: RequestInfo) -> None:
         access = Access(info.verb, info.group, info.resource, info.subresource, info.name, info.namespace, info.path)
@@ -118,6 +157,23 @@ class HttpApi:
         if exact is not None:
             return exact
         return next((handler for prefix, handler in self._prefixes if path.startswith(prefix)), None)
+
+
+def page_not_found() -> web.Response:
+    return web.Response(status=404, body=PLAIN_404, content_type="text/plain", charset="utf-8")
+
+
+def _is_for_a_person(http: web.BaseRequest) -> bool:
+    if "pretty" in http.query:
+        return query_flag(http.query, "pretty")
+    return str(http.headers.get("User-Agent", "")).startswith(_BY_HAND)
+
+
+def _break_lines(answer: Answer) -> None:
+    if isinstance(answer, web.Response) and answer.content_type == "application/json":
+        body = answer.body
+        if isinstance(body, bytes) and body:
+            answer.body = msgspec.json.format(body, indent=2)
 
 
 def too_large() -> StatusError:

@@ -11,8 +11,9 @@ from aiohttp import web
 from koord.apiserver import openapi
 from koord.apiserver.access.service_accounts import ServiceAccountTokens
 from koord.apiserver.discovery import Discovery, wants_aggregated
-from koord.apiserver.http import PLAIN_404, Answer, PathHandler, Request, json_answer
+from koord.apiserver.http import Answer, PathHandler, Request, json_answer, page_not_found
 from koord.apiserver.status import StatusError
+from koord.apiserver.telemetry import CONTENT_TYPE, Telemetry
 
 SPEAKS = ("1", "35")
 """The version of Kubernetes whose API this is."""
@@ -62,7 +63,7 @@ class Paths:
         excluded = request.http.query.getall("exclude", [])
         names = [only] if only else [name for name in self._checks if name not in excluded]
         if only and only not in self._checks:
-            return web.Response(status=404, body=PLAIN_404, content_type="text/plain")
+            return page_not_found()
         results = {name: self._checks[name]() for name in names}
         failed = any(results.values())
         if not failed and "verbose" not in request.query:
@@ -152,3 +153,10 @@ class Paths:
             return web.Response(status=304, headers=headers)
         kind = f"application/json;g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
         return web.Response(body=body, headers={**headers, "Content-Type": kind})
+
+
+def metrics_path(telemetry: Telemetry) -> PathHandler:
+    async def answer(_request: Request) -> Answer:
+        return web.Response(body=telemetry.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    return answer

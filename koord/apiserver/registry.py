@@ -30,6 +30,9 @@ class Registry:
     def serves(self, group: str, version: str) -> bool:
         return any(g == group and v == version for g, v, _ in self._by_gvr)
 
+    def has_group(self, group: str) -> bool:
+        return any(g == group for g, _, _ in self._by_gvr)
+
     def add(self, resource: Resource) -> None:
         self._by_gvr[resource.group, resource.version, resource.plural] = resource
         self.generation += 1

@@ -38,7 +38,8 @@ class RequestInfo:
 def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Never fails: what is not a resource request keeps its path, and the HTTP method in lower case as its verb."""
     plain = RequestInfo(method.lower(), path)
-    parts = [part for part in path.split("/") if part]
+    # An empty part stays one: `//` in the middle of a path is no name.
+    parts = ["", *path[1:].split("/")] if path.startswith("//") else path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
     elif len(parts) >= 4 and parts[0] == "apis":

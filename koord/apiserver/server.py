@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from aiohttp import web
-
 from koord.apiserver import certs, structural
 from koord.apiserver.access import bootstrap
 from koord.apiserver.access.authn import Authenticator
@@ -34,24 +32,26 @@ from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.definitions import Definitions
 from koord.apiserver.discovery import Discovery
 from koord.apiserver.http import HttpApi
+from koord.apiserver.in_flight import InFlight
+from koord.apiserver.listening import listening
 from koord.apiserver.metrics_api import MetricsApi
 from koord.apiserver.node_log import NodeLog
 from koord.apiserver.objects import Context, Objects, collection_of
 from koord.apiserver.openapi import OpenApi
-from koord.apiserver.paths import Paths
+from koord.apiserver.paths import Paths, metrics_path
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.revision_log import Durability
 from koord.apiserver.status import StatusError
 from koord.apiserver.store import Collection, Store
 from koord.apiserver.subresources import Subresources
+from koord.apiserver.telemetry import Telemetry
 from koord.apiserver.verbs import Verbs
 
 log = logging.getLogger(__name__)
 
 ADMIN = UserInfo("system:apiserver", groups=(MASTERS,))
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-STOP_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +135,33 @@ class ApiServer:
                 ("serviceaccounts", "token"): token_requests.create,
             },
         )
+        in_flight = InFlight()
+        telemetry = Telemetry(self.store, in_flight)
         checks = {"ping": lambda: None, "store": self._store_fault}
         paths = Paths(Discovery(self.registry), OpenApi(self.registry), tokens, checks, self._address)
-        api = HttpApi(self.registry, authenticator, authorizer, verbs.handle, paths.handlers(), paths.group_document)
+        api = HttpApi(
+            self.registry,
+            authenticator,
+            authorizer,
+            verbs.handle,
+            {**paths.handlers(), "/metrics": metrics_path(telemetry)},
+            paths.group_document,
+            telemetry,
+            in_flight,
+        )
         await self._bootstrap()
         definitions = Definitions(self.objects, self.registry)
         definitions.load()
         await self._stack.enter_async_context(_running(definitions.run(), "definitions"))
         context = certs.server_context(certificate, key, pki / "ca.crt")
-        await self._listen(api, context)
+        host, port = await self._stack.enter_async_context(
+            listening(api.handle, context, options.host, options.port, self.store.end_watches)
+        )
+        self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+        await self._ensure_service(port)
         certs.kubeconfig(
             self.kubeconfig, self.url, authority.pem, "admin", credential=authority.client("admin", [MASTERS])
         )
-
-    async def _listen(self, api: HttpApi, context: ssl.SSLContext) -> None:
-        server = web.Server(api.handle, access_log=None, keepalive_timeout=90.0)
-        runner = web.ServerRunner(server, shutdown_timeout=STOP_WITHIN_S)
-        await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, self.options.host, self.options.port, ssl_context=context, backlog=4096)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        self.url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
     def collection(self, name: str) -> Collection:
         found = self.find_collection(name)
@@ -199,8 +204,28 @@ class ApiServer:
     def _resolve(self, service: ServiceRef) -> tuple[str, int]:
         return service_address(service, self.collection)
 
+    async def _ensure_service(self, port: int) -> None:
+        """The service by which pods of any cluster find its API."""
+        resource = self.registry.find("", "v1", "services")
+        assert resource is not None
+        ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]
+
+        def pointed(service: Obj) -> Obj:
+            service["spec"]["ports"] = ports
+            return service
+
+        labels = {"component": "apiserver", "provider": "kubernetes"}
+        service = {
+            "kind": "Service",
+            "apiVersion": "v1",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+            "spec": {"type": "ClusterIP", "ports": ports},
+        }
+        context = Context(ADMIN, "koord-apiserver")
+        await self.objects.update(resource, "default", "kubernetes", pointed, context, create_missing=lambda: service)
+
     def _store_fault(self) -> str | None:
-        return None
+        return f"the disk refused the last write: {self.store.fault}" if self.store.fault else None
 
     def _address(self) -> str:
         return self.url.removeprefix("https://")
