@@ -15,6 +15,7 @@ import msgspec
 
 from koord.apiserver import printing, schemas, structural
 from koord.apiserver.crd_checks import definition_faults, format_warnings, is_true
+from koord.apiserver.discovery import by_priority
 from koord.apiserver.json_path import JsonPathError, compile_path, lookup, simple_path
 from koord.apiserver.resource import Column, Obj, Resource, Strategy
 from koord.apiserver.schema import Schema
@@ -37,6 +38,8 @@ def default_definition(crd: Obj) -> None:
     if not names.get("listKind") and kind:
         names["listKind"] = f"{kind}List"
     spec.setdefault("conversion", {"strategy": "None"})
+    if "status" in crd and not crd["status"].get("storedVersions"):
+        _store_version(crd)
     service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service is not None:
         service.setdefault("port", 443)
@@ -65,6 +68,14 @@ def _begin_deletion(crd: Obj) -> None:
     # A definition has no grace, and its deletion is no change of what it defines.
     meta.pop("deletionGracePeriodSeconds", None)
     meta["generation"] = max(1, int(meta.get("generation", 1)) - 1)
+    status = crd.get("status") or {}
+    reason, message = (
+        "InstanceDeletionPending",
+        ("CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"),
+    )
+    since = meta.get("deletionTimestamp", "")
+    conditions = with_condition(status.get("conditions") or (), "Terminating", "True", reason, message, since)
+    crd["status"] = {**status, "conditions": conditions}
 
 
 def _created_at(crd: Obj, _now_s: float) -> object:
@@ -168,9 +179,47 @@ def resources_of(crd: Obj) -> list[Resource]:
     names = {**spec["names"], **crd["status"]["acceptedNames"]}
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
     terminating = bool(crd["metadata"].get("deletionTimestamp"))
-    return [
+    stored_schema = next(_schema_of(version) for version in spec["versions"] if version.get("storage"))
+    resources = [
         _resource(spec, names, version, storage, terminating) for version in spec["versions"] if version.get("served")
     ]
+    # What is stored fits the storage version's schema, unless that changed since.
+    changed = int(crd["metadata"].get("generation", 1)) > 1
+    return [
+        replace(resource, convert=_conversion(stored_schema))
+        if changed or resource.api_version != resource.storage_version
+        else resource
+        for resource in resources
+    ]
+
+
+def _schema_of(version: Mapping[str, Any]) -> Schema:
+    return custom_schema((version.get("schema") or {}).get("openAPIV3Schema") or {})
+
+
+def _conversion(stored_schema: Schema) -> Callable[[Obj, str], Obj]:
+    """Between versions of one kind: only the name changes, and what the stored version does not know is lost."""
+
+    def convert(obj: Obj, api_version: str) -> Obj:
+        structural.prune(stored_schema, obj)
+        structural.default(stored_schema, obj)
+        return {**obj, "apiVersion": api_version}
+
+    return convert
+
+
+def _deprecation(spec: Mapping[str, Any], version: Mapping[str, Any], kind: str) -> str:
+    """What is said of every use of a deprecated version."""
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning") is not None:
+        return str(version["deprecationWarning"])
+    group, name = spec["group"], version["name"]
+    order = by_priority(each["name"] for each in spec["versions"])
+    fit = {each["name"] for each in spec["versions"] if each.get("served") and not each.get("deprecated")}
+    better = next((each for each in order[: order.index(name)] if each in fit), None)
+    instead = f"; use {group}/{better} {kind}" if better else ""
+    return f"{group}/{name} {kind} is deprecated{instead}"
 
 
 def _resource(
@@ -185,7 +234,7 @@ def _resource(
         "labelSelector": scale.get("labelSelectorPath", ""),
     }
     served = {name for name in ("status", "scale") if subresources.get(name) is not None}
-    schema = custom_schema((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    schema = _schema_of(version)
     return Resource(
         group=group,
         version=version["name"],
@@ -200,6 +249,7 @@ def _resource(
         strategy=_strategy(version, paths if "scale" in served else {}, "status" in served, plural, group, terminating),
         storage_version=f"{group}/{storage}",
         custom=True,
+        deprecation=_deprecation(spec, version, names["kind"]),
         scale_paths={name: path for name, path in paths.items() if path} if "scale" in served else {},
     )
 

@@ -263,7 +263,8 @@ class Objects:
         version = meta.get("resourceVersion") or ""
         if not version and not resource.strategy.unconditional_update:
             cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise unprocessable(resource.kind, resource.group, name, [cause])
+            # Here, unlike in other refusals, the real server names the resource and not the kind.
+            raise unprocessable(resource.plural, resource.group, name, [cause])
         if version and version != str(head.rev):
             raise conflict(resource.plural, resource.group, name, MODIFIED)
 

@@ -137,6 +137,8 @@ class Resource:
     "An object as another apiVersion of the same kind; None where versions differ in name only."
     scale_paths: Mapping[str, str] = field(default_factory=dict)
     "Of the scale subresource: specReplicas, statusReplicas, labelSelector, as JSON paths."
+    deprecation: str = ""
+    "Warns of every use of this version, where it is deprecated."
 
     @property
     def api_version(self) -> str:

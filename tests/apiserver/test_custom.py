@@ -162,3 +162,38 @@ def test_deletion_waits_for_the_objects() -> None:
     assert made["metadata"]["finalizers"] == [custom.CLEANUP_FINALIZER]
     assert made["metadata"]["generation"] == 1
     assert not custom.STRATEGY.awaits(made)
+
+
+def test_objects_are_shown_in_other_versions_as_the_stored_one_knows_them() -> None:
+    stored = obj(spec=obj(a={"type": "string", "default": "one"}))
+    versions = [ver("v1", storage=True, schema=stored), ver("v2", schema=obj(spec=obj(b={"type": "string"})))]
+    first, second = custom.resources_of(settled(definition(versions=versions)))
+    assert first.convert is None
+    assert second.convert is not None
+    thing = {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"b": "lost"}}
+    converted = second.convert(thing, "x.io/v1")
+    assert (converted["apiVersion"], converted["spec"]) == ("x.io/v1", {"a": "one"})
+
+
+def test_after_a_change_of_the_definition_what_is_stored_is_completed_when_read() -> None:
+    made = settled(definition())
+    made["metadata"]["generation"] = 2
+    made["spec"]["versions"] = [ver("v1", storage=True, schema=obj(spec=obj(a={"type": "string", "default": "later"})))]
+    [resource] = custom.resources_of(made)
+    assert resource.convert is not None
+    assert resource.convert({"metadata": {"name": "a"}, "spec": {}}, "x.io/v1")["spec"] == {"a": "later"}
+
+
+def test_a_deprecated_version_says_what_to_use_instead() -> None:
+    old: Obj = {**ver("v1alpha1"), "deprecated": True}
+    told: Obj = {**ver("v1alpha2"), "deprecated": True, "deprecationWarning": "too old"}
+    resources = custom.resources_of(settled(definition(versions=[ver("v1", storage=True), old, told])))
+    assert [resource.deprecation for resource in resources] == [
+        "", "x.io/v1alpha1 Foo is deprecated; use x.io/v1 Foo", "too old",
+    ]  # fmt: skip
+
+
+def test_finalizers_without_a_domain_are_warned_of() -> None:
+    [resource] = custom.resources_of(settled(definition()))
+    found = resource.strategy.warnings({"metadata": {"finalizers": ["a.b/c", "nope", "orphan"]}})
+    assert [text.partition(":")[2][:8] for text in found] == [' "nope":']
