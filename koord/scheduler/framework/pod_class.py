@@ -137,8 +137,7 @@ class PodClass:
 
     def _catch_up(self) -> None:
         """Judge again what changed since last time; everything, where that is too much to tell."""
-        version = self._table.version
-        if self._version == version:
+        if self._version == self._table.version:
             return
         known = self._version >= 0 and len(self._base) == self._table.capacity
         changed = self._table.changes(self._version) if known else None
@@ -152,7 +151,7 @@ class PodClass:
             self._judge(Many(self._table.columns, index), index, changed.reasons)
         for _, facet in self._facets:
             facet.refresh(changed)
-        self._version = version
+        self._version = self._table.read()
 
     def _judge_all(self) -> None:
         capacity = self._table.capacity

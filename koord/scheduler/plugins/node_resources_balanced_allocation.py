@@ -50,16 +50,16 @@ class _Balanced(Judge):
         fractions, has = [], []
         for capacity_column, requested_column, adds in self._adds:
             capacity = cells[capacity_column]
-            fractions.append(np.minimum(1.0, (cells[requested_column] + adds) / np.maximum(capacity, 1)))
+            fractions.append(np.minimum((cells[requested_column] + adds) / np.maximum(capacity, 1), 1.0))
             has.append(capacity > 0)
-        stacked, there = np.stack(fractions), np.stack(has)
-        number = there.sum(axis=0)
-        divisor = np.maximum(number, 1)
-        mean = (stacked * there).sum(axis=0) / divisor
-        deviation = np.sqrt((((stacked - mean) * there) ** 2).sum(axis=0) / divisor)
-        # Of two numbers the deviation is half their distance, which is exact where a square root is not.
         if len(fractions) == 2:
-            deviation = np.where(number == 2, np.abs(stacked[0] - stacked[1]) / 2, 0.0)
+            # Of two numbers the deviation is half their distance, which is exact where a square root is not.
+            deviation = np.abs(fractions[0] - fractions[1]) * 0.5 * (has[0] & has[1])
+        else:
+            stacked, there = np.stack(fractions), np.stack(has)
+            number = np.maximum(there.sum(axis=0), 1)
+            mean = (stacked * there).sum(axis=0) / number
+            deviation = np.sqrt((((stacked - mean) * there) ** 2).sum(axis=0) / number)
         return ((1.0 - deviation) * 100).astype(np.int64)
 
     def _score_one(self, cells: Cells) -> int:

@@ -79,6 +79,7 @@ class Table:
         self._log_rows: list[Row] = []
         self._log_reasons: list[int] = []
         self._log_start = 0
+        self._known_to = 0
         self._undo: list[tuple[Hashable, Row, Any]] | None = None
 
     def __len__(self) -> int:
@@ -90,8 +91,13 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The number of changes so far; where a reader of the log stands."""
+        """The number of changes so far."""
         return self._log_start + len(self._log_rows)
+
+    def read(self) -> int:
+        """The version up to which a reader now knows everything; for its next call of `changes`."""
+        self._known_to = self.version
+        return self._known_to
 
     def declare(self, column: Column) -> Array:
         """The array of a column, made on first use. Ask again after the table may have grown."""
@@ -138,9 +144,14 @@ class Table:
 
     def touch(self, row: Row, reason: int) -> None:
         """Note that a row changed, also where the change is not in a column."""
-        self._log_rows.append(row)
+        rows = self._log_rows
+        if rows and rows[-1] == row and self._known_to < self._log_start + len(rows):
+            # A placement writes several columns of one row: one entry, as long as nobody has read it.
+            self._log_reasons[-1] |= reason
+            return
+        rows.append(row)
         self._log_reasons.append(reason)
-        if len(self._log_rows) > 2 * LONGEST_LOG:
+        if len(rows) > 2 * LONGEST_LOG:
             del self._log_rows[:LONGEST_LOG], self._log_reasons[:LONGEST_LOG]
             self._log_start += LONGEST_LOG
 
