@@ -15,6 +15,7 @@ from koord.apiserver.status import StatusError
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACROSS_NAMESPACES: Final = ("list", "watch")
+_CREATE_ONLY: Final = ("create",)
 LEFT_OUT: Final = {
     ("pods", "exec"): "the nodes here run no processes to enter",
     ("pods", "attach"): "the nodes here run no processes to attach to",
@@ -33,11 +34,11 @@ def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
     misplaced = bool(info.namespace) != resource.namespaced and resource.collection != "namespaces"
     if info.subresource:
         _check_subresource(resource, info, method, misplaced)
-    elif misplaced and (info.namespace or not collection):
+    elif misplaced and (info.namespace or not collection or resource.verbs == _CREATE_ONLY):
         raise no_such_path()
     elif misplaced and info.verb not in _ACROSS_NAMESPACES:
         raise no_such_path() if resource.custom else not_allowed()
-    elif not resource.custom and not collection and resource.verbs == ("create",):
+    elif not resource.custom and not collection and resource.verbs == _CREATE_ONLY:
         raise no_such_path()
     elif not resource.custom and (method not in _METHODS or info.verb in _wrong_verbs(collection)):
         raise not_allowed()

@@ -18,10 +18,11 @@ from tests.apiserver.differential.sequences import (
     views,
     watches,
     webhooks,
+    windows,
     writes,
 )
 
 MODULES = (
-    crud, writes, patches, applies, subresources, deletion, lists, watches, views,
+    crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, access, discovery, webhooks, hostile, cluster,
 )  # fmt: skip
