@@ -100,7 +100,8 @@ class Reporter:
             log.warning("usage not reported: %s", error, extra={"node": machine.name})
             self._due[machine.name] = now_s + min(policy.report_s, RETRY_S)
             return
-        self._policies[machine.name] = policy_of(written.spec.metric_collect_policy, self._policy)
+        asked = self._policies[machine.name] = policy_of(written.spec.metric_collect_policy, self._policy)
+        self._due[machine.name] = now_s + asked.report_s
 
     def _status(self, machine: Machine, policy: ReportPolicy, now_s: float) -> object:
         node = NodeShape(machine.name, Usage(machine.cpu_milli, machine.memory_bytes))
