@@ -1,0 +1,19 @@
+"""SchedulingGates: a pod with gates is not tried until their owners have taken them off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from koord.scheduler.framework.plugin import Plugin
+
+if TYPE_CHECKING:
+    from koord.scheduler.queue import Entity
+
+
+class SchedulingGates(Plugin):
+    name = "SchedulingGates"
+    # Only a change of the pod itself takes a gate off, and that is always looked at.
+
+    def blocks(self, entity: Entity) -> str | None:
+        names = [gate.name for ask in entity.pods for gate in ask.spec.scheduling_gates]
+        return f"waiting for scheduling gates: [{' '.join(names)}]" if names else None

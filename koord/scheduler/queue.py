@@ -1,0 +1,410 @@
+"""Which pod is next: the queue of those that wait for a place.
+
+An entity is one pod, or a job whose pods are placed together. It is in exactly one place:
+
+    active          ready; taken in the order of the sorting plugin, equal ones in order of arrival
+    backoff         was tried in vain a short while ago: min(longest, first * 2^(n-1)) seconds after the n-th time
+    unschedulable   waits for an event that one of the plugins which turned it away says could help
+    gated           not to be tried yet, says a plugin
+    in flight       taken, and its outcome not told yet; events of the meantime are looked at on its return
+
+Nothing starves: after five minutes without a helping event an entity is tried again anyway. When nothing is active,
+who backs off after a rejection is taken early; who met an error is not. There is no clock here: `now_s` is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from koord.scheduler.framework.ask import Ask
+
+SWEEP_EVERY_S: Final = 30.0
+POOLED_AT_MOST_S: Final = 300.0
+MOST_EVENTS: Final = 4096
+"""Events kept for those in flight. Beyond that, whoever was in flight is taken to have been helped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """What is queued as one: a pod, or all pods of a job."""
+
+    key: str
+    pods: tuple[Ask, ...]
+    priority: int = 0
+
+    @staticmethod
+    def of(ask: Ask) -> Entity:
+        return Entity(ask.key, (ask,), ask.spec.priority or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something changed: for which reasons (flags of `Reason`), and what it was, for plugins that look closer."""
+
+    reasons: int
+    subject: object = None
+
+
+class Where(Enum):
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+    GONE = "gone"
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """An entity's standing in the queue. Who pops it tells its outcome by it."""
+
+    entity: Entity
+    arrival: int
+    "Counts entities as they come: the last word on order."
+    queued_at_s: float
+    "When it came, or came back."
+    where: Where = Where.GONE
+    tries: int = 0
+    rejections: int = 0
+    errors: int = 0
+    "Errors in a row."
+    rejected_by: frozenset[str] = frozenset()
+    pending: bool = False
+    "Whether it waits for something that was promised: then no backoff follows."
+    gate: str = ""
+    "Why it is gated."
+    ends: int = 0
+    "The second in which its backoff ends."
+    _stamp: int = 0
+    _seen: int = 0
+    _helped: bool = False
+
+
+class Sorter(Protocol):
+    """Who is first."""
+
+    def order(self, attempt: Attempt) -> Sequence[Any]:
+        """Lower comes first. It may look at `entity` and `queued_at_s`."""
+        ...
+
+
+class Gate(Protocol):
+    """Who must not be tried yet."""
+
+    @property
+    def wakes_on(self) -> int:
+        """Events after which `blocks` may answer otherwise. A change of the entity itself is always looked at."""
+        ...
+
+    def blocks(self, entity: Entity) -> str | None:
+        """Why not, or None."""
+        ...
+
+
+Hint: TypeAlias = Callable[[Entity, Event], bool]
+"""A plugin's closer look: whether an event that it listens to could help this entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waker:
+    """What could help whom a plugin turned away."""
+
+    reasons: int
+    hint: Hint | None = None
+
+
+class Queue:
+    """All entities that wait. `wakers` are by name of plugin; a plugin without one is helped by any event."""
+
+    def __init__(
+        self,
+        sorter: Sorter,
+        wakers: Mapping[str, Waker],
+        gates: Iterable[Gate] = (),
+        *,
+        first_backoff_s: float = 1.0,
+        longest_backoff_s: float = 10.0,
+    ) -> None:
+        self._wakers, self._gates = dict(wakers), tuple(gates)
+        self._first_backoff_s, self._longest_backoff_s = first_backoff_s, longest_backoff_s
+        self._all: dict[str, Attempt] = {}
+        self._in_flight: dict[int, Attempt] = {}
+        self._active = _Heap(Where.ACTIVE, lambda attempt: sorter.order(attempt))
+        in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, sorter.order(attempt))  # noqa: E731
+        self._backoff = _Heap(Where.BACKOFF, in_windows)
+        self._backoff_after_error = _Heap(Where.BACKOFF, in_windows)
+        self._pool: dict[frozenset[str], dict[str, Attempt]] = {}
+        "By the plugins that turned them away, so that an event is weighed once for all of them."
+        self._gated: dict[str, Attempt] = {}
+        self._events: list[Event] = []
+        self._events_before = 0
+        self._arrivals = 0
+        self._swept_s = -math.inf
+
+    def __len__(self) -> int:
+        """Entities that are here, those in flight not counted."""
+        return len(self._all) - sum(1 for each in self._in_flight.values() if self._is_current(each))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._all
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """Everything that is not settled, in no particular order."""
+        return iter(self._all.values())
+
+    def where(self, key: str) -> Where:
+        found = self._all.get(key)
+        return Where.GONE if found is None else found.where
+
+    def put(self, entity: Entity, now_s: float) -> None:
+        """An entity came, or changed in something that scheduling looks at: its chance is new, its backoff stays."""
+        known = self._all.get(entity.key)
+        if known is None:
+            self._arrivals += 1
+            known = self._all[entity.key] = Attempt(entity, self._arrivals, now_s)
+            self._ready(known, now_s)
+            return
+        known.entity = entity
+        if known.where is Where.IN_FLIGHT:
+            known._helped = True
+            return
+        was_active = known.where is Where.ACTIVE
+        self._leave(known)
+        self._ready(known, now_s, at_once=was_active)
+
+    def remove(self, key: str) -> None:
+        """An entity is gone, wherever it was; what becomes of an attempt in flight is no longer of interest."""
+        known = self._all.pop(key, None)
+        if known is not None and known.where is not Where.IN_FLIGHT:
+            self._leave(known)
+
+    def pop(self, now_s: float) -> Attempt | None:
+        """The next one, now in flight; None where none is ready. Its outcome must be told."""
+        self.tick(now_s)
+        attempt = self._active.pop() or self._backoff.pop()
+        if attempt is None:
+            return None
+        attempt.where = Where.IN_FLIGHT
+        attempt.tries += 1
+        attempt._stamp += 1
+        attempt._helped = False
+        attempt._seen = self._events_before + len(self._events)
+        self._in_flight[id(attempt)] = attempt
+        return attempt
+
+    def done(self, attempt: Attempt) -> None:
+        """It has its place."""
+        if self._land(attempt):
+            del self._all[attempt.entity.key]
+        self._forget_events()
+
+    def rejected(self, attempt: Attempt, by: Iterable[str], now_s: float, *, pending: bool = False) -> None:
+        """Plugins turned it away: it waits for an event that helps one of them."""
+        attempt.rejected_by, attempt.pending = frozenset(by), pending
+        if not attempt.rejected_by:
+            self.failed(attempt, now_s)
+            return
+        if self._land(attempt):
+            attempt.rejections += 1
+            attempt.errors = 0
+            attempt.queued_at_s = now_s
+            missed = self._events[max(0, attempt._seen - self._events_before) :]
+            if attempt._helped or any(self._helps(attempt, event) for event in missed):
+                self._ready(attempt, now_s)
+            else:
+                self._pool_it(attempt)
+        self._forget_events()
+
+    def failed(self, attempt: Attempt, now_s: float) -> None:
+        """Something went wrong that no plugin decided: it is tried again after a backoff, never early."""
+        if self._land(attempt):
+            attempt.errors += 1
+            attempt.queued_at_s = now_s
+            attempt.rejected_by, attempt.pending = frozenset(), False
+            self._ready(attempt, now_s)
+        self._forget_events()
+
+    def happened(self, event: Event, now_s: float) -> int:
+        """Tell of an event; how many it lets out of the unschedulable or gated ones."""
+        if self._in_flight:
+            self._events.append(event)
+            if len(self._events) > MOST_EVENTS:
+                for attempt in self._in_flight.values():
+                    attempt._helped = True
+                self._events_before += len(self._events)
+                self._events.clear()
+        woken: list[Attempt] = []
+        for by, pooled in self._pool.items():
+            listening = self._listening(by, event)
+            if any(hint is None for hint in listening):
+                woken += pooled.values()
+            elif listening:
+                woken += [each for each in pooled.values() if _any_hint(listening, each.entity, event)]
+        if any(gate.wakes_on & event.reasons for gate in self._gates):
+            woken += [each for each in self._gated.values() if self._gate_of(each.entity) is None]
+        for attempt in woken:
+            self._leave(attempt)
+            self._ready(attempt, now_s)
+        return len(woken)
+
+    def activate(self, keys: Iterable[str], now_s: float) -> None:
+        """Have these tried now, backoff or not: their time has come for a reason that no event tells."""
+        for key in keys:
+            attempt = self._all.get(key)
+            if attempt is None:
+                continue
+            if attempt.where is Where.IN_FLIGHT:
+                attempt._helped = True
+            elif attempt.where is not Where.ACTIVE:
+                self._leave(attempt)
+                self._ready(attempt, now_s, at_once=True)
+
+    def tick(self, now_s: float) -> None:
+        """Do what only time does: end backoffs, and try again whom no event helped for long."""
+        for heap in (self._backoff, self._backoff_after_error):
+            while (first := heap.first()) is not None and not _backs_off(first, now_s):
+                self._leave(first)
+                self._ready(first, now_s, at_once=True)
+        if now_s - self._swept_s >= SWEEP_EVERY_S:
+            self._swept_s = now_s
+            late = [
+                each
+                for pooled in self._pool.values()
+                for each in pooled.values()
+                if now_s - each.queued_at_s > POOLED_AT_MOST_S
+            ]
+            for attempt in late:
+                self._leave(attempt)
+                self._ready(attempt, now_s)
+
+    def next_change_s(self) -> float | None:
+        """When time alone may make one ready; None where nothing waits for time."""
+        ends = [first.ends + 1.0 for heap in (self._backoff, self._backoff_after_error) if (first := heap.first())]
+        if self._pool:
+            ends.append(self._swept_s + SWEEP_EVERY_S)
+        return min(ends, default=None)
+
+    def backoff_s(self, attempt: Attempt) -> float:
+        """How long an entity is to rest since its last return."""
+        number = attempt.errors or attempt.rejections
+        if number == 0 or attempt.pending:
+            return 0.0
+        # Beyond 2^30 every backoff is the longest.
+        return float(min(self._longest_backoff_s, self._first_backoff_s * 2.0 ** min(number - 1, 30)))
+
+    def _ready(self, attempt: Attempt, now_s: float, *, at_once: bool = False) -> None:
+        """To the active ones, or behind a gate or a backoff first."""
+        attempt.gate = self._gate_of(attempt.entity) or ""
+        if attempt.gate:
+            attempt.where = Where.GATED
+            self._gated[attempt.entity.key] = attempt
+            return
+        rest_s = 0.0 if at_once else self.backoff_s(attempt)
+        attempt.ends = math.floor(attempt.queued_at_s + rest_s)
+        if rest_s and _backs_off(attempt, now_s):
+            (self._backoff_after_error if attempt.errors else self._backoff).push(attempt)
+        else:
+            self._active.push(attempt)
+
+    def _pool_it(self, attempt: Attempt) -> None:
+        attempt.where = Where.UNSCHEDULABLE
+        self._pool.setdefault(attempt.rejected_by, {})[attempt.entity.key] = attempt
+
+    def _leave(self, attempt: Attempt) -> None:
+        """Out of where it is. Heaps notice by themselves."""
+        key = attempt.entity.key
+        if attempt.where is Where.UNSCHEDULABLE:
+            pooled = self._pool[attempt.rejected_by]
+            del pooled[key]
+            if not pooled:
+                del self._pool[attempt.rejected_by]
+        elif attempt.where is Where.GATED:
+            del self._gated[key]
+        attempt.where = Where.GONE
+        attempt._stamp += 1
+
+    def _land(self, attempt: Attempt) -> bool:
+        """End a flight; False where the entity went away, or is another one, in the meantime."""
+        if self._in_flight.pop(id(attempt), None) is None:
+            raise ValueError(f"{attempt.entity.key} is not in flight")
+        attempt.where = Where.GONE
+        return self._is_current(attempt)
+
+    def _is_current(self, attempt: Attempt) -> bool:
+        return self._all.get(attempt.entity.key) is attempt
+
+    def _gate_of(self, entity: Entity) -> str | None:
+        for gate in self._gates:
+            reason = gate.blocks(entity)
+            if reason is not None:
+                return reason
+        return None
+
+    def _listening(self, plugins: frozenset[str], event: Event) -> list[Hint | None]:
+        """The hints of the plugins that this event concerns; None for one that needs no closer look."""
+        found: list[Hint | None] = []
+        for name in plugins:
+            waker = self._wakers.get(name)
+            if waker is None:
+                found.append(None)
+            elif waker.reasons & event.reasons:
+                found.append(waker.hint)
+        return found
+
+    def _helps(self, attempt: Attempt, event: Event) -> bool:
+        return _any_hint(self._listening(attempt.rejected_by, event), attempt.entity, event)
+
+    def _forget_events(self) -> None:
+        if self._in_flight:
+            oldest = next(iter(self._in_flight.values()))._seen
+            if oldest - self._events_before > MOST_EVENTS // 4:
+                del self._events[: oldest - self._events_before]
+                self._events_before = oldest
+        elif self._events:
+            self._events_before += len(self._events)
+            self._events.clear()
+
+
+def _any_hint(hints: Iterable[Hint | None], entity: Entity, event: Event) -> bool:
+    return any(hint is None or hint(entity, event) for hint in hints)
+
+
+def _backs_off(attempt: Attempt, now_s: float) -> bool:
+    """A backoff ends with the second in which it would; so all that end in one second are sorted together."""
+    return math.floor(now_s) <= attempt.ends
+
+
+@dataclass(eq=False, slots=True)
+class _Heap:
+    """Attempts in order. One that has moved on since stays as a husk until it comes up, or there are too many."""
+
+    where: Where
+    order: Callable[[Attempt], Any]
+    items: list[tuple[Any, int, int, Attempt]] = field(default_factory=list)
+    _compact_at: int = 64
+
+    def push(self, attempt: Attempt) -> None:
+        attempt.where = self.where
+        attempt._stamp += 1
+        if len(self.items) >= self._compact_at:
+            self.items = [item for item in self.items if item[3]._stamp == item[2]]
+            heapify(self.items)
+            self._compact_at = 2 * len(self.items) + 64
+        heappush(self.items, (self.order(attempt), attempt.arrival, attempt._stamp, attempt))
+
+    def first(self) -> Attempt | None:
+        while self.items and self.items[0][3]._stamp != self.items[0][2]:
+            heappop(self.items)
+        return self.items[0][3] if self.items else None
+
+    def pop(self) -> Attempt | None:
+        found = self.first()
+        if found is not None:
+            heappop(self.items)
+        return found
