@@ -5,7 +5,21 @@ from __future__ import annotations
 from functools import cached_property
 
 from koord.api.pod import Pod
-from koord.scheduler.state.pods import Amounts, HostPort, PodRecord, host_ports_of, non_zero_of, requests_of
+from koord.api.words import PodConditionType
+from koord.scheduler.state.pods import (
+    Amounts,
+    HostPort,
+    LoadBasis,
+    PodRecord,
+    disks_of,
+    host_ports_of,
+    load_basis_of,
+    named_claims_of,
+    non_zero_of,
+    own_claims_of,
+    requests_of,
+    since_s,
+)
 
 
 class Ask:
@@ -30,6 +44,18 @@ class Ask:
     def ports(self) -> tuple[HostPort, ...]:
         return host_ports_of(self.pod)
 
+    @cached_property
+    def load(self) -> LoadBasis:
+        return load_basis_of(self.pod)
+
+    @cached_property
+    def claims(self) -> tuple[str, ...]:
+        return named_claims_of(self.pod) if self.spec.volumes else ()
+
+    @cached_property
+    def own_claims(self) -> tuple[str, ...]:
+        return own_claims_of(self.pod) if self.spec.volumes else ()
+
     def record(self) -> PodRecord:
         """What the state keeps of it once it has a node."""
         meta = self.meta
@@ -44,4 +70,10 @@ class Ask:
             self.spec.priority or 0,
             meta.deletion_timestamp is not None,
             meta.controller,
+            claims=self.claims,
+            own_claims=self.own_claims,
+            disks=disks_of(self.pod) if self.spec.volumes else (),
+            load=self.load,
+            placed_s=since_s(self.pod, PodConditionType.SCHEDULED),
+            initialized_s=since_s(self.pod, PodConditionType.INITIALIZED),
         )

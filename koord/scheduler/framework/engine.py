@@ -49,6 +49,8 @@ class Engine:
 
     def __init__(self, cluster: Cluster, profile: Profile) -> None:
         self.cluster, self.profile = cluster, profile
+        for plugin in profile.plugins:
+            plugin.attach(cluster)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
 
     def class_of(self, ask: Ask) -> PodClass:

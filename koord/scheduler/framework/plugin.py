@@ -143,6 +143,9 @@ class Plugin:
     wakes_on: Reason = Reason(0)
     "Changes of nodes that can help a pod which this plugin turned away."
 
+    def attach(self, cluster: Cluster) -> None:
+        """Declare columns and watch what the plugin keeps something about. Asked once or more for a cluster, early."""
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         """What this plugin looks at in a pod. Pods that differ in nothing else share all work."""
         return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
 
 import numpy as np
+from msgspec.structs import replace
 
 from koord.api.node import Node, Taint
 from koord.api.resources import amounts
@@ -40,11 +41,49 @@ def requested(resource: str) -> Column:
     return Column(("requested", resource), np.int64, Reason.REQUESTED)
 
 
+class Watcher(Protocol):
+    """Who keeps something of its own about nodes and pods, and is told of every change, also of those undone."""
+
+    def node_put(self, row: Row) -> None:
+        """A node came or changed."""
+        ...
+
+    def node_removed(self, row: Row) -> None:
+        """A node is gone. Its pods were removed before, one by one."""
+        ...
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        """A pod came to a row (+1), or left it (-1)."""
+        ...
+
+
+class Index:
+    """A watcher that is made for a cluster on first use, and finds what is there already by itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def node_put(self, row: Row) -> None:
+        """Nothing, unless overridden."""
+
+    def node_removed(self, row: Row) -> None:
+        """Nothing, unless overridden."""
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        """Nothing, unless overridden."""
+
+
+AnIndex = TypeVar("AnIndex", bound=Index)
+
+
 class Cluster:
-    """The state. `seed` decides ties; everything else comes from what it is fed."""
+    """The state. `seed` decides ties; everything else comes from what it is fed, `now_s` too."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
+        self.now_s = 0.0
+        self._watchers: list[Watcher] = []
+        self._indexes: dict[type[Index], Index] = {}
         self.table = Table()
         self.labels = Labels(self.table)
         self.nodes: dict[Row, Node] = {}
@@ -81,6 +120,8 @@ class Cluster:
             self._put_allocatable(row, amounts(node.status.allocatable))
         if old is None or old.status.images != node.status.images:
             self.table.touch(row, int(Reason.IMAGES))
+        for watcher in self._watchers:
+            watcher.node_put(row)
         return row
 
     def remove_node(self, name: str) -> None:
@@ -88,6 +129,8 @@ class Cluster:
         row = self.table.row_of[name]
         for key in list(self.pods_on[row]):
             self.remove_pod(key)
+        for watcher in self._watchers:
+            watcher.node_removed(row)
         del self.nodes[row], self.pods_on[row]
         self.labels.forget(row)
         self.table.remove_row(name)
@@ -100,6 +143,8 @@ class Cluster:
         """A pod is on a node, and counts there."""
         if record.key in self.pods:
             self.remove_pod(record.key)
+        if record.placed_s is None:
+            record = replace(record, placed_s=self.now_s)
         self._count(record, row, +1)
         self.pods[record.key] = (record, row)
         self.pods_on[row][record.key] = record
@@ -113,6 +158,19 @@ class Cluster:
         self._count(record, row, -1)
         if self._undo is not None:
             self._undo.append(("remove", record, row))
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell someone of every change from now on."""
+        self._watchers.append(watcher)
+
+    def index(self, kind: type[AnIndex]) -> AnIndex:
+        """The one index of a kind, made on first use and kept up to date."""
+        found = self._indexes.get(kind)
+        if found is None:
+            found = self._indexes[kind] = kind(self)
+            self.watch(found)
+        assert isinstance(found, kind)
+        return found
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -133,8 +191,14 @@ class Cluster:
         table.add("non-zero cpu", row, sign * cpu)
         table.add("non-zero memory", row, sign * memory)
         table.add("pod count", row, sign)
-        self.counts.moved(record, row, sign)
         table.touch(row, _PODS)
+        self.tell_of_pod(record, row, sign)
+
+    def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:
+        """Tell all who count pods of one that came or left."""
+        self.counts.moved(record, row, sign)
+        for watcher in self._watchers:
+            watcher.pod_moved(record, row, sign)
 
     def _put_allocatable(self, row: Row, wanted: Mapping[str, int]) -> None:
         for name in wanted:
@@ -165,11 +229,11 @@ class Transaction:
         for what, record, row in reversed(self._moves):
             if what == "place":
                 del cluster.pods[record.key], cluster.pods_on[row][record.key]
-                cluster.counts.moved(record, row, -1)
+                cluster.tell_of_pod(record, row, -1)
             else:
                 cluster.pods[record.key] = (record, row)
                 cluster.pods_on[row][record.key] = record
-                cluster.counts.moved(record, row, +1)
+                cluster.tell_of_pod(record, row, +1)
             cluster.table.touch(row, _PODS)
         cluster.table.restore(self._writes)
         self._moves.clear()

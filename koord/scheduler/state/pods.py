@@ -7,13 +7,16 @@ interned, so that half a million bound pods cost little more than their names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from koord.api import names
 from koord.api.meta import OwnerReference
-from koord.api.pod import Pod
-from koord.api.resources import NON_ZERO_REQUESTS, pod_requests
+from koord.api.pod import Pod, Volume
+from koord.api.priority import PriorityClass, priority_class
+from koord.api.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
+from koord.api.timestamp import parse_timestamp
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource amounts, sorted by name."""
@@ -23,6 +26,19 @@ class HostPort(NamedTuple):
     ip: str
     protocol: str
     port: int
+
+
+class LoadBasis(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What a pod's load is estimated from. Pods alike in this share one, so that it is compared by identity."""
+
+    requests: Amounts
+    limits: Amounts
+    "Both by the spec alone, whatever the node has granted."
+    priority_class: PriorityClass
+    factors: str = ""
+    seconds_after_initialized: str = ""
+    seconds_after_scheduled: str = ""
+    "The pod's own wishes, as its annotations have them."
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +60,15 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     affinity: tuple[Any, ...] = ()
     "Other terms by which it attracts or repels others, compiled; opaque here."
     claims: tuple[str, ...] = ()
+    "Names of the persistent volume claims that its volumes name."
+    own_claims: tuple[str, ...] = ()
+    "Names of the claims that are made for its ephemeral volumes."
+    disks: tuple[Volume, ...] = ()
+    "Volumes that only one pod may use at a time, or only readers."
+    load: LoadBasis | None = None
+    placed_s: float | None = None
+    "When it got its node. Where the pod does not say, the time at which it is placed."
+    initialized_s: float | None = None
 
 
 _amounts: dict[Amounts, Amounts] = {}
@@ -69,4 +94,73 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
         for container in containers
         for port in container.ports
         if port.host_port > 0
+    )
+
+
+_KEPT: Final = 1 << 15
+_bases: dict[tuple[object, ...], LoadBasis] = {}
+_bases_of_plain_pods: dict[tuple[object, ...], tuple[LoadBasis, object]] = {}
+_LOAD_ANNOTATIONS: Final = (
+    names.ANNOTATION_LOAD_ESTIMATED_SCALING_FACTORS,
+    names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
+    names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
+)
+
+
+def load_basis_of(pod: Pod) -> LoadBasis:
+    """What a pod's load is estimated from."""
+    spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
+    said = tuple(annotations.get(key, "") for key in _LOAD_ANNOTATIONS) if annotations else ("", "", "")
+    if spec.init_containers or spec.overhead or spec.resources is not None:
+        return _new_basis(pod, said)
+    # Equal maps of amounts are one object, so that identities tell pods apart; keeping them keeps those taken.
+    key = (
+        *[(id(each.resources.requests), id(each.resources.limits)) for each in spec.containers],
+        labels.get(names.LABEL_PRIORITY_CLASS),
+        labels.get(names.LABEL_QOS_CLASS),
+        spec.priority,
+        pod.status.qos_class,
+        said,
+    )
+    known = _bases_of_plain_pods.get(key)
+    if known is None:
+        if len(_bases_of_plain_pods) >= _KEPT:
+            _bases_of_plain_pods.clear()
+        known = _bases_of_plain_pods[key] = (_new_basis(pod, said), [each.resources for each in spec.containers])
+    return known[0]
+
+
+def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
+    requests = tuple(sorted((name, n) for name, n in pod_requests(pod, use_status=False).items() if n))
+    limits = tuple(sorted((name, n) for name, n in pod_limits(pod, use_status=False).items() if n))
+    key = (requests, limits, priority_class(pod), said)
+    known = _bases.get(key)
+    if known is None:
+        if len(_bases) >= _KEPT:
+            _bases.clear()
+        known = _bases[key] = LoadBasis(requests, limits, priority_class(pod), *said)
+    return known
+
+
+def since_s(pod: Pod, condition: str) -> float | None:
+    """Since when a condition of a pod has been true."""
+    found = pod.status.condition(condition) if pod.status.conditions else None
+    if found is None or found.status != "True" or not found.last_transition_time:
+        return None
+    return parse_timestamp(found.last_transition_time)
+
+
+def named_claims_of(pod: Pod) -> tuple[str, ...]:
+    volumes = pod.spec.volumes
+    return tuple(each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim)
+
+
+def own_claims_of(pod: Pod) -> tuple[str, ...]:
+    return tuple(f"{pod.metadata.name}-{each.name}" for each in pod.spec.volumes if each.ephemeral)
+
+
+def disks_of(pod: Pod) -> tuple[Volume, ...]:
+    volumes = pod.spec.volumes
+    return tuple(
+        each for each in volumes if each.gce_persistent_disk or each.aws_elastic_block_store or each.iscsi or each.rbd
     )
