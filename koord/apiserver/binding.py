@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.apiserver import decoding
+from koord.apiserver.bodies import decoding
 from koord.apiserver.http import Answer, Request, json_answer
 from koord.apiserver.objects import Objects, subresource_attributes
 from koord.apiserver.registry import Registry

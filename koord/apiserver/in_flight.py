@@ -51,7 +51,7 @@ class InFlight:
             self._now[slot] -= 1
 
     def counts(self) -> dict[str, int]:
-        return dict(self._now)
+        return {"mutating": self._now["mutating"], "readOnly": self._now["readOnly"]}
 
 
 def _slot(info: RequestInfo) -> Slot:

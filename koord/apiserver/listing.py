@@ -16,7 +16,7 @@ import msgspec
 
 from koord.api.field_selector import FieldMatcher
 from koord.api.selector import LabelMatcher
-from koord.apiserver import json_text
+from koord.apiserver.bodies import json_text
 from koord.apiserver.list_options import ListOptions, version_fault
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.selectors import field_matcher, label_matcher

@@ -29,7 +29,7 @@ from koord.apiserver.admission.service_addresses import service_address
 from koord.apiserver.admission.webhook_rules import ServiceRef
 from koord.apiserver.binding import Bindings
 from koord.apiserver.builtin.resources import builtin_resources
-from koord.apiserver.definitions import Definitions
+from koord.apiserver.custom.serving import Definitions
 from koord.apiserver.discovery import Discovery
 from koord.apiserver.http import HttpApi
 from koord.apiserver.in_flight import InFlight

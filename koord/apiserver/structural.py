@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver import schemas, typed
+from koord.apiserver import schemas
+from koord.apiserver.bodies import typed
+from koord.apiserver.custom.schema_validation import has_rules, validate, validate_status
 from koord.apiserver.schema import ANYTHING, MISSING, NOTHING, Schema
-from koord.apiserver.schema_validation import has_rules, validate, validate_status
 
 __all__ = [
     "BadEmbedded", "coerce_embedded", "default", "from_openapi", "has_rules", "prune", "validate", "validate_status",

@@ -14,7 +14,8 @@ import msgspec
 
 from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels
-from koord.apiserver import decoding, schemas
+from koord.apiserver import schemas
+from koord.apiserver.bodies import decoding
 from koord.apiserver.http import Answer, Request, json_answer
 from koord.apiserver.list_options import query_flag
 from koord.apiserver.objects import Context, Objects, subresource_attributes

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from koord.apiserver import decoding, deletion, listing, patched, tables, watching
+from koord.apiserver import deletion, listing, tables, watching
+from koord.apiserver.bodies import decoding, patched
 from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
 from koord.apiserver.list_options import list_options, query_flag, revision_of, watch_options
 from koord.apiserver.negotiation import Form

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.apiserver import cel_cases
 from tests.apiserver.access import decisions
+from tests.apiserver.cel import cases
 from tests.apiserver.plain_client import PlainClient
 from tests.control_plane import ControlPlane
 
@@ -54,7 +54,7 @@ def access(server: PlainClient) -> Json:
 
 def rules(server: PlainClient) -> Json:
     found: dict[str, list[Json]] = {}
-    for i, case in enumerate(cel_cases.CASES):
+    for i, case in enumerate(cases.CASES):
         group = f"c{i}.example.com"
         code, body = server.post(CRDS, definition(group, case.schema, case.root))
         assert code == 201, (case.name, body)
@@ -62,13 +62,13 @@ def rules(server: PlainClient) -> Json:
         _until(lambda path=path: server.get(path)[0] == 200)
         found[case.name] = judged(server, path, group, case)
     faulty = {}
-    for i, (name, schema) in enumerate(cel_cases.FAULTY.items()):
+    for i, (name, schema) in enumerate(cases.FAULTY.items()):
         _, body = server.post(CRDS, definition(f"f{i}.example.com", schema, {}))
         faulty[name] = [[c["field"], c["message"]] for c in body.get("details", {}).get("causes", ())]
     return {"cases": found, "faulty": faulty}
 
 
-def judged(server: PlainClient, path: str, group: str, case: cel_cases.Case) -> list[Json]:
+def judged(server: PlainClient, path: str, group: str, case: cases.Case) -> list[Json]:
     answers = []
     for i, spec in enumerate(case.specs):
         first, *rest = spec if isinstance(spec, list) else [spec]

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from koord.apiserver import custom
 from koord.apiserver.builtin import event_forms
 from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.custom import kinds
 from koord.apiserver.discovery import Discovery, by_priority, wants_aggregated
 from koord.apiserver.registry import Registry
+from tests.apiserver.custom.test_kinds import definition, settled
 from tests.apiserver.record_discovery import DATA
-from tests.apiserver.test_custom import definition, settled
 
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
 LEFT_OUT = frozenset(
@@ -70,7 +70,7 @@ def test_documents_change_with_what_is_served(registry: Registry) -> None:
     discovery = Discovery(registry)
     _, before = discovery.aggregated(core=False)
     assert discovery.aggregated(core=False)[1] == before
-    [resource] = custom.resources_of(settled(definition()))
+    [resource] = kinds.resources_of(settled(definition()))
     registry.add(resource)
     body, after = discovery.aggregated(core=False)
     assert after != before

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from koord.apiserver import custom, schemas
+from koord.apiserver import schemas
 from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.custom import kinds
 from koord.apiserver.openapi import OpenApi, old_document
 from koord.apiserver.registry import Registry
 from tests.apiserver.bodies.custom import SCHEMA
 from tests.apiserver.bodies.definitions import ver
-from tests.apiserver.test_custom import definition, settled
+from tests.apiserver.custom.test_kinds import definition, settled
 
 Json = dict[str, Any]
 
@@ -77,7 +78,7 @@ def test_a_custom_kind_is_published_as_it_was_defined() -> None:
     registry = Registry(builtin_resources())
     openapi = OpenApi(registry)
     before = openapi.index()
-    [resource] = custom.resources_of(settled(definition(versions=[ver("v1", storage=True, schema=SCHEMA)])))
+    [resource] = kinds.resources_of(settled(definition(versions=[ver("v1", storage=True, schema=SCHEMA)])))
     registry.add(resource)
     document = openapi.document("apis/x.io/v1")
     assert document is not None

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from koord.apiserver import decoding
 from koord.apiserver.access.authn import Authenticator
 from koord.apiserver.access.rbac import Authorizer, aggregate
 from koord.apiserver.access.rules import Access, Rule
 from koord.apiserver.access.user import UserInfo
+from koord.apiserver.bodies import decoding
 from koord.apiserver.http import Answer, Request, json_answer, warning_headers
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.resource import Obj, Resource

@@ -8,8 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from koord.api.timestamp import from_seconds
-from koord.apiserver import decoding, schemas
+from koord.apiserver import schemas
 from koord.apiserver.access.service_accounts import Bound, ServiceAccountTokens
+from koord.apiserver.bodies import decoding
 from koord.apiserver.http import Answer, Request, json_answer
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.resource import Obj, Resource

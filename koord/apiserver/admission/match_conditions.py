@@ -25,7 +25,7 @@ class ConditionsFailed(Exception):
 def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attributes, resource: Resource) -> bool:
     """Whether all (name, expression) pairs are true. Raises ConditionsFailed."""
     try:
-        from koord.apiserver.cel import CelError, evaluate
+        from koord.apiserver.cel.expressions import CelError, evaluate
     except ImportError as error:
         raise ConditionsFailed(NO_CEL) from error
     variables = variables_of(attributes, resource)
@@ -44,7 +44,7 @@ def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attribute
 def condition_fault(expression: str) -> str:
     """What is wrong with a condition, for whoever writes a webhook configuration; empty if nothing is."""
     try:
-        from koord.apiserver.cel import CelError, compiled
+        from koord.apiserver.cel.expressions import CelError, compiled
     except ImportError:
         return NO_CEL
     try:

@@ -15,12 +15,12 @@ from typing import TypeVar
 
 import msgspec
 
-from koord.apiserver import decoding, json_text
 from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.admission.match_conditions import ConditionsFailed, conditions_hold
 from koord.apiserver.admission.webhook_client import CallFailed, WebhookClient
 from koord.apiserver.admission.webhook_review import InvalidReview, Unconvertible, Verdict, denied, review, verdict
 from koord.apiserver.admission.webhook_rules import Hook
+from koord.apiserver.bodies import decoding, json_text
 from koord.apiserver.patch import json_patch
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError, bad_request, internal_error

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from koord.apiserver import custom, schemas
+from koord.apiserver import schemas
 from koord.apiserver.builtin import STRATEGIES, event_forms
+from koord.apiserver.custom import kinds
 from koord.apiserver.resource import Resource, Strategy
 
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -35,6 +36,8 @@ _TABLE: Final[dict[tuple[str, str], tuple[Row, ...]]] = {
         ("persistentvolumes", "PersistentVolume", _CLUSTER, ("pv",), (), ("status",)),
         ("pods", "Pod", _NAMESPACED, ("po",), _ALL,
          ("binding", "ephemeralcontainers", "eviction", "log", "resize", "status")),
+        ("podtemplates", "PodTemplate", _NAMESPACED, (), (), ()),
+        ("replicationcontrollers", "ReplicationController", _NAMESPACED, ("rc",), _ALL, ("scale", "status")),
         ("resourcequotas", "ResourceQuota", _NAMESPACED, ("quota",), (), ("status",)),
         ("secrets", "Secret", _NAMESPACED, (), (), ()),
         ("serviceaccounts", "ServiceAccount", _NAMESPACED, ("sa",), (), ("token",)),
@@ -150,8 +153,8 @@ def _resource(group: str, version: str, row: Row) -> Resource:
 
 
 def _strategy(group: str, kind: str, subresources: tuple[str, ...]) -> Strategy:
-    if (group, kind) == (custom.GROUP, "CustomResourceDefinition"):
-        return custom.STRATEGY
+    if (group, kind) == (kinds.GROUP, "CustomResourceDefinition"):
+        return kinds.STRATEGY
     found = STRATEGIES.get((group, kind))
     if found is not None:
         return found

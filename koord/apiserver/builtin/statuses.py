@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from koord.apiserver import schemas, typed
+from koord.apiserver import schemas
+from koord.apiserver.bodies import typed
 from koord.apiserver.builtin.checks import Faults, Part, not_negative
 from koord.apiserver.resource import Obj
 from koord.apiserver.status import invalid

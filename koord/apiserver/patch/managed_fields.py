@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from koord.apiserver.patch import fields, go_text, managers, typed
+from koord.apiserver.patch import fields, go_text, managers, merging
 from koord.apiserver.patch.fields import Path, Set
 from koord.apiserver.patch.managers import Owned, Owner, Owners
 from koord.apiserver.patch.plan import Plan, Untyped, empty, root_plan
@@ -112,21 +112,21 @@ def _current(owners: Owners, plan: Plan, schema: Schema, served: Collection[str]
         return owners
     result = {}
     for owner, owned in owners.items():
-        current = typed.reconciled(plan, owned.fields)
+        current = merging.reconciled(plan, owned.fields)
         same = current == owned.fields
         result[owner] = owned if same else Owned(current, owned.api_version, owned.time)
     return owners if result == owners else result
 
 
-def _changes(plan: Plan, old: Obj, new: Obj, reach: Reach) -> typed.Changes:
+def _changes(plan: Plan, old: Obj, new: Obj, reach: Reach) -> merging.Changes:
     old_meta = old.get("metadata")
     if old_meta and "managedFields" in old_meta:
         old = {**old, "metadata": {key: value for key, value in old_meta.items() if key != "managedFields"}}
-    changes = typed.compare(plan, old, new)
-    return typed.Changes(*map(reach, changes))
+    changes = merging.compare(plan, old, new)
+    return merging.Changes(*map(reach, changes))
 
 
-def _updated(owners: Owners, changes: typed.Changes, writer: Owner, now: str) -> Owners:
+def _updated(owners: Owners, changes: merging.Changes, writer: Owner, now: str) -> Owners:
     if not any(changes):
         return owners
     written = fields.union(changes.modified, changes.added)
@@ -213,7 +213,7 @@ def _apply(
         first = owner_of(BEFORE_FIRST_APPLY, api_version, subresource)
         owners = _updated({}, _changes(plan, empty(schema), base, reach), first, now)
     try:
-        typed.check(plan, applied)
+        merging.check(plan, applied)
     except Untyped as error:
         raise _failed(f"failed to create typed patch object ({_described(applied)}): {error}") from error
     try:
@@ -234,7 +234,7 @@ def _apply(
         meta["annotations"] = _with_last_applied(meta["annotations"], applied)
     if after:
         meta["managedFields"] = managers.encode(after)
-    result: Obj = typed.without_nulls(plan, {**new, "metadata": meta})
+    result: Obj = merging.without_nulls(plan, {**new, "metadata": meta})
     return result
 
 
@@ -261,8 +261,8 @@ def _applied(
     plan: Plan, live: Obj, applied: Obj, owners: Owners, applier: Owner, api_version: str, force: bool, reach: Reach
 ) -> tuple[Obj, Owners]:
     """The merged object (`live` itself if nothing changed) and its owners. Raises _Conflicts."""
-    merged: Obj = typed.merged(plan, live, applied)
-    said = reach(typed.field_set(plan, applied))
+    merged: Obj = merging.merged(plan, live, applied)
+    said = reach(merging.field_set(plan, applied))
     last = owners.get(applier)
     after = dict(owners)
     after[applier] = Owned(said, api_version, last.time if last else None)
@@ -278,7 +278,7 @@ def _applied(
         after[applier] = Owned(own, api_version, after[applier].time)
     else:
         after.pop(applier, None)
-    return (live if typed.equal(plan, merged, live) else merged), after
+    return (live if merging.equal(plan, merged, live) else merged), after
 
 
 def _refuse_conflicts(owners: Owners, applier: Owner, written: Set) -> None:
@@ -292,15 +292,15 @@ def _refuse_conflicts(owners: Owners, applier: Owner, written: Set) -> None:
 
 def _pruned(plan: Plan, merged: Obj, last: Set, owned: list[Set]) -> Obj:
     """Without what the applier said last time and does not say now, unless someone owns it."""
-    last = typed.named(plan, last)
-    everything = typed.named(plan, typed.field_set(plan, merged))
-    cut = typed.removed(plan, merged, last) or {}
-    kept = typed.named(plan, typed.field_set(plan, cut))
+    last = merging.named(plan, last)
+    everything = merging.named(plan, merging.field_set(plan, merged))
+    cut = merging.removed(plan, merged, last) or {}
+    kept = merging.named(plan, merging.field_set(plan, cut))
     for one in owned:
-        kept = fields.union(kept, typed.named(plan, one))
-    cut = typed.removed(plan, merged, fields.difference(everything, kept)) or {}
-    gone = fields.difference(everything, typed.named(plan, typed.field_set(plan, cut)))
-    result: Obj = typed.removed(plan, merged, fields.intersection(gone, last)) or {}
+        kept = fields.union(kept, merging.named(plan, one))
+    cut = merging.removed(plan, merged, fields.difference(everything, kept)) or {}
+    gone = fields.difference(everything, merging.named(plan, merging.field_set(plan, cut)))
+    result: Obj = merging.removed(plan, merged, fields.intersection(gone, last)) or {}
     return result
 
 
@@ -335,9 +335,9 @@ def _beyond_last_applied(
         last = msgspec.json.decode(text)
         if not isinstance(last, dict) or last.get("apiVersion") != api_version:
             return found
-        typed.check(plan, last)
-        said = typed.field_set(plan, last)
-        for part in typed.compare(plan, last, live):
+        merging.check(plan, last)
+        said = merging.field_set(plan, last)
+        for part in merging.compare(plan, last, live):
             said = fields.difference(said, part)
     except (msgspec.MsgspecError, Untyped):
         return found

@@ -6,9 +6,10 @@ from functools import cache
 
 import msgspec
 
-from koord.apiserver import decoding, structural
+from koord.apiserver import structural
+from koord.apiserver.bodies import decoding
 from koord.apiserver.builtin.resources import builtin_resources
-from koord.apiserver.custom import custom_schema
+from koord.apiserver.custom.kinds import custom_schema
 from koord.apiserver.object_meta import validate_object_meta
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource, Strategy

@@ -6,7 +6,8 @@ import copy
 import json
 import re
 
-from koord.apiserver import schemas, structural, typed
+from koord.apiserver import schemas, structural
+from koord.apiserver.bodies import typed
 from koord.apiserver.builtin import STRATEGIES
 from koord.apiserver.object_meta import validate_object_meta, validate_object_meta_update
 from koord.apiserver.resource import Resource

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from koord.api.codec import decode
 from koord.api.pod import Pod
 from koord.api.priority import compute_kube_qos
-from koord.apiserver import tables, typed
+from koord.apiserver import tables
+from koord.apiserver.bodies import typed
 from koord.apiserver.builtin.pod_qos import qos_class
 from tests.apiserver.builtin import ours
 from tests.apiserver.builtin.case import Obj

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from koord.apiserver import patched
-from koord.apiserver.custom import custom_schema
-from koord.apiserver.patched import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from koord.apiserver.bodies import patched
+from koord.apiserver.bodies.patched import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from koord.apiserver.custom.kinds import custom_schema
 from koord.apiserver.resource import Obj
 from koord.apiserver.status import StatusError
 from tests.apiserver.bodies import custom, ours

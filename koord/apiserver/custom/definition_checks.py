@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from koord.apiserver import formats, string_formats
-from koord.apiserver.crd_printed import GO_NAMES, printed_schema, printed_versions
-from koord.apiserver.crd_schema_checks import same, schema_faults, subschemas
+from koord.apiserver import formats
+from koord.apiserver.custom import string_formats
+from koord.apiserver.custom.printed import GO_NAMES, printed_schema, printed_versions
+from koord.apiserver.custom.schema_checks import same, schema_faults, subschemas
 from koord.apiserver.resource import Obj
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required, too_many
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from koord.apiserver import printing, schemas, structural
-from koord.apiserver.crd_checks import definition_faults, format_warnings, is_true
+from koord.apiserver.custom.definition_checks import definition_faults, format_warnings, is_true
+from koord.apiserver.custom.json_path import JsonPathError, compile_path, lookup, simple_path
+from koord.apiserver.custom.schema_validation import go_float
 from koord.apiserver.discovery import by_priority
-from koord.apiserver.json_path import JsonPathError, compile_path, lookup, simple_path
 from koord.apiserver.resource import Column, Obj, Resource, Strategy
 from koord.apiserver.schema import Schema
-from koord.apiserver.schema_validation import go_float
 from koord.apiserver.status import Cause, StatusError, invalid
 
 GROUP: Final = "apiextensions.k8s.io"

@@ -15,8 +15,9 @@ import msgspec
 import yaml as pyyaml
 
 from koord.api import yaml
-from koord.apiserver import json_text, protobuf, schemas, structural, typed
-from koord.apiserver.json_text import JsonFault, Pairs
+from koord.apiserver import schemas, structural
+from koord.apiserver.bodies import json_text, protobuf, typed
+from koord.apiserver.bodies.json_text import JsonFault, Pairs
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import StatusError, bad_request, invalid, unprocessable

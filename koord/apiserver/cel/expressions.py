@@ -17,7 +17,7 @@ from typing import Any, Final
 import cel
 from cel.stdlib import STDLIB_FUNCTIONS
 
-from koord.apiserver.cel_functions import FUNCTIONS
+from koord.apiserver.cel.functions import FUNCTIONS
 
 OptionalValue = cel.OptionalValue
 

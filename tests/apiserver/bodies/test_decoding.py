@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.apiserver import decoding, structural, typed
-from koord.apiserver.custom import custom_schema
+from koord.apiserver import structural
+from koord.apiserver.bodies import decoding, typed
+from koord.apiserver.custom.kinds import custom_schema
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import StatusError

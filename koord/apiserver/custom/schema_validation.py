@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver import formats, object_meta, string_formats
+from koord.apiserver import formats, object_meta
+from koord.apiserver.custom import string_formats
 from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
     Cause,
@@ -81,7 +82,7 @@ def _rule_faults(
     if any(cause.reason in _BLOCKING for cause in causes):
         return [Cause("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED_RULES}")]
     try:
-        from koord.apiserver.cel_rules import cel_validate
+        from koord.apiserver.cel.rules import cel_validate
     except ImportError:
         return [Cause("<nil>", "FieldValueForbidden", f"Forbidden: {_NO_CEL}")]
     found: list[Cause] = cel_validate(schema, obj, old, "")

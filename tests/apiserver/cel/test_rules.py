@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from koord.apiserver import structural
-from koord.apiserver.cel import CelError, evaluate
-from koord.apiserver.cel_checks import rule_faults
-from koord.apiserver.cel_rules import cel_validate, escape
+from koord.apiserver.cel.expressions import CelError, evaluate
+from koord.apiserver.cel.rule_checks import rule_faults
+from koord.apiserver.cel.rules import cel_validate, escape
 from koord.apiserver.patch import merge_patch
-from tests.apiserver import cel_cases
+from tests.apiserver.cel import cases
 
-RECORDED = json.loads((Path(__file__).parent / "data" / "cel.json").read_text())
+RECORDED = json.loads((Path(__file__).parent.parent / "data" / "cel.json").read_text())
 ROOT = "spec.validation.openAPIV3Schema"
 
 
-def compiled(case: cel_cases.Case) -> Any:
+def compiled(case: cases.Case) -> Any:
     return structural.from_openapi({"type": "object", "properties": {"spec": case.schema}, **case.root})
 
 
-def judged(case: cel_cases.Case) -> list[dict[str, Any]]:
+def judged(case: cases.Case) -> list[dict[str, Any]]:
     """The answers to the case's objects, as a server would give them."""
     schema, answers = compiled(case), []
     for i, spec in enumerate(case.specs):
@@ -41,14 +41,14 @@ def _answer(schema: Any, obj: Any, old: Any) -> dict[str, Any]:
     return {"code": code, "causes": [[cause.field, cause.reason, cause.message] for cause in causes]}
 
 
-@pytest.mark.parametrize("case", cel_cases.CASES, ids=[case.name for case in cel_cases.CASES])
-def test_rules_judge_as_a_real_server_does(case: cel_cases.Case) -> None:
+@pytest.mark.parametrize("case", cases.CASES, ids=[case.name for case in cases.CASES])
+def test_rules_judge_as_a_real_server_does(case: cases.Case) -> None:
     assert judged(case) == RECORDED["cases"][case.name]
 
 
-@pytest.mark.parametrize("name", cel_cases.FAULTY)
+@pytest.mark.parametrize("name", cases.FAULTY)
 def test_faulty_rules_are_refused_as_a_real_server_does(name: str) -> None:
-    schema = structural.from_openapi({"type": "object", "properties": {"spec": cel_cases.FAULTY[name]}})
+    schema = structural.from_openapi({"type": "object", "properties": {"spec": cases.FAULTY[name]}})
     assert [[cause.field, cause.message] for cause in rule_faults(schema, ROOT)] == RECORDED["faulty"][name]
 
 
@@ -62,7 +62,7 @@ def test_faulty_rules_are_refused_as_a_real_server_does(name: str) -> None:
     ],
 )
 def test_what_is_not_supported_is_refused_when_defined_and_never_passes(rule: str) -> None:
-    schema = structural.from_openapi(cel_cases.ruled(cel_cases.fields(a=cel_cases.INTEGER), rule))
+    schema = structural.from_openapi(cases.ruled(cases.fields(a=cases.INTEGER), rule))
     assert "not supported here" in rule_faults(schema, ROOT)[0].message
     assert cel_validate(schema, {"a": 1}, None, "")
 

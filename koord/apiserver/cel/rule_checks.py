@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver.cel import CelError, Expression, at_column, compiled, without_texts
-from koord.apiserver.cel_rules import ROOT_FIELDS, ROOT_METADATA, VARIABLES, escape
+from koord.apiserver.cel.expressions import CelError, Expression, at_column, compiled, without_texts
+from koord.apiserver.cel.rules import ROOT_FIELDS, ROOT_METADATA, VARIABLES, escape
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import Cause, invalid
 

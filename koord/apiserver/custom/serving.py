@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver import custom
 from koord.apiserver.access.user import MASTERS, UserInfo
+from koord.apiserver.custom import kinds
 from koord.apiserver.objects import Context, Objects
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
@@ -33,7 +33,7 @@ class Definitions:
     """Keeps the registry in step with the stored definitions."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
-        resource = registry.find(custom.GROUP, "v1", "customresourcedefinitions")
+        resource = registry.find(kinds.GROUP, "v1", "customresourcedefinitions")
         assert resource is not None
         self._objects, self._registry, self._resource = objects, registry, resource
         self._collection = objects.collection(resource)
@@ -43,7 +43,7 @@ class Definitions:
     def load(self) -> None:
         """Serve what is established already. Before the server answers its first request."""
         for crd in self._all():
-            self._serve(crd["metadata"]["name"], custom.resources_of(crd))
+            self._serve(crd["metadata"]["name"], kinds.resources_of(crd))
 
     async def run(self) -> None:
         """Follow changes until the server stops."""
@@ -90,17 +90,17 @@ class Definitions:
     async def _settle(self, crd: Obj) -> None:
         name = crd["metadata"]["name"]
         others = [other for other in self._all() if other["metadata"]["name"] != name]
-        changed = custom.settled(crd, others, self._objects.now())
-        self._serve(name, custom.resources_of(changed or crd))
+        changed = kinds.settled(crd, others, self._objects.now())
+        self._serve(name, kinds.resources_of(changed or crd))
         if changed is not None:
             await self._write_status(crd, changed["status"])
 
     async def _end(self, crd: Obj) -> None:
         """Remove a definition's objects, then let it go."""
         name = crd["metadata"]["name"]
-        if custom.CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
+        if kinds.CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
             return
-        resources = custom.resources_of(crd)
+        resources = kinds.resources_of(crd)
         self._serve(name, resources)
         if name not in self._ending:
             self._ending.add(name)
@@ -141,7 +141,7 @@ class Definitions:
     def _terminating(self, crd: Obj, status: str, reason: str, message: str) -> Obj:
         was = crd.get("status") or {}
         now = self._objects.now()
-        conditions = custom.with_condition(was.get("conditions") or (), "Terminating", status, reason, message, now)
+        conditions = kinds.with_condition(was.get("conditions") or (), "Terminating", status, reason, message, now)
         return {**was, "conditions": conditions}
 
     def _all(self) -> list[Obj]:
@@ -164,7 +164,7 @@ class Definitions:
 
 def _released(crd: Obj, status: Obj) -> Obj:
     meta = dict(crd["metadata"])
-    left = [each for each in meta.get("finalizers") or () if each != custom.CLEANUP_FINALIZER]
+    left = [each for each in meta.get("finalizers") or () if each != kinds.CLEANUP_FINALIZER]
     meta.pop("finalizers", None)
     if left:
         meta["finalizers"] = left

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from koord.apiserver import schema_validation, structural
+from koord.apiserver import structural
+from koord.apiserver.custom import schema_validation
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
 
 Source = Mapping[str, Any]
@@ -63,7 +64,7 @@ def _compile_faults(schema: Source, path: str) -> list[Cause]:
     if not structural.has_rules(compiled):
         return []
     try:
-        from koord.apiserver.cel_checks import rule_faults
+        from koord.apiserver.cel.rule_checks import rule_faults
     except ImportError:
         return []
     return rule_faults(compiled, path)

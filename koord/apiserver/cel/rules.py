@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from koord.api.duration import DurationError, parse_ns
-from koord.apiserver.cel import CelError, Expression, OptionalValue, compiled
+from koord.apiserver.cel.expressions import CelError, Expression, OptionalValue, compiled
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, required, shown
 

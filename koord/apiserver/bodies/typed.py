@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from koord.api import quantity, timestamp
 from koord.apiserver import schemas
-from koord.apiserver.json_text import Number
+from koord.apiserver.bodies.json_text import Number
 from koord.apiserver.schema import Schema
 
 Read = Callable[[Any, list[str]], Any]

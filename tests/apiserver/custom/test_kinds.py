@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koord.apiserver import custom
+from koord.apiserver.custom import kinds
 from koord.apiserver.resource import Obj
 from koord.apiserver.status import StatusError
 from tests.apiserver.bodies.definitions import crd, obj, ver
@@ -18,13 +18,13 @@ NOW = "2026-01-01T00:00:00Z"
 def definition(**spec: Any) -> Obj:
     made: Obj = copy.deepcopy(crd(**spec))
     made["metadata"]["name"] = f"{made['spec']['names']['plural']}.{made['spec']['group']}"
-    custom.STRATEGY.default(made)
-    custom.STRATEGY.prepare_create(made)
+    kinds.STRATEGY.default(made)
+    kinds.STRATEGY.prepare_create(made)
     return made
 
 
 def settled(made: Obj, *others: Obj) -> Obj:
-    result = custom.settled(made, others, NOW)
+    result = kinds.settled(made, others, NOW)
     assert result is not None
     return result
 
@@ -34,7 +34,7 @@ def conditions(made: Obj) -> dict[str, tuple[str, str]]:
 
 
 def test_nothing_is_served_before_the_names_are_accepted() -> None:
-    assert custom.resources_of(definition()) == []
+    assert kinds.resources_of(definition()) == []
 
 
 def test_a_definition_without_conflicts_is_established_and_stays_as_it_is() -> None:
@@ -44,10 +44,8 @@ def test_a_definition_without_conflicts_is_established_and_stays_as_it_is() -> N
         "Established": ("True", "InitialNamesAccepted"),
     }
     assert made["status"]["storedVersions"] == ["v1"]
-    assert custom.settled(made, [], "2027-01-01T00:00:00Z") is None
-    assert [(r.group, r.version, r.plural, r.kind) for r in custom.resources_of(made)] == [
-        ("x.io", "v1", "foos", "Foo")
-    ]
+    assert kinds.settled(made, [], "2027-01-01T00:00:00Z") is None
+    assert [(r.group, r.version, r.plural, r.kind) for r in kinds.resources_of(made)] == [("x.io", "v1", "foos", "Foo")]
 
 
 def test_a_name_that_another_has_is_not_accepted_until_it_is_free() -> None:
@@ -59,13 +57,13 @@ def test_a_name_that_another_has_is_not_accepted_until_it_is_free() -> None:
         "Established": ("False", "NotAccepted"),
     }
     assert refused["status"]["acceptedNames"]["plural"] == "bars"
-    assert custom.resources_of(refused) == []
+    assert kinds.resources_of(refused) == []
     assert conditions(settled(refused))["Established"] == ("True", "InitialNamesAccepted")
 
 
 def test_every_served_version_is_a_resource_and_all_share_what_is_stored() -> None:
     versions = [ver("v1", storage=True), ver("v2", schema=obj(spec={"type": "string"})), {**ver("v3"), "served": False}]
-    resources = custom.resources_of(settled(definition(versions=versions)))
+    resources = kinds.resources_of(settled(definition(versions=versions)))
     assert [resource.version for resource in resources] == ["v1", "v2"]
     assert {resource.collection for resource in resources} == {"foos.x.io"}
     assert {resource.storage_version for resource in resources} == {"x.io/v1"}
@@ -80,7 +78,7 @@ def test_columns_are_read_from_the_object() -> None:
         {"name": "Broken", "type": "string", "jsonPath": ".spec["},
         {"name": "Wrong", "type": "integer", "jsonPath": ".status.since"},
     ]
-    resource = custom.resources_of(
+    resource = kinds.resources_of(
         settled(definition(versions=[ver("v1", storage=True, additionalPrinterColumns=columns)]))
     )[0]
     thing = {
@@ -95,15 +93,15 @@ def test_columns_are_read_from_the_object() -> None:
 
 def test_selectable_fields_are_text() -> None:
     fields = [{"jsonPath": ".spec.n"}, {"jsonPath": ".spec.on"}, {"jsonPath": ".spec.s"}]
-    resource = custom.resources_of(settled(definition(versions=[ver("v1", storage=True, selectableFields=fields)])))[0]
+    resource = kinds.resources_of(settled(definition(versions=[ver("v1", storage=True, selectableFields=fields)])))[0]
     found = resource.strategy.fields({"metadata": {}, "spec": {"n": 3, "on": True}})
     assert found == {"spec.n": "3", "spec.on": "true", "spec.s": ""}
 
 
 def test_with_a_status_subresource_a_create_has_no_status_and_a_status_change_no_metadata() -> None:
-    strategy = custom.resources_of(
-        settled(definition(versions=[ver("v1", storage=True, subresources={"status": {}})]))
-    )[0].strategy
+    strategy = kinds.resources_of(settled(definition(versions=[ver("v1", storage=True, subresources={"status": {}})])))[
+        0
+    ].strategy
     thing: Obj = {"metadata": {"name": "a"}, "status": {"x": 1}}
     strategy.prepare_create(thing)
     assert "status" not in thing
@@ -118,7 +116,7 @@ def test_with_a_status_subresource_a_create_has_no_status_and_a_status_change_no
 )
 def test_replicas_under_a_scale_subresource_are_bounded(replicas: int, fault: str | None) -> None:
     scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
-    resource = custom.resources_of(
+    resource = kinds.resources_of(
         settled(definition(versions=[ver("v1", storage=True, subresources={"scale": scale})]))
     )[0]
     assert resource.scale_paths == {"specReplicas": ".spec.n", "statusReplicas": ".status.n"}
@@ -129,7 +127,7 @@ def test_replicas_under_a_scale_subresource_are_bounded(replicas: int, fault: st
 def test_nothing_new_while_the_definition_is_being_deleted() -> None:
     made = settled(definition())
     made["metadata"]["deletionTimestamp"] = NOW
-    strategy = custom.resources_of(made)[0].strategy
+    strategy = kinds.resources_of(made)[0].strategy
     with pytest.raises(StatusError, match="custom resource definition is terminating") as refused:
         strategy.prepare_create({"metadata": {"name": "a"}})
     assert refused.value.code == 403
@@ -139,7 +137,7 @@ def test_a_new_storage_version_is_remembered_beside_the_old_one() -> None:
     old = settled(definition())
     new = copy.deepcopy(old)
     new["spec"]["versions"] = [{**ver("v1"), "storage": False}, ver("v2", storage=True)]
-    custom.STRATEGY.prepare_update(new, old)
+    kinds.STRATEGY.prepare_update(new, old)
     assert new["status"]["storedVersions"] == ["v1", "v2"]
 
 
@@ -148,26 +146,26 @@ def test_what_was_stored_cannot_be_forgotten_and_names_cannot_change() -> None:
     new = copy.deepcopy(old)
     new["spec"]["versions"] = [ver("v2", storage=True)]
     new["spec"]["scope"] = "Cluster"
-    custom.STRATEGY.prepare_update(new, old)
-    causes = {cause.field: cause.message for cause in custom.STRATEGY.validate_update(new, old)}
+    kinds.STRATEGY.prepare_update(new, old)
+    causes = {cause.field: cause.message for cause in kinds.STRATEGY.validate_update(new, old)}
     assert causes["spec.scope"] == 'Invalid value: "Cluster": field is immutable'
     assert causes["status.storedVersions[0]"].startswith('Invalid value: "v1": missing from spec.versions')
 
 
 def test_deletion_waits_for_the_objects() -> None:
     made = settled(definition())
-    assert custom.STRATEGY.awaits(made)
+    assert kinds.STRATEGY.awaits(made)
     made["metadata"] |= {"deletionTimestamp": NOW, "deletionGracePeriodSeconds": 0, "generation": 2}
-    custom.STRATEGY.on_deletion(made)
-    assert made["metadata"]["finalizers"] == [custom.CLEANUP_FINALIZER]
+    kinds.STRATEGY.on_deletion(made)
+    assert made["metadata"]["finalizers"] == [kinds.CLEANUP_FINALIZER]
     assert made["metadata"]["generation"] == 1
-    assert not custom.STRATEGY.awaits(made)
+    assert not kinds.STRATEGY.awaits(made)
 
 
 def test_objects_are_shown_in_other_versions_as_the_stored_one_knows_them() -> None:
     stored = obj(spec=obj(a={"type": "string", "default": "one"}))
     versions = [ver("v1", storage=True, schema=stored), ver("v2", schema=obj(spec=obj(b={"type": "string"})))]
-    first, second = custom.resources_of(settled(definition(versions=versions)))
+    first, second = kinds.resources_of(settled(definition(versions=versions)))
     assert first.convert is None
     assert second.convert is not None
     thing = {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"b": "lost"}}
@@ -179,7 +177,7 @@ def test_after_a_change_of_the_definition_what_is_stored_is_completed_when_read(
     made = settled(definition())
     made["metadata"]["generation"] = 2
     made["spec"]["versions"] = [ver("v1", storage=True, schema=obj(spec=obj(a={"type": "string", "default": "later"})))]
-    [resource] = custom.resources_of(made)
+    [resource] = kinds.resources_of(made)
     assert resource.convert is not None
     assert resource.convert({"metadata": {"name": "a"}, "spec": {}}, "x.io/v1")["spec"] == {"a": "later"}
 
@@ -187,13 +185,13 @@ def test_after_a_change_of_the_definition_what_is_stored_is_completed_when_read(
 def test_a_deprecated_version_says_what_to_use_instead() -> None:
     old: Obj = {**ver("v1alpha1"), "deprecated": True}
     told: Obj = {**ver("v1alpha2"), "deprecated": True, "deprecationWarning": "too old"}
-    resources = custom.resources_of(settled(definition(versions=[ver("v1", storage=True), old, told])))
+    resources = kinds.resources_of(settled(definition(versions=[ver("v1", storage=True), old, told])))
     assert [resource.deprecation for resource in resources] == [
         "", "x.io/v1alpha1 Foo is deprecated; use x.io/v1 Foo", "too old",
     ]  # fmt: skip
 
 
 def test_finalizers_without_a_domain_are_warned_of() -> None:
-    [resource] = custom.resources_of(settled(definition()))
+    [resource] = kinds.resources_of(settled(definition()))
     found = resource.strategy.warnings({"metadata": {"finalizers": ["a.b/c", "nope", "orphan"]}})
     assert [text.partition(":")[2][:8] for text in found] == [' "nope":']

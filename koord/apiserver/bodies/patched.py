@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from koord.apiserver import decoding, json_text, structural, typed
-from koord.apiserver.json_text import JsonFault, Pairs
+from koord.apiserver import structural
+from koord.apiserver.bodies import decoding, json_text, typed
+from koord.apiserver.bodies.json_text import JsonFault, Pairs
+from koord.apiserver.custom.schema_validation import go_float, go_quoted
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.schema_validation import go_float, go_quoted
 from koord.apiserver.status import Cause, StatusError, bad_request, unprocessable
 
 JSON_PATCH: Final = "application/json-patch+json"

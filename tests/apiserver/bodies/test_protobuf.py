@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.apiserver import protobuf, schemas, typed
-from koord.apiserver.protobuf import MAGIC, Malformed
+from koord.apiserver import schemas
+from koord.apiserver.bodies import protobuf, typed
+from koord.apiserver.bodies.protobuf import MAGIC, Malformed
 
-RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "protobuf.json").read_text())["objects"]
+RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent.parent / "data" / "protobuf.json").read_text())[
+    "objects"
+]
 
 
 @pytest.mark.parametrize("pair", RECORDED, ids=lambda pair: pair["json"]["kind"])

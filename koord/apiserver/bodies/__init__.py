@@ -1,0 +1,1 @@
+"""What clients send: JSON, YAML or protobuf, objects or patches; read as the real server reads it."""
