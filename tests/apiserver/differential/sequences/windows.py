@@ -49,26 +49,8 @@ SEQUENCES = [
         _resized(limits={"cpu": "2", "memory": "1Gi"}, requests={"cpu": "2", "memory": "1Gi"}),
         _resized(requests={"cpu": "3"}),
         _resized(requests={"ephemeral-storage": "1Gi"}),
-        patch(
-            RESIZE,
-            {
-                "spec": {
-                    "containers": [
-                        {"name": "main", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}
-                    ]
-                }
-            },
-            STRATEGIC,
-        ),
-        patch(
-            RESIZE,
-            {
-                "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["example.com/f"]},
-                "spec": {"activeDeadlineSeconds": 5},
-                "status": {"phase": "Failed"},
-            },
-            STRATEGIC,
-        ),
+        patch(RESIZE, {"spec": {"containers": [{"name": "main", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}]}}, STRATEGIC),
+        patch(RESIZE, {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["example.com/f"]}, "spec": {"activeDeadlineSeconds": 5}, "status": {"phase": "Failed"}}, STRATEGIC),
         get(P),
     ),
     sequence(
@@ -87,17 +69,7 @@ SEQUENCES = [
     ),
     sequence(
         "resize-kinds-of-containers",
-        post(
-            PODS,
-            pod(
-                "p",
-                containers=[BURSTABLE],
-                initContainers=[
-                    _container("once", requests={"cpu": "1"}),
-                    {**_container("beside", requests={"cpu": "1"}), "restartPolicy": "Always"},
-                ],
-            ),
-        ),
+        post(PODS, pod("p", containers=[BURSTABLE], initContainers=[_container("once", requests={"cpu": "1"}), {**_container("beside", requests={"cpu": "1"}), "restartPolicy": "Always"}])),
         _resized("once", "initContainers", requests={"cpu": "2"}),
         _resized("beside", "initContainers", requests={"cpu": "2"}),
         _resized("beside", "initContainers", requests={"ephemeral-storage": "1Gi"}),
@@ -107,124 +79,26 @@ SEQUENCES = [
         "resize-qos",
         post(PODS, pod("p")),
         _resized(requests={"cpu": "1"}),
-        post(
-            PODS,
-            pod(
-                "q",
-                containers=[_container(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "1Gi"})],
-            ),
-        ),
-        patch(
-            f"{PODS}/q/resize",
-            {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}},
-            STRATEGIC,
-        ),
-        patch(
-            f"{PODS}/q/resize",
-            {
-                "spec": {
-                    "containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}]
-                }
-            },
-            STRATEGIC,
-            only=("metadata.generation", "spec.containers.0.resources"),
-        ),
+        post(PODS, pod("q", containers=[_container(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "1Gi"})])),
+        patch(f"{PODS}/q/resize", {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}}, STRATEGIC),
+        patch(f"{PODS}/q/resize", {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}]}}, STRATEGIC, only=("metadata.generation", "spec.containers.0.resources")),
     ),
     sequence(
         "resize-nodes",
         post(PODS, pod("p", containers=[BURSTABLE])),
-        patch(
-            f"{P}/status",
-            {
-                "status": {
-                    "containerStatuses": [
-                        {
-                            "name": "main",
-                            "image": "i",
-                            "imageID": "",
-                            "ready": True,
-                            "restartCount": 0,
-                            "state": {"running": {}},
-                        }
-                    ]
-                }
-            },
-            MERGE,
-            only=("kind",),
-        ),
+        patch(f"{P}/status", {"status": {"containerStatuses": [{"name": "main", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}}]}}, MERGE, only=("kind",)),
         _resized(requests={"cpu": "1500m"}),
-        patch(
-            f"{P}/status",
-            {
-                "status": {
-                    "containerStatuses": [
-                        {
-                            "name": "main",
-                            "image": "i",
-                            "imageID": "",
-                            "ready": True,
-                            "restartCount": 0,
-                            "state": {"running": {}},
-                            "resources": {},
-                        }
-                    ]
-                }
-            },
-            MERGE,
-            only=("kind",),
-        ),
-        patch(
-            RESIZE,
-            {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1500m"}}}]}},
-            STRATEGIC,
-            only=("spec.containers.0.resources", "metadata.generation"),
-        ),
-        post(
-            PODS,
-            pod("mirror", {"annotations": {"kubernetes.io/config.mirror": "x"}}, nodeName="n"),
-            only=("kind", "code"),
-        ),
+        patch(f"{P}/status", {"status": {"containerStatuses": [{"name": "main", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}, "resources": {}}]}}, MERGE, only=("kind",)),
+        patch(RESIZE, {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1500m"}}}]}}, STRATEGIC, only=("spec.containers.0.resources", "metadata.generation")),
+        post(PODS, pod("mirror", {"annotations": {"kubernetes.io/config.mirror": "x"}}, nodeName="n"), only=("kind", "code")),
     ),
     sequence(
         "ephemeral-containers-added",
         post(PODS, pod("p")),
         patch(DEBUG, {"spec": {"ephemeralContainers": [{"name": "first", "image": "example/debug"}]}}, STRATEGIC),
-        patch(
-            DEBUG,
-            {
-                "spec": {
-                    "ephemeralContainers": [
-                        {
-                            "name": "second",
-                            "image": "example/debug",
-                            "ports": [{"containerPort": 1}],
-                            "resources": {"limits": {"cpu": "1"}},
-                        }
-                    ]
-                }
-            },
-            STRATEGIC,
-        ),
-        patch(
-            DEBUG,
-            {
-                "spec": {
-                    "activeDeadlineSeconds": 3,
-                    "ephemeralContainers": [
-                        {"name": "second", "image": "example/debug", "targetContainerName": "absent"}
-                    ],
-                }
-            },
-            STRATEGIC,
-        ),
-        apply(
-            DEBUG,
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "spec": {"ephemeralContainers": [{"name": "second", "image": "example/debug"}]},
-            },
-        ),
+        patch(DEBUG, {"spec": {"ephemeralContainers": [{"name": "second", "image": "example/debug", "ports": [{"containerPort": 1}], "resources": {"limits": {"cpu": "1"}}}]}}, STRATEGIC),
+        patch(DEBUG, {"spec": {"activeDeadlineSeconds": 3, "ephemeralContainers": [{"name": "second", "image": "example/debug", "targetContainerName": "absent"}]}}, STRATEGIC),
+        apply(DEBUG, {"apiVersion": "v1", "kind": "Pod", "spec": {"ephemeralContainers": [{"name": "second", "image": "example/debug"}]}}),
         patch(DEBUG, {"spec": {"ephemeralContainers": [{"name": "third"}]}}, STRATEGIC),
         put(DEBUG, pod("p")),
         delete(DEBUG),
@@ -233,36 +107,11 @@ SEQUENCES = [
     sequence(
         "bindings-old-form",
         post(PODS, pod("p")),
-        post(
-            f"{CORE}/bindings",
-            {"apiVersion": "v1", "kind": "Binding", "metadata": {}, "target": {"kind": "Node", "name": "n"}},
-        ),
-        post(
-            f"{CORE}/bindings",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": "absent"},
-                "target": {"kind": "Node", "name": "n"},
-            },
-        ),
-        post(
-            f"{CORE}/bindings",
-            {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Pod"}},
-        ),
-        post(
-            f"{CORE}/bindings",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": "p", "namespace": "other"},
-                "target": {"kind": "Node", "name": "n"},
-            },
-        ),
-        post(
-            f"{CORE}/bindings",
-            {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}},
-        ),
+        post(f"{CORE}/bindings", {"apiVersion": "v1", "kind": "Binding", "metadata": {}, "target": {"kind": "Node", "name": "n"}}),
+        post(f"{CORE}/bindings", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "absent"}, "target": {"kind": "Node", "name": "n"}}),
+        post(f"{CORE}/bindings", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Pod"}}),
+        post(f"{CORE}/bindings", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p", "namespace": "other"}, "target": {"kind": "Node", "name": "n"}}),
+        post(f"{CORE}/bindings", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}),
         get(P, only=("spec.nodeName", "status.conditions.0.type")),
         get(f"{CORE}/bindings"),
         get(f"{CORE}/bindings/p"),
@@ -272,11 +121,7 @@ SEQUENCES = [
     sequence(
         "methods-of-paths",
         post(PODS, pod("p"), only=("kind",)),
-        *[
-            Step(method, path)
-            for path in (PODS, P, f"{P}/status", "/api/v1/pods", "/api/v1/nodes")
-            for method in ("HEAD", "OPTIONS", "TRACE")
-        ],
+        *[Step(method, path) for path in (PODS, P, f"{P}/status", "/api/v1/pods", "/api/v1/nodes") for method in ("HEAD", "OPTIONS", "TRACE")],
         post("/api/v1/pods", pod("q")),
         delete("/api/v1/pods"),
         put("/api/v1/nodes", {}),
@@ -292,19 +137,7 @@ SEQUENCES = [
         post("/api/v1/namespaces/{{ns}}/finalize", {}),
         get("/api/v1/namespaces/{{ns}}/finalize"),
         get("/api/v1/namespaces/{{ns}}/status", only=("kind", "metadata.name", "status")),
-        patch(
-            "/api/v1/namespaces/{{ns}}/status",
-            {
-                "spec": {"finalizers": []},
-                "status": {
-                    "conditions": [
-                        {"type": "Seen", "status": "True", "lastTransitionTime": None, "reason": "r", "message": "m"}
-                    ]
-                },
-            },
-            MERGE,
-            only=("kind", "spec", "status"),
-        ),
+        patch("/api/v1/namespaces/{{ns}}/status", {"spec": {"finalizers": []}, "status": {"conditions": [{"type": "Seen", "status": "True", "lastTransitionTime": None, "reason": "r", "message": "m"}]}}, MERGE, only=("kind", "spec", "status")),
         post("/version", {}),
         delete("/api/v1"),
         post("/apis/apps/v1", {}),
@@ -316,4 +149,4 @@ SEQUENCES = [
         Step("HEAD", "/healthz"),
         delete("/healthz"),
     ),
-]
+]  # fmt: skip
