@@ -1,0 +1,141 @@
+"""Profiles from a KubeSchedulerConfiguration: which plugins judge pods of which scheduler name, in which order.
+
+    profiles_of(config).profiles["koord-scheduler"]      for an Engine
+    profiles_of(config).queue()                          the one queue that all of them share
+
+What a configuration asks for and koord does not have is named in `warnings`, never dropped without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from koord.api.scheduler_args import ARGS
+from koord.api.scheduler_config import Profile as Written
+from koord.api.scheduler_config import SchedulerConfiguration
+from koord.api.scheduler_plugins import IMPLEMENTS
+from koord.scheduler import registry
+from koord.scheduler.framework.engine import Profile
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.queue import Gate, Queue, Sorter, Waker
+from koord.scheduler.state.table import Row
+
+if TYPE_CHECKING:
+    from koord.scheduler.framework.ask import Ask
+    from koord.scheduler.state.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What a configuration comes to."""
+
+    profiles: Mapping[str, Profile]
+    "By scheduler name."
+    sorter: Sorter
+    gates: tuple[Gate, ...]
+    warnings: tuple[str, ...]
+    first_backoff_s: float
+    longest_backoff_s: float
+
+    def queue(self) -> Queue:
+        """An empty queue for the pods of all profiles."""
+        wakers: dict[str, Waker] = {}
+        for profile in self.profiles.values():
+            for plugin in profile.plugins:
+                known = wakers.get(plugin.name)
+                wakers[plugin.name] = Waker(int(plugin.wakes_on) | (known.reasons if known else 0))
+        return Queue(
+            self.sorter,
+            wakers,
+            self.gates,
+            first_backoff_s=self.first_backoff_s,
+            longest_backoff_s=self.longest_backoff_s,
+        )
+
+
+def profiles_of(config: SchedulerConfiguration) -> Profiles:
+    """The profiles of a configuration that `koord.api.scheduler_config.parse` accepted."""
+    warnings: list[str] = []
+    profiles: dict[str, Profile] = {}
+    gates: dict[str, Gate] = {}
+    sorter: Sorter | None = None
+    for written in config.profiles:
+        resolved = written.resolved()
+        missing = sorted(name for name in resolved.names if not registry.is_built(name))
+        if missing:
+            warnings.append(f"profile {written.scheduler_name}: koord does not have yet: {', '.join(missing)}")
+        profiles[written.scheduler_name] = _profile(written, warnings)
+        for name in resolved.at["preEnqueue"]:
+            if name in registry.PLUGINS:
+                gates.setdefault(name, cast(Gate, registry.make(name, None)))
+        for name in resolved.at["queueSort"]:
+            if name in registry.PLUGINS:
+                sorter = cast(Sorter, registry.make(name, None))
+    return Profiles(
+        profiles,
+        # No configuration can be without one, and those that koord lacks were warned of.
+        sorter or cast(Sorter, registry.make("PrioritySort", None)),
+        tuple(gates.values()),
+        tuple(warnings),
+        float(config.pod_initial_backoff_seconds),
+        float(config.pod_max_backoff_seconds),
+    )
+
+
+def _profile(written: Written, warnings: list[str]) -> Profile:
+    resolved = written.resolved()
+    # A node meets filters in the order of that point, whatever the order of the others.
+    order = dict.fromkeys((*resolved.at["filter"], *resolved.at["preFilter"], *resolved.at["score"]))
+    plugins: list[Plugin] = []
+    for name in order:
+        if name not in registry.PLUGINS:
+            continue
+        plugin = _make(name, written, warnings)
+        filter_is_off = "filter" in IMPLEMENTS[name] and name not in resolved.at["filter"]
+        plugins.append(_ScoreOnly(plugin) if filter_is_off else plugin)
+    weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
+    return Profile(written.scheduler_name, tuple(plugins), weights)
+
+
+def _make(name: str, written: Written, warnings: list[str]) -> Plugin:
+    type_ = ARGS.get(name)
+    if type_ is not None and registry.takes_args(name):
+        return registry.make(name, written.args_of(name, type_))
+    if type_ is not None and written.written_args(name) != type_():
+        warnings.append(f"profile {written.scheduler_name}: the arguments of {name} have no effect yet")
+    return registry.make(name, None)
+
+
+class _ScoreOnly(Plugin):
+    """A plugin whose filter is switched off."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.name, self.wakes_on, self._plugin = plugin.name, plugin.wakes_on, plugin
+
+    def attach(self, cluster: Cluster) -> None:
+        self._plugin.attach(cluster)
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return self._plugin.key(ask, cluster)
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        judge = self._plugin.compile(ask, cluster)
+        return None if judge is None else _Scoring(judge)
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        self._plugin.reserve(ask, row, cluster)
+
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any] | None:
+        return self._plugin.pre_bind(ask, row, cluster)
+
+
+class _Scoring(Judge):
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.scores_on = judge.scores_on
+        self.facets = tuple(facet for facet in judge.facets if not facet.gates)
+
+    def score(self, cells: Cells) -> Numbers:
+        return self._judge.score(cells)

@@ -1,0 +1,53 @@
+"""Every plugin of the scheduler, by its name in configuration files: the one list.
+
+The order is that in which a node meets them: filters first, as in Kubernetes and Koordinator, then those that only
+score. A plugin is imported when a profile has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from inspect import signature
+from typing import Final
+
+from koord.api.component_config import PluginArgs
+from koord.scheduler.framework.plugin import Plugin
+
+_HERE: Final = "koord.scheduler.plugins"
+
+PLUGINS: Final[Mapping[str, str]] = {
+    "SchedulingGates": f"{_HERE}.scheduling_gates",
+    "PrioritySort": f"{_HERE}.priority_sort",
+    "NodeUnschedulable": f"{_HERE}.node_unschedulable",
+    "NodeName": f"{_HERE}.node_name",
+    "TaintToleration": f"{_HERE}.taint_toleration",
+    "NodeAffinity": f"{_HERE}.node_affinity",
+    "NodeResourcesFit": f"{_HERE}.node_resources_fit",
+    "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
+}
+"""Name to module, which has a class of that name."""
+
+SHELL: Final = frozenset({"DefaultBinder", "DefaultPreBind"})
+"""Not policies: what they do is done by whoever carries placements out."""
+
+
+def is_built(name: str) -> bool:
+    return name in PLUGINS or name in SHELL
+
+
+def takes_args(name: str) -> bool:
+    """Whether a plugin heeds the arguments that a configuration file may give it."""
+    return "args" in signature(_class(name)).parameters
+
+
+def make(name: str, args: PluginArgs | None) -> Plugin:
+    """A new plugin, with its arguments where it has any."""
+    plugin = _class(name)(args) if args is not None else _class(name)()
+    assert isinstance(plugin, Plugin)
+    return plugin
+
+
+def _class(name: str) -> type:
+    found: type = getattr(import_module(PLUGINS[name]), name)
+    return found
