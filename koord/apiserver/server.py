@@ -27,7 +27,6 @@ from koord.apiserver.access.user import MASTERS, UserInfo
 from koord.apiserver.admission import Admission
 from koord.apiserver.admission.service_addresses import service_address
 from koord.apiserver.admission.webhook_rules import ServiceRef
-from koord.apiserver.binding import Bindings
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.custom.serving import Definitions
 from koord.apiserver.discovery import Discovery
@@ -35,7 +34,6 @@ from koord.apiserver.http import HttpApi
 from koord.apiserver.in_flight import InFlight
 from koord.apiserver.listening import listening
 from koord.apiserver.metrics_api import MetricsApi
-from koord.apiserver.node_log import NodeLog
 from koord.apiserver.objects import Context, Objects, collection_of
 from koord.apiserver.openapi import OpenApi
 from koord.apiserver.paths import Paths, metrics_path
@@ -44,7 +42,11 @@ from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.revision_log import Durability
 from koord.apiserver.status import StatusError
 from koord.apiserver.store import Collection, Store
-from koord.apiserver.subresources import Subresources
+from koord.apiserver.subresources.binding import Bindings
+from koord.apiserver.subresources.eviction import Evictions
+from koord.apiserver.subresources.finalize import NamespaceFinalizers
+from koord.apiserver.subresources.log import NodeLog
+from koord.apiserver.subresources.scale import Scales
 from koord.apiserver.telemetry import Telemetry
 from koord.apiserver.verbs import Verbs
 
@@ -124,12 +126,17 @@ class ApiServer:
 
         node_log = NodeLog(self.collection("pods"), self.collection("nodes"), _kubelet_client(authority, pki))
         self._stack.push_async_callback(node_log.close)
+        bindings = Bindings(self.objects, self.registry)
         token_requests = TokenRequests(tokens, self.collection, self.objects.now)
         verbs = Verbs(
             self.objects,
             {
-                **Subresources(self.objects, self.registry, node_log.handle).handlers(),
-                **Bindings(self.objects, self.registry).handlers(),
+                ("pods", "binding"): bindings.bind,
+                ("bindings", ""): bindings.bind_named,
+                ("pods", "eviction"): Evictions(self.objects, self.registry).evict,
+                ("pods", "log"): node_log.handle,
+                ("namespaces", "finalize"): NamespaceFinalizers(self.objects).finalize,
+                ("*", "scale"): Scales(self.objects).scale,
                 **Reviews(authenticator, authorizer, self.objects.now).handlers(),
                 **MetricsApi(self.find_collection).handlers(),
                 ("serviceaccounts", "token"): token_requests.create,

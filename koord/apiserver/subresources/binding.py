@@ -13,18 +13,16 @@ from koord.apiserver.objects import Objects, subresource_attributes
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, bad_request, conflict, not_supported, required
-from koord.apiserver.subresources import SUCCESS, Handler, set_condition
+from koord.apiserver.subresources.pod_condition import set_condition
+from koord.apiserver.subresources.posted import CREATED
 from koord.apiserver.verbs import context_of
 
 
 class Bindings:
-    """Handlers by (collection, subresource), for `Verbs`."""
+    """The handlers of both forms."""
 
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects, self._registry = objects, registry
-
-    def handlers(self) -> dict[tuple[str, str], Handler]:
-        return {("pods", "binding"): self.bind, ("bindings", ""): self.bind_named}
 
     async def bind(self, request: Request, pods: Resource) -> Answer:
         binding = await _binding(request)
@@ -64,7 +62,7 @@ class Bindings:
             return pod
 
         await self._objects.rewrite(pods, request.info.namespace, wanted["name"], bound, context_of(request))
-        return json_answer(SUCCESS, status=201)
+        return json_answer(CREATED, status=201)
 
 
 async def _binding(request: Request) -> Obj:

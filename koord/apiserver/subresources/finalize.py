@@ -1,0 +1,33 @@
+"""namespaces/NAME/finalize: set spec.finalizers; the last one gone, the namespace goes."""
+
+from __future__ import annotations
+
+from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.objects import Objects
+from koord.apiserver.resource import Obj, Resource
+from koord.apiserver.status import MODIFIED, conflict
+from koord.apiserver.subresources.posted import object_in
+from koord.apiserver.verbs import check_name, context_of
+
+
+class NamespaceFinalizers:
+    """The handler."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    async def finalize(self, request: Request, resource: Resource) -> Answer:
+        obj = await object_in(request)
+        check_name(obj, request.info.name, "")
+
+        def finalized(live: Obj) -> Obj:
+            version = (obj.get("metadata") or {}).get("resourceVersion")
+            if version and version != live["metadata"]["resourceVersion"]:
+                raise conflict("namespaces", "", request.info.name, MODIFIED)
+            live["spec"] = {"finalizers": (obj.get("spec") or {}).get("finalizers") or []}
+            if not live["spec"]["finalizers"]:
+                live["spec"] = {}
+            return live
+
+        written = await self._objects.rewrite(resource, "", request.info.name, finalized, context_of(request))
+        return json_answer(written.value)
