@@ -1,1 +1,9 @@
-"""What clients send: JSON, YAML or protobuf, objects or patches; read as the real server reads it."""
+"""What clients send: JSON, YAML or protobuf, objects or patches; read as the real server reads it.
+
+| module | its question |
+| --- | --- |
+| `decoding` | which object is this body, and is it of the kind that was asked for? |
+| `typed` | does a built-in object have the types that Go would read it into? |
+| `patched` | which patch is this body, and is what it makes an object still? |
+| `json_text`, `protobuf` | which data are these bytes? |
+"""
