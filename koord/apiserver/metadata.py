@@ -55,9 +55,9 @@ def carry_over(new: Obj, old: Obj, resource: Resource) -> None:
     """What an update cannot change: it keeps the old values, whatever was sent."""
     was = old["metadata"]
     metadata = new.setdefault("metadata", {})
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+    for key in ("deletionTimestamp", "selfLink"):
         _restore(metadata, was, key)
-    for key in ("uid", "creationTimestamp", "generateName"):
+    for key in ("uid", "creationTimestamp", "generateName", "deletionGracePeriodSeconds"):
         if not metadata.get(key):
             _restore(metadata, was, key)
     metadata["name"] = was["name"]

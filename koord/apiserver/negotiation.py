@@ -15,6 +15,7 @@ from koord.apiserver.status import StatusError
 Shape = Literal["object", "table", "partial"]
 
 SERVED_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ _ANNOTATIONS_LIMIT_BYTES: Final = 256 << 10
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _PLAIN_FINALIZERS_REFUSED: Final = frozenset({"", "apps", "batch", "events.k8s.io", "policy", "scheduling.k8s.io"})
 _TIMES_TOLD: Final = 3
+_TIMES_CHANGES_TOLD: Final = 2
 _FIXED: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -77,6 +78,7 @@ def validate_object_meta_update(new: Obj, old: Obj, resource: Resource) -> list[
     for key in _FIXED:
         if meta.get(key) != was.get(key):
             faults.append(invalid(f"metadata.{key}", meta.get(key), "field is immutable"))
+    faults *= _TIMES_CHANGES_TOLD
     content: list[Cause] = []
     _content(content, meta)
     for name in finalizers:

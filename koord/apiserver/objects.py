@@ -23,6 +23,7 @@ from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import (
     MODIFIED,
     Cause,
+    StatusError,
     already_exists,
     bad_request,
     conflict,
@@ -120,10 +121,12 @@ class Objects:
         subresource: str = "",
         create_missing: Callable[[], Obj] | None = None,
         tracked: bool = False,
+        sent_whole: bool = False,
     ) -> Written:
         """Change an object. What `change` returns may name the version that it is meant for; an older one is refused.
 
-        `tracked`: the change has settled managedFields itself, as server-side apply does.
+        `tracked`: the change has settled managedFields itself, as server-side apply does. `sent_whole`: the client
+        sent the object, not a change of it; then the uid in it must be the object's.
         """
         collection = self.collection(resource)
         key = resource.key(namespace, name)
@@ -135,14 +138,14 @@ class Objects:
                 raise object_not_found(resource.plural, resource.group, name)
             old = _decode(resource, head.value)
             new = change(_decode(resource, head.value))
-            self._check_version(resource, new, old, head)
+            self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked)
             if _same(new, old):
                 # Also for a rehearsal: nothing to write, and the version stays.
                 await self._settled(collection, head)
                 return Written(head.value)
             if context.dry_run:
-                return Written(_encode(resource, new))
+                return Written(_encode(resource, new, head.rev))
             try:
                 if deletion.is_finished(resource.strategy, new, old):
                     # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
@@ -165,7 +168,7 @@ class Objects:
             old = _decode(resource, head.value)
             new = change(_decode(resource, head.value))
             if context.dry_run:
-                return Written(_encode(resource, new))
+                return Written(_encode(resource, new, head.rev))
             try:
                 if deletion.is_finished(resource.strategy, new, old):
                     # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
@@ -253,19 +256,25 @@ class Objects:
                 continue
         raise conflict(resource.plural, resource.group, name, MODIFIED)
 
-    def _check_version(self, resource: Resource, new: Obj, old: Obj, head: Entry) -> None:
+    def _check_version(self, resource: Resource, new: Obj, old: Obj, head: Entry, sent_whole: bool) -> None:
         """A conflict if the change was meant for another object of this name, or for an older version."""
         meta = new.setdefault("metadata", {})
         name = old["metadata"]["name"]
-        if (uid := meta.get("uid")) and uid != old["metadata"]["uid"]:
-            detail = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+        if sent_whole and (uid := meta.get("uid")) and uid != old["metadata"]["uid"]:
+            detail = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/{_registry_path(resource, old)}, "
+                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {old['metadata']['uid']}"
+            )
             raise conflict(resource.plural, resource.group, name, detail)
         version = meta.get("resourceVersion") or ""
-        if not version and not resource.strategy.unconditional_update:
-            cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            # Here, unlike in other refusals, the real server names the resource and not the kind.
-            raise unprocessable(resource.plural, resource.group, name, [cause])
-        if version and version != str(head.rev):
+        if version and not (version.isascii() and version.isdigit()):
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax', details=False)
+        if int(version or 0) == 0:
+            if not resource.strategy.unconditional_update:
+                cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise unprocessable(resource.kind, resource.group, name, [cause])
+        elif version != str(head.rev):
             raise conflict(resource.plural, resource.group, name, MODIFIED)
 
     def _default(self, resource: Resource, obj: Obj) -> None:
@@ -337,6 +346,13 @@ class Objects:
 def collection_of(store: Store, resource: Resource) -> Collection:
     """Where the objects of a resource are kept."""
     return store.collection(resource.collection, lambda value: index_of(resource, msgspec.json.decode(value)))
+
+
+def _registry_path(resource: Resource, obj: Obj) -> str:
+    """Where the real server would keep an object, as some of its messages tell."""
+    meta = obj["metadata"]
+    place = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
+    return "/".join(filter(None, (place, meta.get("namespace", ""), meta["name"])))
 
 
 def index_of(resource: Resource, obj: Obj) -> Index:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from aiohttp import web
 from koord.apiserver import deletion, listing, tables, watching
 from koord.apiserver.bodies import decoding, patched
 from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
-from koord.apiserver.list_options import list_options, query_flag, revision_of, watch_options
+from koord.apiserver.list_options import list_options, revision_of, watch_options
 from koord.apiserver.negotiation import Form
 from koord.apiserver.objects import Context, Objects, Written
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
@@ -25,6 +26,7 @@ from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.routing import check_route, not_allowed
 from koord.apiserver.status import StatusError, bad_request, object_not_found
+from koord.apiserver.write_options import WriteOptions, write_options
 
 APPLY_TYPES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
 PATCH_TYPES = (
@@ -33,7 +35,6 @@ PATCH_TYPES = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
-LONGEST_MANAGER = 128
 
 Subresource = Callable[[Request, Resource], Awaitable[Answer]]
 
@@ -142,13 +143,16 @@ class Verbs:
             context,
             subresource=info.subresource,
             create_missing=(lambda: obj) if resource.strategy.allow_create_on_update else None,
+            sent_whole=True,
         )
         return self._written(request, resource, written, context)
 
     async def _patch(self, request: Request, resource: Resource) -> Answer:
         content_type = request.content_type.partition(";")[0].strip()
         if content_type not in PATCH_TYPES or (resource.custom and "strategic" in content_type):
-            served = [each for each in PATCH_TYPES if not (resource.custom and "strategic" in each)]
+            if not resource.custom:
+                raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+            served = [each for each in PATCH_TYPES if "strategic" not in each]
             raise StatusError(
                 415,
                 "UnsupportedMediaType",
@@ -160,11 +164,12 @@ class Verbs:
         if content_type in APPLY_TYPES:
             return await self._apply(request, resource, body, context)
         patch = patched.read(body, content_type)
-        validation = request.query.get("fieldValidation", "Warn")
+        validation = options_of(request).validation
 
         def change(old: Obj) -> Obj:
             made = _patched(resource, patch, old)
             obj, context.warnings[:] = patched.outcome(resource, made, patch, validation, old)
+            check_name(obj, info.name, info.namespace if resource.namespaced else "")
             return obj
 
         written = await self._objects.update(
@@ -181,19 +186,15 @@ class Verbs:
         self, request: Request, resource: Resource, obj: Obj, context: Context, stored: Obj | None = None
     ) -> Obj:
         """What a patch made of the stored object, read as if it had been sent whole."""
-        obj, warnings = decoding.retype(resource, obj, request.query.get("fieldValidation", "Warn"), stored)
+        obj, warnings = decoding.retype(resource, obj, options_of(request).validation, stored)
         context.warnings[:] = warnings
         return obj
 
     async def _apply(self, request: Request, resource: Resource, body: bytes, context: Context) -> Answer:
-        query, info = request.query, request.info
-        if not query.get("fieldManager"):
-            raise apply_needs_manager()
-        obj = decoding.decode_any(body, "application/yaml")
-        if not isinstance(obj, dict):
-            raise bad_request("error decoding YAML: an object is needed")
+        info = request.info
+        obj, context.warnings[:] = decoding.decode_applied(resource, body)
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
-        force = query_flag(query, "force")
+        force = options_of(request).force
 
         def applied(live: Obj | None) -> Obj:
             merged = managed_fields.apply(
@@ -225,6 +226,7 @@ class Verbs:
     async def _delete(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
         options = await self._delete_options(request)
+        context = replace(context, dry_run=bool(options.get("dryRun")))
         value, gone = await self._objects.delete(resource, info.namespace, info.name, options, context)
         if not gone:
             status = 202 if options.get("orphanDependents") is False else 200
@@ -246,6 +248,7 @@ class Verbs:
     async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
         options, which = await self._delete_options(request), list_options(request.query)
+        context = replace(context, dry_run=bool(options.get("dryRun")))
         wanted = listing.parse_filter(resource, request.query)
         store, collection = self._objects.store, self._objects.collection(resource)
         listed = await listing.select(store, collection, resource, info.namespace, wanted, which)
@@ -259,7 +262,7 @@ class Verbs:
         return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
 
     async def _decoded(self, request: Request, resource: Resource, context: Context) -> Obj:
-        validation = request.query.get("fieldValidation", "Warn")
+        validation = options_of(request).validation
         obj, warnings = decoding.decode(resource, await request.body(), request.content_type, validation)
         context.warnings.extend(warnings)
         return obj
@@ -342,17 +345,14 @@ class Verbs:
 
 def context_of(request: Request) -> Context:
     """Who writes, as which field manager, and whether for real."""
-    query = request.query
-    manager = query.get("fieldManager", "") or default_manager(request.http.headers.get("User-Agent", ""))
-    if len(manager) > LONGEST_MANAGER:
-        raise bad_request(f"fieldManager: Too long: may not be more than {LONGEST_MANAGER} bytes")
-    dry_run = request.http.query.getall("dryRun", [])
-    if dry_run:
-        check_dry_run(dry_run)
-    options = {key: query[key] for key in ("fieldManager", "fieldValidation") if query.get(key)}
-    return Context(
-        request.user, manager, bool(dry_run), options={**({"dryRun": dry_run} if dry_run else {}), **options}
-    )
+    options = options_of(request)
+    return Context(request.user, options.manager, options.dry_run, options=options.shown or {})
+
+
+def options_of(request: Request) -> WriteOptions:
+    dry_run, user_agent = request.http.query.getall("dryRun", []), request.http.headers.get("User-Agent", "")
+    is_apply = request.info.verb == "patch" and request.content_type.partition(";")[0].strip() in APPLY_TYPES
+    return write_options(request.info.verb, request.query, dry_run, user_agent, is_apply=is_apply)
 
 
 def _patched(resource: Resource, patch: patched.Patch, old: Obj) -> Obj:
@@ -373,26 +373,13 @@ def _yaml_if(form: Form, value: object) -> bytes:
 
 
 def check_name(obj: Obj, name: str, namespace: str) -> None:
-    """An update's object must be the one that its URL names; what it leaves out is filled in."""
-    meta = obj.setdefault("metadata", {})
-    if meta.setdefault("name", name) != name:
+    """The object must be the one that the URL names."""
+    meta = obj.get("metadata") or {}
+    if not meta.get("name"):
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if meta["name"] != name:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
-    if namespace and meta.setdefault("namespace", namespace) != namespace:
+    if namespace and (meta.get("namespace") or namespace) != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-
-
-def default_manager(user_agent: str) -> str:
-    """The owner of fields where a client does not name one: the first word of its user agent."""
-    return user_agent.partition("/")[0][:LONGEST_MANAGER] or "unknown"
-
-
-def check_dry_run(values: object) -> None:
-    listed = values if isinstance(values, list) else [values]
-    if any(value != "All" for value in listed):
-        raise bad_request(f'dryRun: Unsupported value: {listed}: supported values: "All"')
-
-
-def apply_needs_manager() -> StatusError:
-    return bad_request(
-        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-    )
+    if namespace:
+        meta["namespace"] = namespace

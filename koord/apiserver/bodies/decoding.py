@@ -135,6 +135,30 @@ def decode_any(body: bytes, content_type: str = "application/json") -> Any:
         raise bad_request(f"error decoding YAML: {_yaml_fault(error, body.decode(errors='replace'))}") from None
 
 
+def decode_applied(resource: Resource, body: bytes) -> tuple[Obj, list[str]]:
+    """The configuration in the body of a server-side apply, and warnings about it. Always YAML, of which JSON is a
+    part."""
+    repeats: list[str] = []
+    try:
+        value = _load_yaml(body, repeats)
+    except yaml.YamlError as error:
+        fault = _yaml_fault(error, body.decode(errors="replace"))
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        what = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+        raise bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: "
+            f"json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+        )
+    group, _, version = str(value.get("apiVersion") or "").rpartition("/")
+    kind = str(value.get("kind") or "")
+    if (group, version, kind) != (resource.group, resource.version, resource.kind):
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+    return value, repeats
+
+
 def decode_delete_options(body: bytes, content_type: str) -> Obj:
     """The DeleteOptions in a body. The real server reads them with less ceremony than objects."""
     body, content_type = _from_protobuf(body, content_type)

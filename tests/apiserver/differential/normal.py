@@ -32,6 +32,7 @@ _VERSION_IN_TEXT = re.compile(
 )
 _OLDEST = re.compile(r"(too old resource version: \d+ \()\d+")
 _VERSION_INSIDE = re.compile(r'(resourceVersion\\*"?: ?\\*")(\d+)(?=\\*")')
+_QUOTED_OBJECT = re.compile(r'(?<=Invalid value: )"(?:\{(?:[^"\\]|\\.)*\})"')
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 Json = Any
@@ -130,6 +131,7 @@ class _Words:
         return f"rv-{rank}" if exact else f"rv-{rank} or later"
 
     def _text(self, text: str) -> str:
+        text = _QUOTED_OBJECT.sub(_sorted_inside, text)
         for literal, word in self._literals:
             text = text.replace(literal, word)
         if self._generated is not None:
@@ -154,6 +156,14 @@ class _Words:
 
     def _uid(self, match: re.Match[str]) -> str:
         return self._uids.setdefault(match[0], f"<uid-{len(self._uids) + 1}>")
+
+
+def _sorted_inside(match: re.Match[str]) -> str:
+    """A message may hold an object; the order of its keys tells nothing."""
+    try:
+        return json.dumps(json.dumps(json.loads(json.loads(match[0])), sort_keys=True), ensure_ascii=False)
+    except ValueError:
+        return match[0]
 
 
 def _is_list_metadata(value: Mapping[str, Json]) -> bool:
