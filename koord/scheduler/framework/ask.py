@@ -20,6 +20,7 @@ from koord.scheduler.state.pods import (
     requests_of,
     since_s,
 )
+from koord.scheduler.state.terms import PodTerms, terms_of
 
 
 class Ask:
@@ -43,6 +44,10 @@ class Ask:
     @cached_property
     def ports(self) -> tuple[HostPort, ...]:
         return host_ports_of(self.pod)
+
+    @cached_property
+    def terms(self) -> PodTerms:
+        return terms_of(self.pod)
 
     @cached_property
     def load(self) -> LoadBasis:
@@ -70,6 +75,7 @@ class Ask:
             self.spec.priority or 0,
             meta.deletion_timestamp is not None,
             meta.controller,
+            self.terms.held,
             claims=self.claims,
             own_claims=self.own_claims,
             disks=disks_of(self.pod) if self.spec.volumes else (),

@@ -90,6 +90,13 @@ class Engine:
                 ]
         return placements
 
+    def remove(self, key: str) -> None:
+        """A pod has ended or is gone."""
+        _, row = self.cluster.pods[key]
+        for plugin in self.profile.plugins:
+            plugin.release(key, row, self.cluster)
+        self.cluster.remove_pod(key)
+
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
         exact = [part.judge for part in found.parts if part.judge.exact]
         for _ in range(MOST_EXACT_CHECKS):

@@ -6,6 +6,7 @@
     judge.score(cells)      0..100 from the row alone
     judge.facets            what depends on other rows: domains, and scores normalised over the candidates
     judge.check(row)        an exact look at the winner, for what no column can say
+    judge.view()            rows that look otherwise to this class, for all judges of it
     reserve(...)            writes the placement into the plugin's columns; undone with the transaction
 
 `cells` is one row or many: `cells[name]` is an int or an array, and a formula is written once for both (`a * (a > b)`
@@ -14,7 +15,7 @@ instead of a branch). `rows` of an explanation go through the same code.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -34,29 +35,41 @@ INFEASIBLE: Final = -(1 << 29)
 """Added to a row's total, it makes the row lose against any row without it."""
 
 
+Overlay: TypeAlias = Mapping[Hashable, Mapping[Row, int]]
+"""What some rows look like to one class: column -> row -> what is added there."""
+
+
 class Many:
     """The cells of several rows: each column is an array."""
 
-    __slots__ = ("columns", "rows")
+    __slots__ = ("columns", "overlay", "rows")
 
-    def __init__(self, columns: dict[Hashable, Array], rows: Any) -> None:
-        self.columns, self.rows = columns, rows
+    def __init__(self, columns: dict[Hashable, Array], rows: Any, overlay: Overlay | None = None) -> None:
+        self.columns, self.rows, self.overlay = columns, rows, overlay
 
     def __getitem__(self, name: Hashable) -> Array:
         column: Array = self.columns[name][self.rows]
+        if self.overlay and name in self.overlay:
+            column = column.copy()
+            every = isinstance(self.rows, slice)
+            for row, added in self.overlay[name].items():
+                column[row if every else self.rows == row] += added
         return column
 
 
 class One:
     """The cells of one row: each column is a plain number, on which Python is faster than numpy."""
 
-    __slots__ = ("columns", "rows")
+    __slots__ = ("columns", "overlay", "rows")
 
-    def __init__(self, columns: dict[Hashable, Array], row: Row) -> None:
-        self.columns, self.rows = columns, row
+    def __init__(self, columns: dict[Hashable, Array], row: Row, overlay: Overlay | None = None) -> None:
+        self.columns, self.rows, self.overlay = columns, row, overlay
 
     def __getitem__(self, name: Hashable) -> Any:
-        return self.columns[name].item(self.rows)
+        value = self.columns[name].item(self.rows)
+        if self.overlay and name in self.overlay:
+            return value + self.overlay[name].get(self.rows, 0)
+        return value
 
 
 def least(a: Numbers, b: Numbers) -> Numbers:
@@ -107,6 +120,15 @@ class Judge:
     facets: Sequence[Facet] = ()
     exact = False
     "Whether `check` has something to say."
+    changes_view = False
+    "Whether pods of this class see some rows otherwise than others do; then `view` says how."
+
+    def view(self) -> Overlay:
+        """How rows look to this class now: a reservation's owners see what it holds as free.
+
+        When that changes, the plugin touches the rows concerned.
+        """
+        return {}
 
     def feasible(self, cells: Cells) -> Numbers:
         """0 where the row will do, else a mask of reasons."""
@@ -155,7 +177,14 @@ class Plugin:
         return None
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        """Note the placement in the plugin's own columns, through the table."""
+        """Note the placement in the plugin's own columns, through the table; elsewhere with `cluster.undoable`."""
+
+    def release(self, key: str, row: Row, cluster: Cluster) -> None:
+        """The pod of that key is leaving its node: give back what `reserve` took for it."""
+
+    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
+        """Seconds that a placed pod is to wait before it is bound; 0 to bind it at once."""
+        return 0.0
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any] | None:
         """What is to be written on the pod before it is bound, as a merge patch."""

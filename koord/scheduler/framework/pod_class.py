@@ -11,16 +11,16 @@ Many rows are judged as arrays, few as plain numbers, by the same formulas. Ties
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, One, Plugin
+from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, One, Overlay, Plugin
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Reason, Row
+from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 TIE_BITS: Final = 16
 FEW: Final = 12
@@ -56,6 +56,8 @@ class PodClass:
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
         self._weighed = [(part.weight, facet) for part, facet in self._facets]
+        self._viewers = [part.judge for part in parts if part.judge.changes_view]
+        self._overlay: Overlay | None = None
         self._only = self._allowed_rows()
         self._salt = crc32(repr(key).encode(), cluster.seed & 0xFFFFFFFF)
         self._version = -1
@@ -100,20 +102,19 @@ class PodClass:
     def rejections(self) -> dict[Row, tuple[Part, list[str]]]:
         """Why each row will not do: the first plugin that turns it away, and its reasons."""
         self._catch_up()
-        cells = Many(self._table.columns, slice(None))
         found: dict[Row, tuple[Part, list[str]]] = {}
         for row in np.flatnonzero(self._table.alive):
             for part in self.parts:
-                reasons = self._reasons(part, int(row), cells)
+                reasons = self._reasons(part, int(row))
                 if reasons:
                     found[int(row)] = (part, reasons)
                     break
         return found
 
-    def _reasons(self, part: Part, row: Row, _cells: Many) -> list[str]:
+    def _reasons(self, part: Part, row: Row) -> list[str]:
         judge = part.judge
         if judge.filters_on:
-            mask = int(judge.feasible(One(self._table.columns, row)))
+            mask = int(judge.feasible(One(self._table.columns, row, self._overlay)))
             if mask:
                 return judge.reasons(mask)
         allowed = judge.only()
@@ -141,6 +142,8 @@ class PodClass:
             return
         known = self._version >= 0 and len(self._base) == self._table.capacity
         changed = self._table.changes(self._version) if known else None
+        if self._viewers:
+            changed = self._look_again(changed)
         if changed is None:
             self._judge_all()
         elif len(changed.rows) <= FEW:
@@ -148,10 +151,18 @@ class PodClass:
                 self._judge_one(row, changed.reasons)
         else:
             index = np.array(changed.rows, np.intp)
-            self._judge(Many(self._table.columns, index), index, changed.reasons)
+            self._judge(Many(self._table.columns, index, self._overlay), index, changed.reasons)
         for _, facet in self._facets:
             facet.refresh(changed)
         self._version = self._table.read()
+
+    def _look_again(self, changed: Changes | None) -> Changes | None:
+        """Take up the class's own view of rows; rows that it saw otherwise before have changed for it."""
+        before, self._overlay = self._overlay, merged(judge.view() for judge in self._viewers)
+        if changed is None or before == self._overlay:
+            return changed
+        touched = {row for overlay in (before or {}, self._overlay) for cells in overlay.values() for row in cells}
+        return Changes(list(dict.fromkeys([*changed.rows, *touched])), int(Reason.ANY & ~Reason.NODE))
 
     def _judge_all(self) -> None:
         capacity = self._table.capacity
@@ -161,7 +172,7 @@ class PodClass:
         self._base = np.empty(capacity, np.int64)
         self._ties = self._tie_values()
         self._barred.clear()
-        cells = Many(self._table.columns, slice(None))
+        cells = Many(self._table.columns, slice(None), self._overlay)
         self._judge(cells, slice(None), int(Reason.ANY))
 
     def _judge(self, cells: Many, rows: Array | slice, reason: int) -> None:
@@ -185,7 +196,7 @@ class PodClass:
         self.rows_judged += len(ok)
 
     def _judge_one(self, row: Row, reason: int) -> None:
-        cells = One(self._table.columns, row)
+        cells = One(self._table.columns, row, self._overlay)
         if reason & _NODE:
             self._ties[row] = self._tie_values()[row]
         ok = self._table.alive.item(row)
@@ -231,6 +242,17 @@ class PodClass:
 
     def _full_hash(self, row: Row) -> int:
         return crc32(self._table.names[row].encode(), self._salt)
+
+
+def merged(overlays: Iterable[Overlay]) -> Overlay:
+    """Several views in one: what they add to a cell adds up."""
+    total: dict[Hashable, dict[Row, int]] = {}
+    for overlay in overlays:
+        for column, cells in overlay.items():
+            into = total.setdefault(column, {})
+            for row, added in cells.items():
+                into[row] = into.get(row, 0) + added
+    return total
 
 
 class _Counter:

@@ -1,0 +1,206 @@
+"""Three policies that the engine does not know, made with its public extension points alone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Overlay, Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Column, Reason, Row
+from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
+
+FREE_DEVICES = Column("free devices", np.int64, Reason.EXACT)
+
+
+class PairsOfDevices(Plugin):
+    """Nodes have devices in a line; a pod needs two neighbours. The column knows how many are free, not which."""
+
+    name = "PairsOfDevices"
+
+    def __init__(self) -> None:
+        self.free: dict[Row, set[int]] = {}
+        self.held: dict[str, tuple[int, int]] = {}
+
+    def equip(self, cluster: Cluster, name: str, devices: set[int]) -> None:
+        row = cluster.table.row_of[name]
+        cluster.table.declare(FREE_DEVICES)
+        self.free[row] = set(devices)
+        cluster.table.set("free devices", row, len(devices))
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return ask.meta.labels.get("devices")
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return _Pair(self) if ask.meta.labels.get("devices") else None
+
+    def pair(self, row: Row) -> tuple[int, int] | None:
+        free = self.free.get(row, set())
+        return next(((each, each + 1) for each in sorted(free) if each + 1 in free), None)
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        if not ask.meta.labels.get("devices"):
+            return
+        pair = self.pair(row)
+        assert pair is not None
+        self.free[row] -= set(pair)
+        self.held[ask.key] = pair
+        cluster.undoable(lambda: self._give_back(ask.key, row))
+        cluster.table.add("free devices", row, -2)
+
+    def release(self, key: str, row: Row, cluster: Cluster) -> None:
+        if key in self.held:
+            self._give_back(key, row)
+            cluster.table.add("free devices", row, 2)
+
+    def _give_back(self, key: str, row: Row) -> None:
+        self.free[row] |= set(self.held.pop(key))
+
+
+class _Pair(Judge):
+    filters_on = Reason.NODE | Reason.EXACT
+    exact = True
+
+    def __init__(self, plugin: PairsOfDevices) -> None:
+        self._plugin = plugin
+
+    def feasible(self, cells: Cells) -> Numbers:
+        return (cells["free devices"] < 2) * 1
+
+    def check(self, ask: Ask, row: Row) -> str | None:
+        return None if self._plugin.pair(row) else "no two neighbouring devices"
+
+    def reasons(self, mask: int) -> list[str]:
+        return ["Insufficient devices"]
+
+
+def with_devices(**devices: set[int]) -> tuple[Engine, PairsOfDevices]:
+    plugin = PairsOfDevices()
+    found = engine(*(node(name) for name in devices), plugins=(*ROW_LOCAL, plugin))
+    for name, numbers in devices.items():
+        plugin.equip(found.cluster, name, numbers)
+    return found, plugin
+
+
+def test_a_node_that_fails_the_exact_check_is_passed_over() -> None:
+    found, _ = with_devices(scattered={0, 2, 4, 6}, paired={0, 1})
+    assert found.place(ask("p", labels={"devices": "2"})).node == "paired"
+    assert found.place(ask("q", labels={"devices": "2"})).node is None
+
+
+def test_a_node_that_failed_is_tried_again_once_it_changed() -> None:
+    found, plugin = with_devices(a={0, 2})
+    assert found.place(ask("p", labels={"devices": "2"})).node is None
+    plugin.equip(found.cluster, "a", {0, 1, 2})
+    assert found.place(ask("p", labels={"devices": "2"})).node == "a"
+
+
+def test_devices_come_back_when_a_job_is_undone_and_when_a_pod_ends() -> None:
+    found, plugin = with_devices(a={0, 1}, b={0, 1})
+    placements = found.place_all([ask(f"p{i}", labels={"devices": "2"}) for i in range(3)])
+    assert [each.node for each in placements] == [None] * 3
+    assert all(free == {0, 1} for free in plugin.free.values())
+    placed = found.place(ask("p", labels={"devices": "2"}))
+    found.remove(placed.pod)
+    assert all(free == {0, 1} for free in plugin.free.values())
+    assert len(found.place_all([ask(f"q{i}", labels={"devices": "2"}) for i in range(2)])) == 2
+
+
+class Reserved(Plugin):
+    """Room held on a node by a stand-in pod; pods that own it see it as free, as far as others have not used it."""
+
+    name = "Reserved"
+
+    def __init__(self) -> None:
+        self.rooms: dict[Row, tuple[str, int]] = {}
+        "Row -> (owner, milli-cores left)."
+
+    def hold(self, found: Engine, name: str, owner: str, cpu_milli: int) -> None:
+        row = found.cluster.table.row_of[name]
+        found.cluster.place(ask(f"hold-{name}", cpu=f"{cpu_milli}m", memory="0").record(), row)
+        self.rooms[row] = (owner, cpu_milli)
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return ask.meta.labels.get("owner")
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        owner = ask.meta.labels.get("owner")
+        return _Owner(self, owner) if owner else None
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        before = self.rooms.get(row)
+        if before is None or before[0] != ask.meta.labels.get("owner"):
+            return
+        taken = min(before[1], dict(ask.requests).get("cpu", 0))
+        self.rooms[row] = (before[0], before[1] - taken)
+        cluster.undoable(lambda: self.rooms.update({row: before}))
+        # The pod lies inside the room: what it takes from it is not requested twice.
+        cluster.table.add(("requested", "cpu"), row, -taken)
+
+
+class _Owner(Judge):
+    changes_view = True
+
+    def __init__(self, plugin: Reserved, owner: str) -> None:
+        self._plugin, self._owner = plugin, owner
+
+    def view(self) -> Overlay:
+        mine = {row: -left for row, (owner, left) in self._plugin.rooms.items() if owner == self._owner and left}
+        return {("requested", "cpu"): mine}
+
+
+def test_reserved_room_is_free_for_its_owners_and_taken_for_others() -> None:
+    plugin = Reserved()
+    found = engine(node("a", cpu="4"), plugins=(*ROW_LOCAL, plugin))
+    plugin.hold(found, "a", "team", 3000)
+    assert found.place(ask("stranger", cpu="2")).node is None
+    assert found.place(ask("owner", cpu="2", labels={"owner": "team"})).node == "a"
+    assert found.place(ask("second", cpu="2", labels={"owner": "team"})).node == "a"
+    assert found.place(ask("third", cpu="1", labels={"owner": "team"})).node is None
+    requested = found.cluster.table.columns["requested", "cpu"]
+    assert requested.sum() == 4000
+
+
+def test_room_that_a_failed_job_took_is_whole_again() -> None:
+    plugin = Reserved()
+    found = engine(node("a", cpu="4"), plugins=(*ROW_LOCAL, plugin))
+    plugin.hold(found, "a", "team", 3000)
+    jobs = [ask(f"p{i}", cpu="2", labels={"owner": "team"}) for i in range(3)]
+    assert [each.node for each in found.place_all(jobs)] == [None] * 3
+    assert list(plugin.rooms.values()) == [("team", 3000)]
+    assert found.place(ask("owner", cpu="3", labels={"owner": "team"})).node == "a"
+
+
+class Gang(Plugin):
+    """Members wait after their placement until enough of them have one."""
+
+    name = "Gang"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+        self.placed: dict[str, set[str]] = {}
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        members = self.placed.setdefault(ask.meta.labels["gang"], set())
+        members.add(ask.key)
+        cluster.undoable(lambda: members.discard(ask.key))
+
+    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
+        return 0.0 if len(self.placed[ask.meta.labels["gang"]]) >= self.least else 600.0
+
+
+def test_a_gang_below_its_minimum_waits_and_one_that_cannot_reach_it_holds_nothing() -> None:
+    gang = Gang(2)
+    found = engine(node("a", cpu="3"), plugins=(*ROW_LOCAL, gang))
+    row = found.cluster.table.row_of["a"]
+    first, second = (ask(f"m{i}", cpu="1", labels={"gang": "g"}) for i in range(2))
+    found.place(first)
+    assert gang.permit(first, row, found.cluster) > 0
+    found.place(second)
+    assert gang.permit(first, row, found.cluster) == 0
+    late = [ask(f"l{i}", cpu="1", labels={"gang": "late"}) for i in range(2)]
+    assert [each.node for each in found.place_all(late)] == [None, None]
+    assert gang.placed["late"] == set()
