@@ -7,7 +7,7 @@ interned, so that half a million bound pods cost little more than their names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from koord.api.pod import Pod, Volume
 from koord.api.priority import PriorityClass, priority_class
 from koord.api.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
 from koord.api.timestamp import parse_timestamp
+from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource amounts, sorted by name."""
@@ -55,10 +56,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     terminating: bool = False
     owner: OwnerReference | None = None
-    anti_affinity: tuple[Any, ...] = ()
-    "Required anti-affinity terms, compiled; opaque here."
-    affinity: tuple[Any, ...] = ()
-    "Other terms by which it attracts or repels others, compiled; opaque here."
+    held: tuple[Held, ...] = ()
+    "Terms by which it attracts or repels others."
     claims: tuple[str, ...] = ()
     "Names of the persistent volume claims that its volumes name."
     own_claims: tuple[str, ...] = ()
