@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import inspect
 
+from koord.api import quick_check
 from koord.api.words import Word
 
 T = TypeVar("T")
@@ -64,10 +65,14 @@ def check(type_: type[T], data: object, what: str, *, allow_unknown: bool = Fals
 
     Unknown fields are faults (with a suggestion where one is near) unless `allow_unknown`.
     """
-    faults: list[Fault] = []
-    cleaned = _walk(_type_info(cast("Any", type_)), data, "", faults, allow_unknown)
-    if faults:
-        raise Invalid(what, faults)
+    info = _type_info(cast("Any", type_))
+    try:
+        cleaned = quick_check.cleaned(info, allow_unknown, _fits)(data)
+    except (quick_check.Doubtful, TypeError):
+        faults: list[Fault] = []
+        cleaned = _walk(info, data, "", faults, allow_unknown)
+        if faults:
+            raise Invalid(what, faults) from None
     try:
         return msgspec.convert(cleaned, type_)
     except msgspec.ValidationError as error:
@@ -174,36 +179,39 @@ def _walk_union(
 
 def _scalar_fault(type_: inspect.Type, value: object) -> str | None:
     """Why a scalar does not fit, or None."""
-    bad = f"must be {_described(type_)}, not {_shown(value)}"
+    if isinstance(type_, inspect.StrType) and type_.min_length and value == "":
+        return "must not be empty"
+    # The words are for the rare fault: making them takes longer than the look.
+    return None if _fits(type_, value) else f"must be {_described(type_)}, not {_shown(value)}"
+
+
+def _fits(type_: inspect.Type, value: object) -> bool:
     match type_:
+        case inspect.StrType():
+            return isinstance(value, str)
         case inspect.BoolType():
-            return None if isinstance(value, bool) else bad
+            return isinstance(value, bool)
         case inspect.IntType() | inspect.FloatType():
             kinds = int if isinstance(type_, inspect.IntType) else (int, float)
             if isinstance(value, bool) or not isinstance(value, kinds):
-                return bad
+                return False
             assert isinstance(value, int | float)
-            inside = (
+            return (
                 (type_.ge is None or value >= type_.ge)
                 and (type_.gt is None or value > type_.gt)
                 and (type_.le is None or value <= type_.le)
                 and (type_.lt is None or value < type_.lt)
             )
-            return None if inside else bad
-        case inspect.StrType(min_length=shortest):
-            if not isinstance(value, str):
-                return bad
-            return "must not be empty" if shortest and not value else None
         case inspect.LiteralType(values=values):
-            return None if isinstance(value, str | int) and value in values else bad
+            return isinstance(value, str | int) and value in values
         case inspect.EnumType(cls=cls) if issubclass(cls, Word):
-            return None if isinstance(value, str) else bad
+            return isinstance(value, str)
         case inspect.EnumType(cls=cls):
-            return None if value in [member.value for member in cls] else bad
+            return value in [member.value for member in cls]
         case inspect.NoneType():
-            return None if value is None else bad
+            return value is None
         case _:
-            return None
+            return True
 
 
 def _described(type_: inspect.Type) -> str:
