@@ -141,12 +141,12 @@ class Target:
     def __init__(self, config: ClusterConfig) -> None:
         parts = urlsplit(config.server)
         self._host, self._port = parts.hostname or "", parts.port or 443
-        self._tls: ssl.SSLContext = ClientTls(config, SystemClock()).context()
-        self._tls.set_alpn_protocols(["http/1.1"])
+        self.tls: ssl.SSLContext = ClientTls(config, SystemClock()).context()
+        self.tls.set_alpn_protocols(["http/1.1"])
 
     async def connect(self, protocol: Callable[[], C]) -> C:
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(protocol, self._host, self._port, ssl=self._tls)
+        _, connection = await loop.create_connection(protocol, self._host, self._port, ssl=self.tls)
         return connection
 
     async def spread(self, clients: int, requests: Sequence[bytes], expect: int) -> float:

@@ -26,6 +26,7 @@ NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CREATE_PODS = f"{PODS}?fieldManager=bench"
 PRIORITIES = {"koord-batch": 5500, "koord-prod": 9500}
+WATCH_WITHIN_S = 120.0
 _FROM_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 
 T = TypeVar("T")
@@ -221,7 +222,7 @@ class _Cases:
         async def followed() -> None:
             await asyncio.gather(writers, *(watcher.seen(size.watched_patches) for watcher in watchers))
 
-        took_s = await timed(followed)
+        took_s = await timed(lambda: asyncio.wait_for(followed(), WATCH_WITHIN_S))
         for watcher in watchers:
             watcher.close()
         return size.watched_patches * size.watchers / took_s
