@@ -153,6 +153,10 @@ class Judge:
         """The words for a group that a gate of this judge rules out."""
         return ""
 
+    def facet_unresolvable(self, facet: Facet, group: int) -> bool:
+        """Whether no preemption could change what a gate of this judge says of a group."""
+        return False
+
     def unresolvable(self, mask: int, row: Row) -> bool:
         """Whether no preemption could change the verdict."""
         return False

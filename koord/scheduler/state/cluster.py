@@ -6,18 +6,20 @@ has no clock and does no I/O. Placing a pod is a write like any other, and can b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 import numpy as np
 from msgspec.structs import replace
 
+from koord.api.core import Namespace, Service
 from koord.api.node import Node, Taint
 from koord.api.resources import amounts
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
+from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table
 
@@ -76,6 +78,10 @@ class Index:
 AnIndex = TypeVar("AnIndex", bound=Index)
 
 
+Move: TypeAlias = tuple[str, PodRecord, Row] | Callable[[], None]
+"""A pod that came or went, or how to take back something else."""
+
+
 class Cluster:
     """The state. `seed` decides ties; everything else comes from what it is fed, `now_s` too."""
 
@@ -90,9 +96,10 @@ class Cluster:
         self.pods: dict[str, tuple[PodRecord, Row]] = {}
         self.pods_on: dict[Row, dict[str, PodRecord]] = {}
         self.counts = Counts(self.table, self.pods_on)
+        self.owners = Owners(self.counts)
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
-        self._undo: list[tuple[str, PodRecord, Row]] | None = None
+        self._undo: list[Move] | None = None
         for column in (NAME_HASH, UNSCHEDULABLE, TAINTS, POD_COUNT, NON_ZERO_CPU, NON_ZERO_MEMORY, allocatable(PODS)):
             self.table.declare(column)
         for resource in ("cpu", "memory"):
@@ -134,6 +141,18 @@ class Cluster:
         del self.nodes[row], self.pods_on[row]
         self.labels.forget(row)
         self.table.remove_row(name)
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        """A namespace is there, or has changed: terms choose namespaces by their labels."""
+        self.counts.put_namespace(namespace.metadata.name, namespace.metadata.labels)
+
+    def put_service(self, service: Service) -> None:
+        """A Service is there, or has changed: by default, its pods are spread."""
+        self.owners.put_service(service)
+
+    def put_workload(self, workload: Workload) -> None:
+        """A controller of pods is there, or has changed: by default, its pods are spread."""
+        self.owners.put_workload(workload)
 
     def node_hashes(self) -> Array:
         """A hash of seed and name for every row, from which ties are decided."""
@@ -182,6 +201,11 @@ class Cluster:
         finally:
             self._undo = None
 
+    def undoable(self, inverse: Callable[[], None]) -> None:
+        """Note how to take back a change that a plugin made outside the table, should the transaction be undone."""
+        if self._undo is not None:
+            self._undo.append(inverse)
+
     def _count(self, record: PodRecord, row: Row, sign: int) -> None:
         table = self.table
         for name, amount in record.requests:
@@ -218,15 +242,19 @@ class Cluster:
 class Transaction:
     """Writes that can be taken back."""
 
-    def __init__(
-        self, cluster: Cluster, writes: list[tuple[Any, Row, Any]], moves: list[tuple[str, PodRecord, Row]]
-    ) -> None:
+    def __init__(self, cluster: Cluster, writes: list[tuple[Any, Row, Any]], moves: list[Move]) -> None:
         self._cluster, self._writes, self._moves = cluster, writes, moves
 
     def undo(self) -> None:
         """Take everything back; the state is bit for bit as it was when the transaction began."""
         cluster = self._cluster
-        for what, record, row in reversed(self._moves):
+        moves = self._moves[::-1]
+        self._moves.clear()
+        for move in moves:
+            if not isinstance(move, tuple):
+                move()
+                continue
+            what, record, row = move
             if what == "place":
                 del cluster.pods[record.key], cluster.pods_on[row][record.key]
                 cluster.tell_of_pod(record, row, -1)

@@ -177,6 +177,11 @@ class Counts:
             face._held_at = self._held_at
         return face._held
 
+    @property
+    def any_held(self) -> bool:
+        """Whether any pod on a node holds a term at all."""
+        return bool(self._tallies)
+
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         if self._namespaces.get(name) != labels:
             self._namespaces[name] = labels

@@ -1,0 +1,236 @@
+"""InterPodAffinity: pods that want others near or far, and pods on nodes that want or shun the one to be placed.
+
+Near means: on a node with the same value of a label (a topology pair).
+
+feasible:  1. every required term's label is on the node, and a pod that matches all terms is near by each of them;
+              or there is none anywhere, and the pod itself matches them
+           2. no pod near that the pod shuns
+           3. no pod near that shuns the pod
+score:     sum of +-weight per pod near that a preferred term means, of the pod and of the others alike, and
+           hardPodAffinityWeight per required term of others that means the pod; 100 * (s - min) / (max - min)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from koord.api.scheduler_args import InterPodAffinityArgs
+from koord.api.selector import NOTHING, LabelMatcher
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.counts import HeldTally, Tally
+from koord.scheduler.state.domains import Dimension, Grouped
+from koord.scheduler.state.table import Array, Reason
+from koord.scheduler.state.terms import Role, Term
+
+NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
+SHUNNED: Final = "node(s) didn't match pod anti-affinity rules"
+SHUNNING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+_NOT_NEAR: Final = 1
+_SHUNNED: Final = 2
+_SHUNNING: Final = 3
+_WORDS: Final = {_NOT_NEAR: NOT_NEAR, _SHUNNED: SHUNNED, _SHUNNING: SHUNNING}
+
+Namespaces = frozenset[str] | None
+"""None: all."""
+
+
+class InterPodAffinity(Plugin):
+    name = "InterPodAffinity"
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.PODS
+
+    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        args = args or InterPodAffinityArgs()
+        self._hard_weight, self._own_only = args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        terms, meta, counts = ask.terms, ask.meta, cluster.counts
+        others = counts.held(counts.face(meta.namespace, meta.labels)) if counts.any_held else ()
+        if not terms.held:
+            return others or None
+        itself = bool(terms.affinity) and _matches_itself(terms.affinity, ask, cluster)
+        chosen = tuple([_namespaces(each.term, cluster) for each in terms.held if _chooses_namespaces(each.term)])
+        return terms, itself, chosen, others
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        terms, meta, counts = ask.terms, ask.meta, cluster.counts
+        others = counts.held(counts.face(meta.namespace, meta.labels))
+        facets: list[Facet] = []
+        shunning = [each for each in others if each.held.role is Role.ANTI_AFFINITY]
+        if terms.affinity or terms.anti_affinity or shunning:
+            facets.append(_Near(ask, shunning, cluster))
+        sources = [(each.key, _tally(each, cluster), weight) for weight, each in terms.preferred]
+        if terms.preferred or not self._own_only:
+            sources += [
+                (each.held.term.key, each, self._weight(each))
+                for each in others
+                if each.held.role is not Role.ANTI_AFFINITY and self._weight(each)
+            ]
+        if sources:
+            facets.append(_Attraction(sources, cluster))
+        return _Affine(facets) if facets else None
+
+    def _weight(self, tally: HeldTally) -> int:
+        return self._hard_weight if tally.held.role is Role.AFFINITY else tally.held.weight
+
+
+class _Affine(Judge):
+    def __init__(self, facets: Sequence[Facet]) -> None:
+        self.facets = facets
+
+    def facet_reason(self, facet: Facet, group: int) -> str:
+        assert isinstance(facet, _Near)
+        return _WORDS[facet.why(group)]
+
+    def facet_unresolvable(self, facet: Facet, group: int) -> bool:
+        """Pods that are missing do not come by preemption."""
+        assert isinstance(facet, _Near)
+        return facet.why(group) == _NOT_NEAR
+
+
+def _chooses_namespaces(term: Term) -> bool:
+    return term.namespace_selector is not NOTHING
+
+
+def _namespaces(term: Term, cluster: Cluster) -> Namespaces:
+    """Where a term of a pod to be placed looks for pods."""
+    if not _chooses_namespaces(term):
+        return term.namespaces
+    chosen = cluster.counts.namespaces(term.namespace_selector)
+    return None if chosen is None else term.namespaces | chosen
+
+
+def _tally(term: Term, cluster: Cluster) -> Tally:
+    return cluster.counts.selection(_namespaces(term, cluster), term.matcher)
+
+
+def _tally_of_all(terms: Sequence[Term], cluster: Cluster) -> Tally:
+    """Pods that match every one of the terms."""
+    where: Namespaces = None
+    for term in terms:
+        namespaces = _namespaces(term, cluster)
+        where = namespaces if where is None else where if namespaces is None else where & namespaces
+    if any(term.matcher is NOTHING for term in terms):
+        return cluster.counts.selection(where, NOTHING)
+    requirements = dict.fromkeys(each for term in terms for each in term.matcher.requirements)
+    return cluster.counts.selection(where, LabelMatcher(tuple(requirements)))
+
+
+def _matches_itself(terms: Sequence[Term], ask: Ask, cluster: Cluster) -> bool:
+    for term in terms:
+        namespaces = _namespaces(term, cluster)
+        if namespaces is not None and ask.meta.namespace not in namespaces:
+            return False
+        if not term.matcher.matches(ask.meta.labels):
+            return False
+    return True
+
+
+def _by_key(sources: Iterable[tuple[str, Tally, int]]) -> Mapping[str, list[tuple[Tally, int]]]:
+    found: dict[str, list[tuple[Tally, int]]] = {}
+    for key, tally, weight in sources:
+        found.setdefault(key, []).append((tally, weight))
+    return found
+
+
+class _Near(Grouped):
+    """What rules rows out: the pods near that are missing, shunned, or shunning."""
+
+    gates = True
+    normalised = False
+
+    def __init__(self, ask: Ask, shunning: Sequence[HeldTally], cluster: Cluster) -> None:
+        terms = ask.terms
+        self._matches_itself = _matches_itself(terms.affinity, ask, cluster)
+        dimensions: list[tuple[int, Dimension]] = []
+        if terms.affinity:
+            wanted = _tally_of_all(terms.affinity, cluster)
+            for key in dict.fromkeys(term.key for term in terms.affinity):
+                dimensions.append((_NOT_NEAR, Dimension(cluster, key, [(wanted, 1)], most=1)))
+        shunned = _by_key((term.key, _tally(term, cluster), 1) for term in terms.anti_affinity)
+        for key, sources in shunned.items():
+            dimensions.append((_SHUNNED, Dimension(cluster, key, sources, most=1)))
+        for key, sources in _by_key((each.held.term.key, each, 1) for each in shunning).items():
+            dimensions.append((_SHUNNING, Dimension(cluster, key, sources, most=1)))
+        self._roles = [role for role, _ in dimensions]
+        super().__init__(cluster, [dimension for _, dimension in dimensions])
+        self._why: Array | None = None
+
+    def changed(self) -> None:
+        self._why = None
+
+    @property
+    def size(self) -> int:
+        """One, where no group is ruled out: then there is nothing to look up."""
+        return max(2, self.grouping.size) if self._reasons().any() else 1
+
+    def table(self, candidates: Array | None) -> Array:
+        return (self._reasons() > 0) * INFEASIBLE
+
+    def why(self, group: int) -> int:
+        return int(self._reasons()[group])
+
+    def _reasons(self) -> Array:
+        """Why each group is ruled out, by the first rule that does so; 0 where none does."""
+        if self._why is not None:
+            return self._why
+        grouping = self.grouping
+        why = np.zeros(grouping.size, np.int8)
+        anyone_will_do = self._matches_itself and not self._anywhere()
+        for i, role in enumerate(self._roles):
+            has = grouping.codes(i) > 0
+            near = has & (grouping.values(i) > 0)
+            if role == _NOT_NEAR:
+                out = ~has if anyone_will_do else ~near
+            else:
+                out = near
+            why = np.where(why > 0, why, out * role)
+        self._why = why
+        return why
+
+    def _anywhere(self) -> bool:
+        """Whether a pod that matches all required terms is on any node with one of their labels."""
+        return any(
+            bool(((dimension.values > 0) & (dimension.rows > 0))[1:].any())
+            for role, dimension in zip(self._roles, self.grouping.dimensions, strict=True)
+            if role == _NOT_NEAR
+        )
+
+
+class _Attraction(Grouped):
+    """How much the pods near want the pod, and it them."""
+
+    gates = False
+    normalised = True
+
+    def __init__(self, sources: Iterable[tuple[str, Tally, int]], cluster: Cluster) -> None:
+        super().__init__(cluster, [Dimension(cluster, key, each) for key, each in _by_key(sources).items()])
+        self._raw: Array | None = None
+
+    def changed(self) -> None:
+        self._raw = None
+
+    def table(self, candidates: Array | None) -> Array:
+        assert candidates is not None
+        raw = self._sums()
+        present = raw[candidates > 0]
+        if not len(present):
+            return np.zeros(len(raw), np.int64)
+        least, most = int(present.min()), int(present.max())
+        if least == most:
+            return np.zeros(len(raw), np.int64)
+        # In this order and in floating point, because truncation shows the difference.
+        return (100.0 * ((np.clip(raw, least, most) - least) / (most - least))).astype(np.int64)
+
+    def _sums(self) -> Array:
+        if self._raw is None:
+            grouping = self.grouping
+            raw = np.zeros(grouping.size, np.int64)
+            for i in range(len(grouping.dimensions)):
+                raw += grouping.values(i) * (grouping.codes(i) > 0)
+            self._raw = raw
+        return self._raw

@@ -1,0 +1,311 @@
+"""PodTopologySpread: pods of one kind go evenly over zones, hosts, or whatever a label of nodes names.
+
+feasible (DoNotSchedule):  pods(domain) + itself - least(pods of any eligible domain) <= maxSkew
+score (ScheduleAnyway):    raw = round(sum over constraints of pods(domain) * ln(domains + 2) + maxSkew - 1)
+                           score = 100 * (max + min - raw) / max, all over the candidates; 100 where max is 0
+
+Domains are eligible where a node has all labels that are asked about and, as the constraint's policies say, suits the
+pod's node affinity and tolerations. A pod without constraints of its own is spread, softly, with those that its
+Services and controller choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from koord.api.pod import TopologySpreadConstraint
+from koord.api.scheduler_args import PodTopologySpreadArgs
+from koord.api.selector import NOTHING, LabelMatcher, compile_labels, match_labels
+from koord.api.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, Plugin
+from koord.scheduler.plugins.node_affinity import NodeAffinity
+from koord.scheduler.plugins.taint_toleration import TaintToleration
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.domains import Counted, Dimension, Grouped
+from koord.scheduler.state.table import Array, Reason
+
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(3, TopologyKey.HOSTNAME, WhenUnsatisfiable.SCHEDULE_ANYWAY),
+    TopologySpreadConstraint(5, TopologyKey.ZONE, WhenUnsatisfiable.SCHEDULE_ANYWAY),
+)
+REMEMBERED: Final = 1 << 12
+NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
+SKEWED: Final = "node(s) didn't match pod topology spread constraints"
+_HOSTNAME: Final = str(TopologyKey.HOSTNAME)
+_NO_LABEL: Final = 1
+_SKEWED: Final = 2
+
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
+
+
+class PodTopologySpread(Plugin):
+    name = "PodTopologySpread"
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.PODS
+
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        args = args or PodTopologySpreadArgs()
+        self._system = args.defaulting_type == "System"
+        self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._some_hard = any(each.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE for each in self._defaults)
+        self._honor_taints = any(each.node_taints_policy == NodeInclusion.HONOR for each in self._defaults)
+        self._where = NodeAffinity()
+        self._compiled: dict[tuple[bytes, tuple[str | None, ...]], list[_Constraint]] = {}
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        own, meta = ask.spec.topology_spread_constraints, ask.meta
+        if own:
+            text = _encode(own)
+            values = tuple([meta.labels.get(key) for each in own for key in each.match_label_keys])
+            constraints = self._own(text, values, ask)
+            itself = tuple([each.pods.matches(meta.labels) for each in constraints])
+            return text, meta.namespace, itself, values, self._where.key(ask, cluster), ask.spec.tolerations
+        if not self._defaults:
+            return None
+        owners = cluster.owners.selector(meta.namespace, meta.labels, meta.controller)
+        if owners is None:
+            return None
+        return (
+            owners.text,
+            meta.namespace,
+            self._some_hard and owners.matcher.matches(meta.labels),
+            self._where.key(ask, cluster),
+            ask.spec.tolerations if self._honor_taints else None,
+        )
+
+    def _own(self, text: bytes, values: tuple[str | None, ...], ask: Ask) -> list[_Constraint]:
+        """The pod's own constraints, compiled once for all pods that have the same."""
+        known = self._compiled.get((text, values))
+        if known is None:
+            if len(self._compiled) >= REMEMBERED:
+                self._compiled.clear()
+            known = _constraints(ask.spec.topology_spread_constraints, ask.meta.labels)
+            self._compiled[text, values] = known
+        return known
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        own, meta = ask.spec.topology_spread_constraints, ask.meta
+        if own:
+            constraints = _constraints(own, meta.labels)
+        else:
+            owners = cluster.owners.selector(meta.namespace, meta.labels, meta.controller)
+            if owners is None:
+                return None
+            constraints = [_constraint(each, owners.matcher) for each in self._defaults]
+        hard = [each for each in constraints if each.hard]
+        soft = [each for each in constraints if not each.hard]
+        facets: list[Facet] = []
+        if hard:
+            facets.append(_Even(hard, ask, cluster))
+        if soft:
+            facets.append(_Evener(soft, ask, cluster, needs_labels=bool(own) or not self._system))
+        return _Spread(facets) if facets else None
+
+
+class _Spread(Judge):
+    def __init__(self, facets: Sequence[Facet]) -> None:
+        self.facets = facets
+
+    def facet_reason(self, facet: Facet, group: int) -> str:
+        assert isinstance(facet, _Even)
+        return NO_LABEL if facet.why(group) == _NO_LABEL else SKEWED
+
+    def facet_unresolvable(self, facet: Facet, group: int) -> bool:
+        """No preemption gives a node a label."""
+        assert isinstance(facet, _Even)
+        return facet.why(group) == _NO_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class _Constraint:
+    hard: bool
+    max_skew: int
+    key: str
+    pods: LabelMatcher
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+def _constraints(own: Sequence[TopologySpreadConstraint], labels: Mapping[str, str]) -> list[_Constraint]:
+    return [_constraint(each, _selector(each, labels)) for each in own]
+
+
+def _constraint(raw: TopologySpreadConstraint, pods: LabelMatcher) -> _Constraint:
+    return _Constraint(
+        raw.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE,
+        raw.max_skew,
+        str(raw.topology_key),
+        pods,
+        1 if raw.min_domains is None else raw.min_domains,
+        raw.node_affinity_policy == NodeInclusion.HONOR,
+        raw.node_taints_policy == NodeInclusion.HONOR,
+    )
+
+
+def _selector(raw: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelMatcher:
+    """The constraint's selector, and the pod's own values of matchLabelKeys."""
+    selector = compile_labels(raw.label_selector, absent=NOTHING)
+    same = {key: labels[key] for key in raw.match_label_keys if key in labels}
+    if not same or selector is NOTHING:
+        return selector
+    return LabelMatcher((*selector.requirements, *match_labels(same).requirements))
+
+
+class _Eligible:
+    """Rows over which pods are to be spread: they have the labels, and suit the pod as far as policies say so."""
+
+    def __init__(self, constraint: _Constraint, keys: Sequence[str], ask: Ask, cluster: Cluster) -> None:
+        self._cluster, self._keys = cluster, keys
+        judges = (
+            NodeAffinity().compile(ask, cluster) if constraint.honors_affinity else None,
+            TaintToleration().compile(ask, cluster) if constraint.honors_taints else None,
+        )
+        self._judges = [judge for judge in judges if judge is not None and judge.filters_on]
+
+    def of(self) -> Counted | None:
+        """None where every row is eligible."""
+        return self if self._keys or self._judges else None
+
+    def __call__(self, rows: npt.NDArray[np.intp] | slice) -> Array:
+        eligible = np.ones(len(self._cluster.table.alive[rows]), np.bool_)
+        for key in self._keys:
+            eligible &= self._cluster.labels.column(key)[rows] >= 0
+        cells = Many(self._cluster.table.columns, rows)
+        for judge in self._judges:
+            eligible &= judge.feasible(cells) == 0
+        return eligible
+
+
+def _dimension(
+    constraint: _Constraint, ask: Ask, cluster: Cluster, *, by_row: bool | None, counted: Counted | None
+) -> Dimension:
+    # A selector that is there and empty counts no pod, though it matches the pod itself.
+    pods = constraint.pods if constraint.pods.requirements else NOTHING
+    tally = cluster.counts.selection(frozenset({ask.meta.namespace}), pods, live_only=True)
+    return Dimension(cluster, constraint.key, [(tally, 1)], by_row=by_row, counted=counted)
+
+
+class _Even(Grouped):
+    """The hard constraints of a pod."""
+
+    gates = True
+    normalised = False
+
+    def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster) -> None:
+        self._constraints = [(each, int(each.pods.matches(ask.meta.labels))) for each in constraints]
+        keys = tuple({each.key: None for each in constraints})
+        super().__init__(
+            cluster,
+            [
+                _dimension(each, ask, cluster, by_row=None, counted=_Eligible(each, keys, ask, cluster).of())
+                for each in constraints
+            ],
+        )
+        self._why: Array | None = None
+
+    def changed(self) -> None:
+        self._why = None
+
+    @property
+    def size(self) -> int:
+        """One, where no group is ruled out: then there is nothing to look up."""
+        return max(2, self.grouping.size) if self._reasons().any() else 1
+
+    def table(self, candidates: Array | None) -> Array:
+        return (self._reasons() > 0) * INFEASIBLE
+
+    def why(self, group: int) -> int:
+        return int(self._reasons()[group])
+
+    def _reasons(self) -> Array:
+        """Why each group is ruled out by the first constraint that does so; 0 where none does."""
+        if self._why is not None:
+            return self._why
+        why = np.zeros(self.grouping.size, np.int8)
+        for i, (constraint, itself) in enumerate(self._constraints):
+            skew = self.grouping.values(i) + itself - self._least(self.grouping.dimensions[i], constraint)
+            reason = np.where(self.grouping.codes(i) == 0, _NO_LABEL, (skew > constraint.max_skew) * _SKEWED)
+            why = np.where(why > 0, why, reason)
+        self._why = why
+        return why
+
+    @staticmethod
+    def _least(dimension: Dimension, constraint: _Constraint) -> int:
+        """The fewest pods of an eligible domain, none where there are fewer domains than there should be."""
+        rows = dimension.rows[1:]
+        domains = int(rows.sum()) if dimension.by_row else np.count_nonzero(rows)
+        if domains < max(1, constraint.min_domains):
+            return 0
+        return int(dimension.values[1:][rows > 0].min())
+
+
+class _Evener(Grouped):
+    """The soft constraints of a pod."""
+
+    gates = False
+    normalised = True
+
+    def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, *, needs_labels: bool) -> None:
+        self._constraints, self._needs_labels = constraints, needs_labels
+        keys = tuple({each.key: None for each in constraints}) if needs_labels else ()
+        super().__init__(
+            cluster,
+            [
+                # On a host its own pods count, whatever policies say.
+                _dimension(each, ask, cluster, by_row=True, counted=None)
+                if each.key == _HOSTNAME
+                else _dimension(each, ask, cluster, by_row=False, counted=_Eligible(each, keys, ask, cluster).of())
+                for each in constraints
+            ],
+        )
+
+    def table(self, candidates: Array | None) -> Array:
+        assert candidates is not None
+        grouping = self.grouping
+        scored = np.ones(grouping.size, np.bool_)
+        if self._needs_labels:
+            for i in range(len(self._constraints)):
+                scored &= grouping.codes(i) > 0
+        candidates = candidates * scored
+        present = candidates > 0
+        if not present.any():
+            return np.zeros(grouping.size, np.int64)
+        raw = np.zeros(grouping.size)
+        for i, constraint in enumerate(self._constraints):
+            codes, values = grouping.codes(i), grouping.values(i)
+            if constraint.key == _HOSTNAME:
+                domains = int(candidates.sum())
+            else:
+                domains, values = self._domains(i, codes, values, present)
+            raw += (values * log(domains + 2) + (constraint.max_skew - 1)) * (codes > 0)
+        raw = _rounded(raw)
+        most, least = int(raw[present].max()), int(raw[present].min())
+        if most == 0:
+            return 100 * scored.astype(np.int64)
+        return 100 * (most + least - np.clip(raw, least, most)) // most * scored
+
+    def _domains(self, i: int, codes: Array, values: Array, present: Array) -> tuple[int, Array]:
+        """How many domains the candidates are in, and the pods of each group's domain.
+
+        By default, nodes without the label are together one domain, the one with an empty name.
+        """
+        dimension = self.grouping.dimensions[i]
+        unnamed = None if self._needs_labels else dimension.code_of("")
+        if unnamed is not None and unnamed < dimension.size:
+            values = np.where(codes == unnamed, values + dimension.values[0], values)
+            codes = np.where(codes == 0, unnamed, codes)
+        return int(np.count_nonzero(np.bincount(codes[present]))), values
+
+
+def _rounded(numbers: Array) -> Array:
+    """To the nearest integer, halves upwards; none is negative."""
+    whole = np.floor(numbers)
+    return (whole + (numbers - whole >= 0.5)).astype(np.int64)

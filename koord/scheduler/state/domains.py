@@ -1,0 +1,291 @@
+"""Numbers of pods per topology domain, and rows grouped by the domains that they are in.
+
+A `Dimension` gives every row a code and every code a number: a weighted sum of tallies over the rows of a domain that
+count. Where no two rows share a domain (hosts), the code stands for the number itself, so that thousands of domains
+are a handful of codes. A `Grouping` combines dimensions: rows with equal codes are one group.
+
+    code 0           the row lacks the label
+    placing a pod    changes one number (domains), or one row's code (rows as domains)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from koord.scheduler.state.counts import Tally
+from koord.scheduler.state.labels import ABSENT
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+if TYPE_CHECKING:
+    from koord.scheduler.state.cluster import Cluster
+
+Counted: TypeAlias = Callable[[npt.NDArray[np.intp] | slice], Array]
+"""Which of some rows count."""
+
+FEW_ROWS: Final = 48
+"""Up to so many changed rows are taken one by one; more are cheaper all together."""
+_NODES: Final = int(Reason.NODE | Reason.LABELS)
+_TAINTS: Final = int(Reason.TAINTS)
+
+
+class Dimension:
+    """Domains of one label, with their numbers."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        key: str,
+        sources: Sequence[tuple[Tally, int]],
+        *,
+        by_row: bool | None = None,
+        most: int | None = None,
+        counted: Counted | None = None,
+    ) -> None:
+        """`by_row` True: each row is its own domain; None: where the label shows it. `most` bounds numbers of rows."""
+        self._cluster, self._key, self._sources = cluster, key, tuple(sources)
+        self._by_row_wanted, self._most, self._counted_rows = by_row, most, counted
+        self._versions = [0] * len(self._sources)
+        self.by_row = False
+        self.codes: Array = np.zeros(0, np.int32)
+        "The code of every row."
+        self.values: Array = np.zeros(1, np.int64)
+        "The number of every code. That of code 0 is for rows without the label, and mostly means nothing."
+        self.rows: Array = np.zeros(1, np.int64)
+        "How many rows that count have each code."
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    @property
+    def looks_at_taints(self) -> bool:
+        return self._counted_rows is not None
+
+    def code_of(self, value: str) -> int | None:
+        """The code of a label's value, where codes are domains."""
+        number = self._cluster.labels.values(self._key).get(value)
+        return None if number is None else number + 1
+
+    def rebuild(self) -> None:
+        """Sum up all rows."""
+        table, labels = self._cluster.table, self._cluster.labels
+        self._ids = labels.column(self._key).copy()
+        self._counts = table.alive.copy()
+        if self._counted_rows is not None:
+            self._counts &= self._counted_rows(slice(None))
+        amounts = np.zeros(table.capacity, np.int64)
+        for i, (tally, weight) in enumerate(self._sources):
+            tally.grow(table.capacity)
+            amounts += weight * tally.per_row[: table.capacity].astype(np.int64)
+            self._versions[i] = tally.version
+        amounts *= self._counts
+        has = self._ids != ABSENT
+        self._rows_of = np.bincount(self._ids[has], minlength=len(labels.values(self._key)))
+        self.by_row = self._by_row_wanted or (self._by_row_wanted is None and not (self._rows_of > 1).any())
+        if self.by_row:
+            if self._most is not None:
+                amounts = np.minimum(amounts, self._most)
+            values, inverse = np.unique(amounts, return_inverse=True)
+            self.values = np.concatenate((np.zeros(1, np.int64), values))
+            self.codes = ((inverse + 1) * has).astype(np.int32)
+            self._code_of_value = {int(value): code for code, value in enumerate(values, 1)}
+        else:
+            self.codes = self._ids + 1
+            sums = np.bincount(self.codes, amounts, minlength=len(labels.values(self._key)) + 1)
+            self.values = np.rint(sums).astype(np.int64)
+        self.rows = np.bincount(self.codes[self._counts], minlength=self.size)
+
+    def catch_up(self, recoded: list[Row]) -> bool | None:
+        """Follow the tallies; whether any number changed. None where they changed too much: then rebuild."""
+        changed = False
+        for i, (tally, weight) in enumerate(self._sources):
+            version = tally.version
+            if version == self._versions[i]:
+                continue
+            moves = tally.since(self._versions[i])
+            self._versions[i] = version
+            if moves is None:
+                return None
+            changed = True
+            if self.by_row:
+                for move in moves:
+                    row = move if move >= 0 else ~move
+                    self._recode(row)
+                    recoded.append(row)
+            else:
+                for move in moves:
+                    row = move if move >= 0 else ~move
+                    if self._counts.item(row):
+                        self.values[self.codes.item(row)] += weight if move >= 0 else -weight
+        return changed
+
+    def reseat(self, row: Row) -> bool:
+        """A row has other labels, or counts no more, or does now. False where that changes the kind of codes."""
+        counts = self._cluster.table.alive.item(row)
+        if counts and self._counted_rows is not None:
+            counts = bool(self._counted_rows(np.array([row], np.intp))[0])
+        old, number = self._ids.item(row), self._cluster.labels.column(self._key).item(row)
+        amount = self._amount(row)
+        code = self.codes.item(row)
+        if self._counts.item(row):
+            self.rows[code] -= 1
+            if not self.by_row:
+                self.values[code] -= amount
+        self._ids[row], self._counts[row] = number, counts
+        if old != number:
+            self._grow_to(number)
+            if old != ABSENT:
+                self._rows_of[old] -= 1
+            if number != ABSENT:
+                self._rows_of[number] += 1
+                if self.by_row and self._by_row_wanted is None and self._rows_of.item(number) > 1:
+                    return False
+        code = self._code(row) if self.by_row else number + 1
+        self.codes[row] = code
+        if counts:
+            self.rows[code] += 1
+            if not self.by_row:
+                self.values[code] += amount
+        return True
+
+    def _amount(self, row: Row) -> int:
+        amount: int = 0
+        for tally, weight in self._sources:
+            amount += weight * tally.per_row.item(row)
+        return amount
+
+    def _recode(self, row: Row) -> None:
+        old, code = self.codes.item(row), self._code(row)
+        if code != old:
+            self.codes[row] = code
+            if self._counts.item(row):
+                self.rows[old] -= 1
+                self.rows[code] += 1
+
+    def _code(self, row: Row) -> int:
+        """The code of a row that is its own domain."""
+        if self._ids.item(row) == ABSENT:
+            return 0
+        value = self._amount(row) if self._counts.item(row) else 0
+        if self._most is not None and value > self._most:
+            value = self._most
+        code = self._code_of_value.get(value)
+        if code is None:
+            code = self._code_of_value[value] = self.size
+            self.values = np.append(self.values, value)
+            self.rows = np.append(self.rows, 0)
+        return code
+
+    def _grow_to(self, number: int) -> None:
+        more = number + 1 - len(self._rows_of)
+        if more > 0:
+            self._rows_of = np.pad(self._rows_of, (0, more))
+        if not self.by_row and number + 2 > self.size:
+            more = number + 2 - self.size
+            self.values, self.rows = np.pad(self.values, (0, more)), np.pad(self.rows, (0, more))
+
+
+class Grouping:
+    """Rows grouped by their codes in several dimensions. `codes[d][g]` is the code of group g in dimension d."""
+
+    def __init__(self, cluster: Cluster, dimensions: Sequence[Dimension]) -> None:
+        self._cluster, self.dimensions = cluster, tuple(dimensions)
+        self._reasons = _NODES | (_TAINTS if any(each.looks_at_taints for each in dimensions) else 0)
+        self._built = False
+        self.groups: Array = np.zeros(0, np.int32)
+        self._codes: list[Array] = []
+        self._group_of: dict[tuple[int, ...], int] = {}
+        self._most_groups = 0
+
+    @property
+    def size(self) -> int:
+        return self.dimensions[0].size if len(self.dimensions) == 1 else len(self._codes[0])
+
+    def codes(self, dimension: int) -> Array:
+        return np.arange(self.size) if len(self.dimensions) == 1 else self._codes[dimension]
+
+    def values(self, dimension: int) -> Array:
+        """The number of every group in a dimension."""
+        values = self.dimensions[dimension].values
+        return values if len(self.dimensions) == 1 else values[self._codes[dimension]]
+
+    def refresh(self, changed: Changes | None) -> bool:
+        """Catch up with the state; whether anything changed."""
+        if changed is None or not self._built or len(self.groups) != self._cluster.table.capacity:
+            return self._rebuild()
+        different = False
+        recoded: list[Row] = []
+        for dimension in self.dimensions:
+            moved = dimension.catch_up(recoded)
+            if moved is None:
+                return self._rebuild()
+            different = different or moved
+        if changed.reasons & self._reasons:
+            if len(changed.rows) > FEW_ROWS:
+                return self._rebuild()
+            for row in changed.rows:
+                for dimension in self.dimensions:
+                    if not dimension.reseat(row):
+                        return self._rebuild()
+            recoded += changed.rows
+            different = True
+        if len(self.dimensions) > 1:
+            for row in recoded:
+                self._regroup(row)
+            if self.size > self._most_groups:
+                return self._rebuild()
+        return different
+
+    def _regroup(self, row: Row) -> None:
+        codes = tuple([each.codes.item(row) for each in self.dimensions])
+        group = self._group_of.get(codes)
+        if group is None:
+            group = self._group_of[codes] = self.size
+            self._codes = [np.append(known, code) for known, code in zip(self._codes, codes, strict=True)]
+        self.groups[row] = group
+
+    def _rebuild(self) -> bool:
+        for each in self.dimensions:
+            each.rebuild()
+        self._built = True
+        if len(self.dimensions) == 1:
+            self.groups = self.dimensions[0].codes
+            return True
+        groups = self.dimensions[0].codes.astype(np.int64)
+        for each in self.dimensions[1:]:
+            _, groups = np.unique(groups * each.size + each.codes, return_inverse=True)
+        self.groups = groups.astype(np.int32)
+        _, first = np.unique(self.groups, return_index=True)
+        self._codes = [each.codes[first] for each in self.dimensions]
+        self._group_of = {tuple(codes): group for group, codes in enumerate(np.stack(self._codes, axis=1).tolist())}
+        # Groups that no row is in any more stay until they are too many.
+        self._most_groups = 2 * self.size + 256
+        return True
+
+
+class Grouped:
+    """A facet over a grouping: what all of them have in common."""
+
+    def __init__(self, cluster: Cluster, dimensions: Sequence[Dimension]) -> None:
+        self.grouping = Grouping(cluster, dimensions)
+
+    def refresh(self, changed: Changes | None) -> bool:
+        different = self.grouping.refresh(changed)
+        if different:
+            self.changed()
+        return different
+
+    def changed(self) -> None:
+        """Groups or numbers are different now."""
+
+    @property
+    def groups(self) -> Array:
+        return self.grouping.groups
+
+    @property
+    def size(self) -> int:
+        return self.grouping.size
