@@ -13,7 +13,11 @@ import msgspec
 from koord.bench.result import Result
 from koord.cli.options import output_option
 
-BENCHES: Final = {"informer": "koord.bench.informer", "apiserver": "koord.bench.apiserver"}
+BENCHES: Final = {
+    "informer": "koord.bench.informer",
+    "apiserver": "koord.bench.apiserver",
+    "scheduler": "koord.bench.scheduler",
+}
 """Name to module; each has `run(quick, progress) -> list[Result]`."""
 
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")

@@ -1,0 +1,279 @@
+"""How many placements a second does one core decide?
+
+Timed from a decoded Pod to its placement, with the class, the queue and the reservation; every node is scored. Clusters
+are half full, pods have unique names and labels, and Services select them, so that default spreading is on. Each case
+also tells how many rows were judged per pod, which is what the engine is about. Seeded: equal runs place alike.
+
+The baseline is kube-scheduler's own published order of magnitude on such a machine; it scores a tenth of 5,000 nodes.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from koord.api.codec import convert
+from koord.api.core import Service
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.api.scheduler_config import parse
+from koord.bench.result import Result, result
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.profiles import profiles_of
+from koord.scheduler.queue import Entity, Queue
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
+
+BENCH = "scheduler"
+KUBE_SCHEDULER_PODS_S = 156.0
+"""kube-scheduler 1.35 on two cores: 135 to 177 identical pods a second."""
+ZONES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One workload: the pods to place, and what happens meanwhile."""
+
+    name: str
+    pods: Callable[[int, random.Random], Iterator[dict[str, Any]]]
+    goals: dict[int, int]
+    "Pods a second, by number of nodes."
+    meanwhile: Callable[[Engine, int, random.Random], None] | None = None
+
+
+@dataclass(slots=True)
+class Figures:
+    placed: int = 0
+    turned_away: int = 0
+    seconds: float = 0.0
+    slowest_s: list[float] = field(default_factory=list)
+    rows_judged: int = 0
+
+    @property
+    def pods_s(self) -> float:
+        return (self.placed + self.turned_away) / self.seconds
+
+
+def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None) -> list[Result]:
+    """All cases at all sizes. `quick`: 1,000 nodes, few pods, without the goals."""
+    sizes = (1_000,) if quick else (1_000, 5_000, 50_000)
+    results: list[Result] = []
+    for nodes in sizes:
+        for case in CASES:
+            if nodes == 50_000 and nodes not in case.goals:
+                continue
+            progress(f"{case.name} on {nodes} nodes")
+            results += _results(case, nodes, measure(case, nodes, pods=500 if quick else 5_000))
+    return results
+
+
+def _results(case: Case, nodes: int, found: Figures) -> list[Result]:
+    name = f"{case.name}, {nodes} nodes"
+    ordered = sorted(found.slowest_s)
+    p99_ms = ordered[int(len(ordered) * 0.99)] * 1000
+    pods = found.placed + found.turned_away
+    return [
+        result(
+            BENCH, name, "decided", found.pods_s, "pods/s",
+            baseline=KUBE_SCHEDULER_PODS_S, more_is_better=True, goal=case.goals.get(nodes),
+        ),
+        result(BENCH, name, "p99", p99_ms, "ms", goal=5.0 if nodes == 5_000 else None),
+        result(BENCH, name, "rows judged", found.rows_judged / pods, "rows/pod"),
+    ]  # fmt: skip
+
+
+def measure(case: Case, nodes: int, pods: int, seed: int = 0) -> Figures:
+    """Run a case: the first tenth of the pods warms up and is not counted."""
+    rng = random.Random(seed)
+    engine, queue = half_full(nodes, rng)
+    asks = [Ask(convert(Pod, each)) for each in case.pods(pods, rng)]
+    figures = Figures()
+    warm = len(asks) // 10
+    gc.collect()
+    gc.disable()
+    try:
+        for i, ask in enumerate(asks):
+            if i == warm:
+                before = engine.rows_judged
+            if case.meanwhile is not None:
+                case.meanwhile(engine, i, rng)
+            began = time.perf_counter()
+            queue.put(Entity.of(ask), float(i))
+            attempt = queue.pop(float(i))
+            assert attempt is not None
+            placement = engine.place(ask)
+            if placement.node is None:
+                queue.rejected(attempt, placement.rejected_by, float(i))
+            else:
+                queue.done(attempt)
+            took = time.perf_counter() - began
+            if i >= warm:
+                figures.seconds += took
+                figures.slowest_s.append(took)
+                figures.placed += placement.node is not None
+                figures.turned_away += placement.node is None
+    finally:
+        gc.enable()
+    figures.rows_judged = engine.rows_judged - before
+    return figures
+
+
+def half_full(nodes: int, rng: random.Random) -> tuple[Engine, Queue]:
+    """A cluster whose nodes are about half taken, with the default profile."""
+    cluster = Cluster(seed=0)
+    for i in range(nodes):
+        cluster.put_node(_node(i))
+    for app in range(20):
+        cluster.put_service(convert(Service, _service(f"app-{app}")))
+    running = [Ask(convert(Pod, _pod(f"running-{app}", app=f"app-{app}", cpu="4", memory="16Gi"))) for app in range(20)]
+    for i in range(nodes * 4):
+        # Records of running pods differ in their names only; the shape is shared.
+        record = running[i % 20].record()
+        cluster.place(_renamed(record, f"shop/running-{i}"), rng.randrange(nodes))
+    profiles = profiles_of(
+        parse({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"})
+    )
+    profile = next(iter(profiles.profiles.values()))
+    return Engine(cluster, profile), profiles.queue()
+
+
+def _renamed(record: PodRecord, key: str) -> PodRecord:
+    return replace(record, key=key, uid=key)
+
+
+def _node(i: int) -> Node:
+    return convert(
+        Node,
+        {
+            "metadata": {
+                "name": f"node-{i:05}",
+                "labels": {
+                    "kubernetes.io/hostname": f"node-{i:05}",
+                    "topology.kubernetes.io/zone": f"zone-{i % ZONES}",
+                    "pool": f"pool-{i % 10}",
+                },
+            },
+            "spec": {"taints": [{"key": "batch", "effect": "NoSchedule"}] if i % 20 == 0 else []},
+            "status": {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110"}},
+        },
+    )
+
+
+def _service(app: str) -> dict[str, Any]:
+    return {"metadata": {"name": app, "namespace": "shop"}, "spec": {"selector": {"app": app}}}
+
+
+def _pod(name: str, *, app: str, cpu: str = "100m", memory: str = "256Mi", **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "shop/web:1", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": name,
+            "labels": {"app": app, "statefulset.kubernetes.io/pod-name": name},
+        },
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def _identical(number: int, _rng: random.Random) -> Iterator[dict[str, Any]]:
+    for i in range(number):
+        yield _pod(f"pod-{i}", app="app-0")
+
+
+def _two_hundred_classes(number: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    for i in range(number):
+        kind = rng.randrange(200)
+        app = f"app-{kind % 20}"
+        spread = {
+            "maxSkew": 5,
+            "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "DoNotSchedule" if kind % 2 else "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+        yield _pod(
+            f"pod-{i}",
+            app=app,
+            cpu=f"{100 + kind}m",
+            nodeSelector={"pool": f"pool-{kind % 10}"} if kind % 3 == 0 else {},
+            tolerations=[{"key": "batch", "operator": "Exists"}] if kind % 4 == 0 else [],
+            topologySpreadConstraints=[spread],
+        )
+
+
+def _anti_affinity(number: int, _rng: random.Random) -> Iterator[dict[str, Any]]:
+    for i in range(number):
+        app = f"app-{i % 20}"
+        selector = {"matchLabels": {"group": f"{app}-{i // 1000}"}}
+        pod = _pod(
+            f"pod-{i}",
+            app=app,
+            affinity={
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+                    ]
+                },
+                "podAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 10,
+                            "podAffinityTerm": {
+                                "topologyKey": "topology.kubernetes.io/zone",
+                                "labelSelector": {"matchLabels": {"app": app}},
+                            },
+                        }
+                    ]
+                },
+            },
+        )
+        pod["metadata"]["labels"]["group"] = f"{app}-{i // 1000}"
+        yield pod
+
+
+def _beside_giants(number: int, _rng: random.Random) -> Iterator[dict[str, Any]]:
+    for i in range(number):
+        if i % 2:
+            yield _pod(f"giant-{i}", app="app-1", cpu="64")
+        else:
+            yield _pod(f"pod-{i}", app="app-0")
+
+
+def _all_different(number: int, _rng: random.Random) -> Iterator[dict[str, Any]]:
+    for i in range(number):
+        yield _pod(f"pod-{i}", app=f"app-{i % 20}", cpu=f"{100 + i % 4000}m", memory=f"{256 + i}Mi")
+
+
+def _one_ends(engine: Engine, i: int, _rng: random.Random) -> None:
+    key = f"shop/running-{i}"
+    if key in engine.cluster.pods:
+        engine.remove(key)
+
+
+def _labels_change(engine: Engine, i: int, rng: random.Random) -> None:
+    """5% of the nodes each second, at 5,000 pods a second: one node every 20 pods of 5,000 nodes."""
+    cluster = engine.cluster
+    if i % max(1, 100_000 // max(len(cluster.table), 1)) == 0:
+        row = rng.randrange(len(cluster.table))
+        node = cluster.nodes[row]
+        labels = {**node.metadata.labels, "pool": f"pool-{rng.randrange(10)}"}
+        metadata = replace(node.metadata, labels=labels)
+        cluster.put_node(replace(node, metadata=metadata))
+
+
+CASES = (
+    Case("(a) identical pods", _identical, {5_000: 20_000, 50_000: 10_000}),
+    Case("(b) 200 classes", _two_hundred_classes, {5_000: 8_000, 50_000: 4_000}),
+    Case("(c) anti-affinity", _anti_affinity, {5_000: 2_000}),
+    Case("(d) beside giants", _beside_giants, {5_000: 8_000}),
+    Case("(e) churn", _identical, {5_000: 8_000}, _one_ends),
+    Case("(g) all different", _all_different, {5_000: 1_000}),
+    Case("(h) labels change", _two_hundred_classes, {5_000: 5_000}, _labels_change),
+)
