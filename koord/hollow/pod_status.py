@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koord.api.pod import ContainerStatus, Pod, PodStatus
+from koord.api.pod import ContainerStatus, Pod, PodStatus, ResourceRequirements
 from koord.api.timestamp import from_seconds, parse_timestamp
 from koord.api.words import ConditionStatus, PodConditionType, PodPhase, RestartPolicy
 from koord.hollow.phases import ContainerLife, Ended, Life, Pace, Running, State, Waiting, killed, life_at, removal_s
@@ -106,8 +106,13 @@ def _says(statuses: tuple[ContainerStatus, ...], lives: tuple[ContainerLife, ...
         and was.restart_count == life.restarts
         and was.ready == life.ready
         and _kind_of_status(was) == _kind_of_state(life.state)
+        and (not isinstance(life.state, Running) or _has(was.resources, life.container.resources))
         for was, life in zip(statuses, lives, strict=True)
     )
+
+
+def _has(told: ResourceRequirements | None, wanted: ResourceRequirements) -> bool:
+    return told is not None and told.requests == wanted.requests and told.limits == wanted.limits
 
 
 def _kind_of_status(status: ContainerStatus) -> tuple[str, str]:
@@ -142,9 +147,17 @@ def _container(pod: Pod, life: ContainerLife) -> Json:
         "state": _state(life.state),
         "lastState": _state(life.last) if life.last is not None else {},
     }
+    if isinstance(life.state, Running):
+        # What a container has is what it asks for: a resize takes effect at once.
+        status["resources"] = _amounts(life.container.resources)
     if began:
         status["containerID"] = container_id(pod, name, life.restarts)
     return status
+
+
+def _amounts(resources: ResourceRequirements) -> Json:
+    both = {"limits": dict(resources.limits), "requests": dict(resources.requests)}
+    return {key: amounts for key, amounts in both.items() if amounts}
 
 
 def container_id(pod: Pod, container: str, restarts: int) -> str:

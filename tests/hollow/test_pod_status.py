@@ -4,8 +4,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from koord.api.pod import Pod
+from koord.api.pod import Pod, ResourceRequirements
 from koord.api.timestamp import from_seconds
 from koord.api.words import RestartPolicy
 from koord.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
@@ -51,6 +52,16 @@ def test_a_pod_that_was_just_bound_is_taken_on() -> None:
 def test_a_status_that_says_it_already_is_not_written() -> None:
     running, _ = run(pod(), NOW_S, Pace(0, 0, 0))
     assert step(running, NOW_S + 500, Pace(0, 0, 0), HERE).patch is None
+
+
+def test_a_resize_of_a_running_pod_is_reported_as_done() -> None:
+    running, _ = run(pod(), NOW_S, Pace(0, 0, 0))
+    first = running.spec.containers[0]
+    assert running.status.container_statuses[0].resources == first.resources
+    more = structs.replace(first, resources=ResourceRequirements(requests={"cpu": "3"}))
+    resized = structs.replace(running, spec=structs.replace(running.spec, containers=(more,)))
+    reported, _ = run(resized, NOW_S + 5, Pace(0, 0, 0))
+    assert reported.status.container_statuses[0].resources == more.resources
 
 
 def test_conditions_keep_the_time_since_when_they_hold() -> None:
