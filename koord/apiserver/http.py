@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from koord.apiserver.access.impersonation import impersonated
 from koord.apiserver.access.rbac import Access, Authorizer, refused
 from koord.apiserver.in_flight import InFlight
 from koord.apiserver.list_options import query_flag
-from koord.apiserver.negotiation import Form, negotiate
+from koord.apiserver.negotiation import Form, NotAcceptable, as_yaml, negotiate, not_acceptable
 from koord.apiserver.registry import Registry
 from koord.apiserver.request_info import RequestInfo, request_info
 from koord.apiserver.resource import Resource
@@ -50,6 +50,8 @@ class Request:
     user: UserInfo
     query: Mapping[str, str]
     form: Form
+    warnings: list[str] = field(default_factory=list)
+    "Sent with the answer, whatever it is."
 
     async def body(self) -> bytes:
         if (self.http.content_length or 0) > BODY_LIMIT:
@@ -99,16 +101,17 @@ class HttpApi:
     async def handle(self, http: web.BaseRequest) -> Answer:
         began_s = time.perf_counter()
         info: RequestInfo | None = None
+        warnings: list[str] = []
         try:
             query = dict(http.query)
             info = request_info(http.method, http.path, query)
             slot = self._in_flight.enter(info)
             try:
-                answer = await self._answer(http, info, query)
+                answer = await self._answer(http, info, query, warnings)
             finally:
                 self._in_flight.leave(slot)
         except StatusError as error:
-            answer = refusal(error)
+            answer = refusal(error, warnings, yaml=_wants_yaml(http))
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
@@ -122,7 +125,9 @@ class HttpApi:
         self._telemetry.answered(info, answer.status, time.perf_counter() - began_s, served=served)
         return answer
 
-    async def _answer(self, http: web.BaseRequest, info: RequestInfo, query: dict[str, str]) -> Answer:
+    async def _answer(
+        self, http: web.BaseRequest, info: RequestInfo, query: dict[str, str], warnings: list[str]
+    ) -> Answer:
         # The usual roles let strangers see health and version, and nothing else.
         user = self._authenticator.authenticate(http.headers, http.transport) or UserInfo.anonymous()
         user = impersonated(user, http.headers, self._authorizer)
@@ -135,8 +140,13 @@ class HttpApi:
                 raise not_allowed()
             # Each of these paths has its own forms of answers.
             return await handler(Request(http, info, user, query, Form()))
-        request = Request(http, info, user, query, negotiate(http.headers.get("Accept", "")))
         resource = self._registry.find(info.group, info.version, info.resource) if info.is_resource else None
+        try:
+            form = negotiate(http.headers.get("Accept", ""))
+        except NotAcceptable as refused:
+            custom, collection = resource is not None and resource.custom, info.verb in ("list", "watch")
+            raise not_acceptable(refused, custom=custom, collection=collection) from None
+        request = Request(http, info, user, query, form, warnings)
         if resource is not None:
             return await self._resources(request, resource)
         if info.is_resource and self._registry.has_group(info.group):
@@ -180,22 +190,29 @@ def too_large() -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details=False)
 
 
-def refusal(error: StatusError) -> web.Response:
-    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
-    return web.Response(
-        status=error.code,
-        body=msgspec.json.encode(error.body()) + b"\n",
-        content_type="application/json",
-        headers=headers,
-    )
+def refusal(error: StatusError, warnings: Sequence[str] = (), *, yaml: bool = False) -> web.Response:
+    body = as_yaml(error.body()) if yaml else msgspec.json.encode(error.body()) + b"\n"
+    answer = web.Response(status=error.code, body=body, content_type=f"application/{'yaml' if yaml else 'json'}")
+    if error.retry_after_s:
+        answer.headers["Retry-After"] = str(error.retry_after_s)
+    answer.headers.extend(warning_headers(warnings))
+    return answer
+
+
+def _wants_yaml(http: web.BaseRequest) -> bool:
+    try:
+        return negotiate(http.headers.get("Accept", "")).yaml
+    except NotAcceptable:
+        return False
 
 
 def json_answer(value: object, *, status: int = 200, content_type: str = "application/json") -> web.Response:
     body = value if isinstance(value, bytes) else msgspec.json.encode(value)
-    return web.Response(status=status, body=body + b"\n", headers={"Content-Type": content_type})
+    end = b"" if content_type.endswith("yaml") else b"\n"
+    return web.Response(status=status, body=body + end, headers={"Content-Type": content_type})
 
 
-def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
     """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters."""
     quoted = ("".join(" " if ord(c) < 32 else c for c in w).replace("\\", "\\\\").replace('"', '\\"') for w in warnings)
     return [("Warning", f'299 - "{text}"') for text in quoted]

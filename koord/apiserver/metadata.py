@@ -47,8 +47,6 @@ def fill_on_create(obj: Obj, resource: Resource, namespace: str, now: str) -> No
     metadata["creationTimestamp"] = now
     if resource.strategy.has_generation:
         metadata["generation"] = 1
-    else:
-        metadata.pop("generation", None)
 
 
 def carry_over(new: Obj, old: Obj, resource: Resource) -> None:

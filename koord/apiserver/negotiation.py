@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+import msgspec
+
 from koord.apiserver.status import StatusError
 
 Shape = Literal["object", "table", "partial"]
@@ -32,16 +34,27 @@ class Form:
         return "application/yaml" if self.yaml else "application/json"
 
 
+class NotAcceptable(Exception):
+    """None of the forms that a client takes can be given. `shape` is set where it is the shape that is not known."""
+
+    def __init__(self, shape: bool) -> None:
+        super().__init__()
+        self.shape = shape
+
+
 @lru_cache(maxsize=256)
-def negotiate(accept: str, *, pretty: bool = False) -> Form:
+def negotiate(accept: str) -> Form:
     """The first form in the header that can be given."""
+    known = False
     for _, kind, parameters in sorted(_ranges(accept), key=lambda each: -each[0]):
-        if kind in ("*/*", "application/*", "application/json"):
+        if kind in ("*/*", "application/json"):
             yaml = False
-        elif kind in ("application/yaml", "text/yaml"):
+        elif kind == "application/yaml":
             yaml = True
         else:
+            known = known or kind == "application/vnd.kubernetes.protobuf"
             continue
+        known = True
         wanted = parameters.get("as", "")
         if not wanted:
             return Form("object", yaml)
@@ -51,8 +64,24 @@ def negotiate(accept: str, *, pretty: bool = False) -> Form:
             return Form("table", yaml, parameters["v"])
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return Form("partial", yaml, parameters["v"])
-    listed = ", ".join(SERVED_TYPES)
-    raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {listed}", details=False)
+    raise NotAcceptable(known)
+
+
+def not_acceptable(refused: NotAcceptable, *, custom: bool, collection: bool) -> StatusError:
+    """406. The router of the real server refuses types that it does not know, before a handler refuses shapes."""
+    listed = ", ".join((*SERVED_TYPES, *_STREAMS) if collection and not refused.shape and not custom else SERVED_TYPES)
+    if refused.shape or custom:
+        text = f"only the following media types are accepted: {listed}"
+        return StatusError(406, "NotAcceptable", text, details=False)
+    text = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+    return StatusError(406, "NotAcceptable", text, empty_details=True)
+
+
+def as_yaml(value: object) -> bytes:
+    """YAML as the real server writes it: with sorted keys."""
+    from koord.api.yaml import dump
+
+    return dump(msgspec.json.decode(msgspec.json.encode(value, order="sorted"))).encode()
 
 
 def _ranges(accept: str) -> list[tuple[float, str, dict[str, str]]]:

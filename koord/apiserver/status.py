@@ -96,11 +96,13 @@ class StatusError(Exception):
         causes: Sequence[Cause] = (),
         retry_after_s: int = 0,
         details: bool = True,
+        empty_details: bool = False,
     ) -> None:
         super().__init__(message)
         self.code, self.reason, self.message = code, reason, message
         self.name, self.group, self.kind, self.uid = name, group, kind, uid
         self.causes, self.retry_after_s, self.has_details = tuple(causes), retry_after_s, details
+        self.has_empty_details = empty_details
         self.continue_token = ""
         "Of an expired list: where to go on, for clients that can."
 
@@ -122,7 +124,8 @@ class StatusError(Exception):
             status["message"] = self.message
         if self.reason:
             status["reason"] = self.reason
-        if self.has_details and (details or self.reason not in ("BadRequest", "Unauthorized", "NotAcceptable")):
+        bare = self.reason in ("BadRequest", "Unauthorized", "NotAcceptable") and not self.has_empty_details
+        if self.has_details and (details or not bare):
             status["details"] = details
         return {**status, "code": self.code}
 
@@ -137,8 +140,10 @@ def object_not_found(resource: str, group: str, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, name=name, group=group, kind=resource)
 
 
-def already_exists(resource: str, group: str, name: str) -> StatusError:
+def already_exists(resource: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
     message = f'{qualified(resource, group)} "{name}" already exists'
+    if deleting:
+        message = f"object is being deleted: {message}"
     return StatusError(409, "AlreadyExists", message, name=name, group=group, kind=resource)
 
 
@@ -152,7 +157,8 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 def unprocessable(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """422: the object is well formed but not valid. `kind` is the Kind, not the resource, as the real server has it."""
-    texts = [str(cause) for cause in causes]
+    # A fault that several checks find is a cause each time, but told once.
+    texts = list(dict.fromkeys(str(cause) for cause in causes))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     message = f'{qualified(kind, group)} "{name}" is invalid: {listed}'
     return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)

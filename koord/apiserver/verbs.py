@@ -19,7 +19,7 @@ from koord.apiserver import deletion, listing, tables, watching
 from koord.apiserver.bodies import decoding, patched
 from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
 from koord.apiserver.list_options import list_options, revision_of, watch_options
-from koord.apiserver.negotiation import Form
+from koord.apiserver.negotiation import Form, as_yaml
 from koord.apiserver.objects import Context, Objects, Written
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
 from koord.apiserver.patch.reach import reach_of
@@ -333,11 +333,16 @@ class Verbs:
             include = request.query.get("includeObject", "Metadata")
             return _yaml_if(form, tables.table(resource, objects, time.time(), include, form.meta_version, meta))
         if form.shape == "partial":
-            items = [tables.partial(obj, form.meta_version) for obj in objects]
+            items = [tables.partial(obj, form.meta_version) for obj in objects] or None
             api_version = f"meta.k8s.io/{form.meta_version}"
             return _yaml_if(
                 form,
-                {"kind": "PartialObjectMetadataList", "apiVersion": api_version, "metadata": meta, "items": items},
+                {
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": api_version,
+                    "metadata": meta,
+                    "items": items or None,
+                },
             )
         whole = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta, "items": objects}
         return _yaml_if(form, whole)
@@ -346,7 +351,7 @@ class Verbs:
 def context_of(request: Request) -> Context:
     """Who writes, as which field manager, and whether for real."""
     options = options_of(request)
-    return Context(request.user, options.manager, options.dry_run, options=options.shown or {})
+    return Context(request.user, options.manager, options.dry_run, request.warnings, options.shown or {})
 
 
 def options_of(request: Request) -> WriteOptions:
@@ -365,11 +370,7 @@ def _patched(resource: Resource, patch: patched.Patch, old: Obj) -> Obj:
 
 
 def _yaml_if(form: Form, value: object) -> bytes:
-    if not form.yaml:
-        return msgspec.json.encode(value)
-    from koord.api.yaml import dump
-
-    return dump(value).encode()
+    return as_yaml(value) if form.yaml else msgspec.json.encode(value)
 
 
 def check_name(obj: Obj, name: str, namespace: str) -> None:
@@ -381,5 +382,3 @@ def check_name(obj: Obj, name: str, namespace: str) -> None:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     if namespace and (meta.get("namespace") or namespace) != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if namespace:
-        meta["namespace"] = namespace

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from koord.apiserver import structural
+from koord.apiserver import schemas, structural
 from koord.apiserver.bodies import decoding, json_text, typed
 from koord.apiserver.bodies.json_text import JsonFault, Pairs
 from koord.apiserver.custom.schema_validation import go_float, go_quoted
@@ -93,6 +93,8 @@ def _check_kind(resource: Resource, obj: Obj, patch: Patch) -> None:
     group, _, version = str(api_version or resource.api_version).rpartition("/")
     if why := decoding.unregistered(group, version, str(kind or resource.kind)):
         raise _refused(msgspec.json.encode(obj), patch, why)
+    # What it makes is read as the kind that it says.
+    typed.read(schemas.schema_for(group, version, str(kind or resource.kind)), obj)
 
 
 def _coerced(resource: Resource, obj: Obj) -> list[str]:

@@ -70,10 +70,12 @@ def fields(namespace: Obj) -> Mapping[str, str]:
 
 
 def awaits(namespace: Obj) -> bool:
-    return bool((namespace.get("spec") or {}).get("finalizers"))
+    """The first delete only begins the end, whatever the finalizers."""
+    return not namespace["metadata"].get("deletionTimestamp") or bool((namespace.get("spec") or {}).get("finalizers"))
 
 
 def on_deletion(namespace: Obj) -> None:
+    namespace["metadata"].pop("deletionGracePeriodSeconds", None)
     namespace["status"] = {**(namespace.get("status") or {}), "phase": "Terminating"}
 
 

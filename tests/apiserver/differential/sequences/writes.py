@@ -38,7 +38,7 @@ MODES = ("Strict", "Warn", "Ignore")
 
 def _generated() -> list[object]:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "gen-"}}
-    return [body, {**body, "metadata": {"generateName": "g" * 80}}, {**body, "metadata": {"generateName": "Bad_"}}]
+    return [body, {**body, "metadata": {"generateName": "a" * 80}}, {**body, "metadata": {"generateName": "Bad_"}}]
 
 
 SEQUENCES = [
