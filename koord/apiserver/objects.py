@@ -80,7 +80,7 @@ class Objects:
         """Add an object. `tracked`: its managedFields are settled already, as by server-side apply."""
         meta = obj.setdefault("metadata", {})
         if meta.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created", details=False)
         if resource.namespaced and meta.get("namespace") not in (None, "", namespace):
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         self._default(resource, obj)
@@ -108,7 +108,9 @@ class Objects:
             if generated:
                 obj["metadata"]["name"] = metadata.generate_name(obj["metadata"]["generateName"])
                 key = resource.key(namespace, obj["metadata"]["name"])
-        raise already_exists(resource.plural, resource.group, obj["metadata"]["name"])
+        existing = collection.head(key)
+        deleting = existing is not None and existing.index.deleting
+        raise already_exists(resource.plural, resource.group, obj["metadata"]["name"], deleting=deleting)
 
     async def update(
         self,

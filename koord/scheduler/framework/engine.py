@@ -41,7 +41,12 @@ class Placement:
     total: int = 0
     rejections: dict[str, int] = field(default_factory=dict)
     "Reasons, with the number of nodes that each turned away."
-    rejected_by: frozenset[str] = frozenset()
+    why_not: dict[str, dict[str, int]] = field(default_factory=dict)
+    "The same by plugin."
+
+    @property
+    def rejected_by(self) -> frozenset[str]:
+        return frozenset(self.why_not)
 
 
 class Engine:
@@ -98,12 +103,16 @@ class Engine:
         self.cluster.remove_pod(key)
 
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
-        exact = [part.judge for part in found.parts if part.judge.exact]
+        exact = [part for part in found.parts if part.judge.exact]
         for _ in range(MOST_EXACT_CHECKS):
             row = found.best()
-            if row is None or all(judge.check(ask, row) is None for judge in exact):
+            if row is None:
+                return None
+            objections = ((part.plugin.name, part.judge.check(ask, row)) for part in exact)
+            objection = next(((name, reason) for name, reason in objections if reason is not None), None)
+            if objection is None:
                 return row
-            found.bar(row)
+            found.bar(row, *objection)
         return None
 
     def _reserve(self, ask: Ask, row: Row) -> None:
@@ -112,13 +121,12 @@ class Engine:
             plugin.reserve(ask, row, self.cluster)
 
     def _nowhere(self, ask: Ask, found: PodClass) -> Placement:
+        why_not = found.why_not()
         histogram: dict[str, int] = {}
-        rejectors: set[str] = set()
-        for part, reasons in found.rejections().values():
-            rejectors.add(part.plugin.name)
-            for reason in reasons:
-                histogram[reason] = histogram.get(reason, 0) + 1
-        return Placement(ask.key, None, rejections=histogram, rejected_by=frozenset(rejectors))
+        for counts in why_not.values():
+            for reason, rows in counts.items():
+                histogram[reason] = histogram.get(reason, 0) + rows
+        return Placement(ask.key, None, rejections=histogram, why_not=why_not)
 
     def _parts(self, ask: Ask) -> list[Part]:
         parts = []

@@ -61,8 +61,9 @@ class PodClass:
         self._only = self._allowed_rows()
         self._salt = crc32(repr(key).encode(), cluster.seed & 0xFFFFFFFF)
         self._version = -1
-        self._barred: dict[Row, int] = {}
-        "Rows that failed an exact check, until they change."
+        self._barred: dict[Row, tuple[str, str]] = {}
+        "Rows that failed an exact check, until they change: who says so, and why."
+        self._why: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         self.rows_judged = 0
 
     def best(self) -> Row | None:
@@ -79,10 +80,11 @@ class PodClass:
             row = min((int(each) for each in ties), key=lambda each: (self._full_hash(each), self._table.names[each]))
         return row
 
-    def bar(self, row: Row) -> None:
+    def bar(self, row: Row, plugin: str, reason: str) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
-        self._barred[row] = self._table.version
+        self._barred[row] = (plugin, reason)
         self._base[row] = NEVER
+        self._why = (-1, {})
 
     def feasible_rows(self) -> Array:
         self._catch_up()
@@ -97,6 +99,51 @@ class PodClass:
             if not facet.gates:
                 table = facet.table(counts(facet) if facet.normalised else None)
                 found[part.plugin.name] = found.get(part.plugin.name, 0) + int(table[facet.groups[row]])
+        return found
+
+    def why_not(self) -> dict[str, dict[str, int]]:
+        """How many rows each plugin turns away, by reason; a row counts for the first plugin that does so.
+
+        Counted by groups of rows that get one verdict, and kept until something changes: many pods of a class that fits
+        nowhere ask one after the other.
+        """
+        self._catch_up()
+        if self._why[0] == self._version:
+            return self._why[1]
+        found: dict[str, dict[str, int]] = {}
+
+        def note(plugin: str, reasons: Iterable[str], rows: int) -> None:
+            counts = found.setdefault(plugin, {})
+            for reason in reasons:
+                counts[reason] = counts.get(reason, 0) + rows
+
+        left = self._table.alive.copy()
+        codes_of = dict(zip((id(judge) for judge, _ in self._filters), self._codes, strict=True))
+        for part in self.parts:
+            judge = part.judge
+            if judge.filters_on:
+                codes = codes_of[id(judge)]
+                for mask, rows in zip(*np.unique(codes[left], return_counts=True), strict=True):
+                    if mask:
+                        note(part.plugin.name, judge.reasons(int(mask)), int(rows))
+                left &= codes == 0
+            allowed = judge.only()
+            if allowed is not None:
+                others = left.copy()
+                others[allowed] = False
+                if others.any():
+                    note(part.plugin.name, judge.reasons(1), int(np.count_nonzero(others)))
+                left &= ~others
+            for facet in judge.facets:
+                if facet.gates:
+                    closed = left & (facet.table(None) == INFEASIBLE)[facet.groups]
+                    for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
+                        note(part.plugin.name, [judge.facet_reason(facet, int(group))], int(rows))
+                    left &= ~closed
+        for row, (plugin, reason) in self._barred.items():
+            if left[row]:
+                note(plugin, [reason], 1)
+        self._why = (self._version, found)
         return found
 
     def rejections(self) -> dict[Row, tuple[Part, list[str]]]:
