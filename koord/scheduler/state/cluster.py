@@ -14,6 +14,8 @@ from zlib import crc32
 import numpy as np
 from msgspec.structs import replace
 
+from koord.api.annotations.cpu import NODE_RESERVATION
+from koord.api.annotations.value import AnnotationError
 from koord.api.core import Namespace, Service
 from koord.api.node import Node, Taint
 from koord.api.resources import amounts
@@ -23,6 +25,7 @@ from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table
 
+CPU: Final = "cpu"
 PODS: Final = "pods"
 _PODS: Final = int(Reason.PODS)
 UNSCHEDULABLE: Final = Column("unschedulable", np.bool_, Reason.UNSCHEDULABLE)
@@ -41,6 +44,25 @@ def allocatable(resource: str) -> Column:
 def requested(resource: str) -> Column:
     """What the pods on a node ask for."""
     return Column(("requested", resource), np.int64, Reason.REQUESTED)
+
+
+def allocatable_of(node: Node) -> dict[str, int]:
+    """What a node can give to pods: without what its annotation keeps for others."""
+    has = amounts(node.status.allocatable)
+    if not _reserved(node):
+        return has
+    try:
+        reservation = NODE_RESERVATION.read(node.metadata, "Node")
+    except AnnotationError:
+        return has
+    if not reservation.trims_allocatable:
+        return has
+    kept = {**amounts(reservation.resources), CPU: reservation.cpu_milli}
+    return {name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
+
+
+def _reserved(node: Node) -> str:
+    return node.metadata.annotations.get(NODE_RESERVATION.key, "")
 
 
 class Watcher(Protocol):
@@ -123,8 +145,8 @@ class Cluster:
         self.labels.put(row, node.metadata.labels)
         self.table.set("unschedulable", row, node.spec.unschedulable)
         self.table.set("taints", row, self._taint_set(node.spec.taints))
-        if old is None or old.status.allocatable != node.status.allocatable:
-            self._put_allocatable(row, amounts(node.status.allocatable))
+        if old is None or (old.status.allocatable, _reserved(old)) != (node.status.allocatable, _reserved(node)):
+            self._put_allocatable(row, allocatable_of(node))
         if old is None or old.status.images != node.status.images:
             self.table.touch(row, int(Reason.IMAGES))
         for watcher in self._watchers:
