@@ -209,3 +209,32 @@ def test_another_seed_breaks_ties_differently() -> None:
     nodes = [node(f"n{i}") for i in range(50)]
     winners = {engine(*nodes, seed=seed).place(ask("p")).node for seed in range(20)}
     assert len(winners) > 5
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_reasons_by_plugin_are_those_of_the_nodes_one_by_one(seed: int) -> None:
+    chance = random.Random(seed)
+    taint = {"key": "k", "effect": "NoSchedule"}
+    nodes = [
+        node(
+            f"n{i}",
+            cpu=chance.choice(["1", "4"]),
+            memory=chance.choice(["1Gi", "8Gi"]),
+            pods=chance.choice(["0", "9"]),
+            labels={"zone": chance.choice("ab")},
+            taints=[taint] if chance.random() < 0.3 else [],
+            unschedulable=chance.random() < 0.2,
+        )
+        for i in range(chance.randint(1, 12))
+    ]
+    found = engine(*nodes)
+    wanted: dict[str, Any] = {"nodeSelector": {"zone": "a"}} if chance.random() < 0.5 else {}
+    asked = ask("p", cpu=chance.choice(["2", "8"]), memory=chance.choice(["512Mi", "4Gi"]), **wanted)
+    pod_class = found.class_of(asked)
+    counted: dict[str, dict[str, int]] = {}
+    for part, reasons in pod_class.rejections().values():
+        for reason in reasons:
+            counts = counted.setdefault(part.plugin.name, {})
+            counts[reason] = counts.get(reason, 0) + 1
+    assert pod_class.why_not() == counted
