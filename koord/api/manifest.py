@@ -2,14 +2,16 @@
 
 Each object comes with its plain data, which has the fields that the lean types leave out. Nothing raises: what is
 wrong is listed, each fault with file, document, object and field, so that one broken file hides no other fault.
-Kinds that koord does not know are counted and passed over, since folders of manifests are full of them.
+Kinds that koord does not know are counted and passed over, since folders of manifests are full of them; files of
+configuration that lie among manifests are kept as plain data, for `koord.api.config_file` to read.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +25,7 @@ from koord.api.yaml import YamlError, load_all
 
 STDIN: Final = "-"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_CONFIGURATIONS: Final = ("KubeSchedulerConfiguration", "DeschedulerConfiguration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Manifests:
     warnings: tuple[Problem, ...]
     unknown: Mapping[str, int]
     "How many objects were passed over, by `apiVersion kind`."
+    configurations: tuple[tuple[Place, Mapping[str, Any]], ...] = ()
 
     def of(self, kind: Kind[Any]) -> list[Any]:
         """The typed objects of one kind, in the order of the input."""
@@ -87,14 +91,33 @@ def parse(text: str, source: str, *, namespace: str = "default") -> Manifests:
     return reader.result()
 
 
-def read(paths: Iterable[str | Path], *, namespace: str = "default") -> Manifests:
-    """The objects in files, in all YAML and JSON files below folders, and on standard input (`-`)."""
+def read(
+    paths: Iterable[str | Path], *, namespace: str = "default", reading: Callable[[str], None] = lambda file: None
+) -> Manifests:
+    """The objects in files, in all YAML and JSON files below folders, and on standard input (`-`).
+
+    `reading` is told of each file before it is read.
+    """
     reader = _Reader(namespace)
+    # Objects pile up and none is garbage, which the collector would find out again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        _read(reader, paths, reading)
+    finally:
+        if collecting:
+            gc.enable()
+    return reader.result()
+
+
+def _read(reader: _Reader, paths: Iterable[str | Path], reading: Callable[[str], None]) -> None:
     for path in paths:
         if str(path) == STDIN:
+            reading("standard input")
             reader.text(sys.stdin.read(), "standard input")
             continue
         for file in _files(Path(path)):
+            reading(str(file))
             try:
                 text = file.read_bytes().decode("utf-8-sig")
             except OSError as error:
@@ -103,7 +126,6 @@ def read(paths: Iterable[str | Path], *, namespace: str = "default") -> Manifest
                 reader.fault(Place(str(file)), Fault("", f"is not UTF-8 text (byte {error.start})"))
             else:
                 reader.text(text, str(file))
-    return reader.result()
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -124,9 +146,16 @@ class _Reader:
         self.faults: list[Problem] = []
         self.warnings: list[Problem] = []
         self.unknown: Counter[str] = Counter()
+        self.configurations: list[tuple[Place, Mapping[str, Any]]] = []
 
     def result(self) -> Manifests:
-        return Manifests(tuple(self.items.values()), tuple(self.faults), tuple(self.warnings), dict(self.unknown))
+        return Manifests(
+            tuple(self.items.values()),
+            tuple(self.faults),
+            tuple(self.warnings),
+            dict(self.unknown),
+            tuple(self.configurations),
+        )
 
     def fault(self, place: Place, fault: Fault) -> None:
         self.faults.append(Problem(place, fault))
@@ -157,7 +186,9 @@ class _Reader:
                 self.document(whole, source, number, join(path, f"items[{index}]"))
         else:
             kind = kinds.find(name.api_version, name.kind)
-            if kind is None:
+            if kind is None and name.kind in _CONFIGURATIONS:
+                self.configurations.append((place, data))
+            elif kind is None:
                 self.unknown[f"{name.api_version} {name.kind}"] += 1
             else:
                 self.object(kind, data, place, path)

@@ -214,3 +214,20 @@ values = st.recursive(
 def test_any_object_is_read_or_gives_faults(data: dict[str, object]) -> None:
     manifests = parse(json.dumps(data), "f")
     assert len(manifests.items) <= 1 or "items" in data
+
+
+def test_configuration_among_manifests_is_kept_as_it_was_written() -> None:
+    config = "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, parallelism: 2}"
+    manifests = parse(f"{CONFIG}\n---\n{config}", "all.yaml")
+    ((place, data),) = manifests.configurations
+    assert str(place) == "all.yaml, document 2, KubeSchedulerConfiguration"
+    assert data["parallelism"] == 2
+    assert not manifests.unknown
+
+
+def test_the_files_are_told_as_they_are_read(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.json"):
+        (tmp_path / name).write_text("{}")
+    told: list[str] = []
+    read([tmp_path], reading=told.append)
+    assert told == [str(tmp_path / "a.json"), str(tmp_path / "b.yaml")]
