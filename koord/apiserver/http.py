@@ -101,17 +101,18 @@ class HttpApi:
     async def handle(self, http: web.BaseRequest) -> Answer:
         began_s = time.perf_counter()
         info: RequestInfo | None = None
+        deprecations: list[str] = []
         warnings: list[str] = []
         try:
             query = dict(http.query)
             info = request_info(http.method, http.path, query)
             slot = self._in_flight.enter(info)
             try:
-                answer = await self._answer(http, info, query, warnings)
+                answer = await self._answer(http, info, query, deprecations, warnings)
             finally:
                 self._in_flight.leave(slot)
         except StatusError as error:
-            answer = refusal(error, warnings, yaml=_wants_yaml(http))
+            answer = refusal(error, yaml=_wants_yaml(http))
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
@@ -119,6 +120,7 @@ class HttpApi:
             answer = refusal(StatusError(500, "InternalError", "Internal error occurred: see the server's log"))
         if not answer.prepared:
             answer.headers.setdefault("Cache-Control", "no-cache, private")
+            answer.headers.extend(warning_headers([*deprecations, *warnings]))
             if _is_for_a_person(http):
                 _break_lines(answer)
         served = info is not None and self._registry.find(info.group, info.version, info.resource) is not None
@@ -126,7 +128,12 @@ class HttpApi:
         return answer
 
     async def _answer(
-        self, http: web.BaseRequest, info: RequestInfo, query: dict[str, str], warnings: list[str]
+        self,
+        http: web.BaseRequest,
+        info: RequestInfo,
+        query: dict[str, str],
+        deprecations: list[str],
+        warnings: list[str],
     ) -> Answer:
         # The usual roles let strangers see health and version, and nothing else.
         user = self._authenticator.authenticate(http.headers, http.transport) or UserInfo.anonymous()
@@ -148,6 +155,8 @@ class HttpApi:
             raise not_acceptable(refused, custom=custom, collection=collection) from None
         request = Request(http, info, user, query, form, warnings)
         if resource is not None:
+            if resource.deprecation:
+                deprecations.append(resource.deprecation)
             return await self._resources(request, resource)
         if info.is_resource and self._registry.has_group(info.group):
             raise no_such_path()
@@ -190,12 +199,11 @@ def too_large() -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details=False)
 
 
-def refusal(error: StatusError, warnings: Sequence[str] = (), *, yaml: bool = False) -> web.Response:
+def refusal(error: StatusError, *, yaml: bool = False) -> web.Response:
     body = as_yaml(error.body()) if yaml else msgspec.json.encode(error.body()) + b"\n"
     answer = web.Response(status=error.code, body=body, content_type=f"application/{'yaml' if yaml else 'json'}")
     if error.retry_after_s:
         answer.headers["Retry-After"] = str(error.retry_after_s)
-    answer.headers.extend(warning_headers(warnings))
     return answer
 
 
@@ -213,8 +221,9 @@ def json_answer(value: object, *, status: int = 200, content_type: str = "applic
 
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters."""
-    quoted = ("".join(" " if ord(c) < 32 else c for c in w).replace("\\", "\\\\").replace('"', '\\"') for w in warnings)
+    """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters; each text once."""
+    plain = dict.fromkeys("".join(" " if ord(c) < 32 else c for c in text) for text in warnings)
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in plain)
     return [("Warning", f'299 - "{text}"') for text in quoted]
 
 

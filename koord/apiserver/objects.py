@@ -17,6 +17,7 @@ from koord.api.timestamp import from_seconds
 from koord.apiserver import deletion, metadata, structural
 from koord.apiserver.access.authn import UserInfo
 from koord.apiserver.admission import Admission, Attributes
+from koord.apiserver.bodies import typed
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
@@ -101,6 +102,8 @@ class Objects:
             if collection.head(key) is None:
                 if context.dry_run:
                     return Written(_encode(resource, obj), created=True)
+                if not resource.custom:
+                    typed.settle(resource.schema, obj)
                 try:
                     return Written((await self._put(collection, resource, key, 0, obj)).value, created=True)
                 except Raced:
@@ -142,6 +145,8 @@ class Objects:
             new = change(_decode(resource, head.value))
             self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked)
+            if not resource.custom:
+                typed.settle(resource.schema, new)
             if _same(new, old):
                 # Also for a rehearsal: nothing to write, and the version stays.
                 await self._settled(collection, head)
@@ -275,7 +280,7 @@ class Objects:
         if int(version or 0) == 0:
             if not resource.strategy.unconditional_update:
                 cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-                raise unprocessable(resource.kind, resource.group, name, [cause])
+                raise unprocessable(resource.plural, resource.group, name, [cause])
         elif version != str(head.rev):
             raise conflict(resource.plural, resource.group, name, MODIFIED)
 

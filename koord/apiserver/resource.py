@@ -102,6 +102,8 @@ class Strategy:
     "Changes an object that begins to be deleted (a namespace: its phase)."
     orphans_by_default: bool = False
     "Whether a delete that does not say leaves the object's dependents alone."
+    orphaning_warning: str = ""
+    "Warns of that, where the kind does."
     returns_deleted: bool = False
     "Whether a delete answers with the object that is gone rather than with a Status."
     graceful: Callable[[Obj, int | None], int] | None = None

@@ -91,6 +91,7 @@ class Verbs:
         if len(listed.entries) <= 512:
             return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.headers.extend(_deprecations(resource))
         await response.prepare(request.http)
         for piece in listing.encode_list(resource, listed):
             await response.write(piece)
@@ -117,11 +118,12 @@ class Verbs:
             self._columns(request, resource),
         )
         response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache, private"})
-        await response.prepare(request.http)
+        response.headers.extend(_deprecations(resource))
+        outlet = watching.Outlet(response, await response.prepare(request.http))
         begin = None if options.initial or not from_rev else from_rev
         # A client that has seen enough goes away without a word.
         with contextlib.suppress(ConnectionResetError):
-            await watching.stream(store, collection, watch, begin, bool(options.initial), response.write)
+            await watching.stream(store, collection, watch, begin, bool(options.initial), outlet)
             await response.write_eof()
         return response
 
@@ -129,7 +131,7 @@ class Verbs:
         context = context_of(request)
         obj = await self._decoded(request, resource, context)
         written = await self._objects.create(resource, request.info.namespace, obj, context)
-        return self._object(request, resource, written.value, status=201, context=context)
+        return self._object(request, resource, written.value, status=201)
 
     async def _update(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
@@ -145,7 +147,7 @@ class Verbs:
             create_missing=(lambda: obj) if resource.strategy.allow_create_on_update else None,
             sent_whole=True,
         )
-        return self._written(request, resource, written, context)
+        return self._written(request, resource, written)
 
     async def _patch(self, request: Request, resource: Resource) -> Answer:
         content_type = request.content_type.partition(";")[0].strip()
@@ -180,7 +182,7 @@ class Verbs:
             context,
             subresource=info.subresource,
         )
-        return self._written(request, resource, written, context)
+        return self._written(request, resource, written)
 
     def _retyped(
         self, request: Request, resource: Resource, obj: Obj, context: Context, stored: Obj | None = None
@@ -221,19 +223,20 @@ class Verbs:
             create_missing=None if info.subresource else lambda: applied(None),
             tracked=True,
         )
-        return self._written(request, resource, written, context)
+        return self._written(request, resource, written)
 
     async def _delete(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
         options = await self._delete_options(request)
+        _warn_of_orphans(resource, options, context)
         context = replace(context, dry_run=bool(options.get("dryRun")))
         value, gone = await self._objects.delete(resource, info.namespace, info.name, options, context)
         if not gone:
             status = 202 if options.get("orphanDependents") is False else 200
-            return self._object(request, resource, value, status=status, context=context)
+            return self._object(request, resource, value, status=status)
         if resource.strategy.returns_deleted:
-            return self._object(request, resource, value, context=context)
-        answer = json_answer(
+            return self._object(request, resource, value)
+        return json_answer(
             {
                 "kind": "Status",
                 "apiVersion": "v1",
@@ -242,12 +245,11 @@ class Verbs:
                 "details": details_of(msgspec.json.decode(value), resource),
             }
         )
-        answer.headers.extend(warning_headers(context.warnings))
-        return answer
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
         options, which = await self._delete_options(request), list_options(request.query)
+        _warn_of_orphans(resource, options, context)
         context = replace(context, dry_run=bool(options.get("dryRun")))
         wanted = listing.parse_filter(resource, request.query)
         store, collection = self._objects.store, self._objects.collection(resource)
@@ -276,21 +278,16 @@ class Verbs:
         deletion.check_options(options)
         return options
 
-    def _written(self, request: Request, resource: Resource, written: Written, context: Context) -> Answer:
-        return self._object(request, resource, written.value, status=201 if written.created else 200, context=context)
+    def _written(self, request: Request, resource: Resource, written: Written) -> Answer:
+        return self._object(request, resource, written.value, status=201 if written.created else 200)
 
-    def _object(
-        self, request: Request, resource: Resource, value: bytes, *, status: int = 200, context: Context | None = None
-    ) -> web.Response:
+    def _object(self, request: Request, resource: Resource, value: bytes, *, status: int = 200) -> web.Response:
         """One object in the form that was asked for."""
         value = listing.item_value(resource, value)
         form = request.form
         if form.shape != "object" or form.yaml:
             value = self._shape(request, resource)(value)
-        response = json_answer(value, status=status, content_type=form.content_type)
-        if context is not None and context.warnings:
-            response.headers.extend(warning_headers(context.warnings))
-        return response
+        return json_answer(value, status=status, content_type=form.content_type)
 
     def _shape(self, request: Request, resource: Resource) -> Callable[[bytes], bytes]:
         form, include = request.form, request.query.get("includeObject", "Metadata")
@@ -346,6 +343,17 @@ class Verbs:
             )
         whole = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta, "items": objects}
         return _yaml_if(form, whole)
+
+
+def _deprecations(resource: Resource) -> list[tuple[str, str]]:
+    """The headers of an answer that is sent as it is made, which nobody can add to later."""
+    return warning_headers([resource.deprecation] if resource.deprecation else [])
+
+
+def _warn_of_orphans(resource: Resource, options: Mapping[str, Any], context: Context) -> None:
+    said = options.get("propagationPolicy") is not None or options.get("orphanDependents") is not None
+    if resource.strategy.orphaning_warning and not said:
+        context.warnings.append(resource.strategy.orphaning_warning)
 
 
 def context_of(request: Request) -> Context:

@@ -105,6 +105,62 @@ def _find_unknown(schema: Schema, value: object, path: str, found: list[str]) ->
             _find_unknown(schema.items, item, f"{path}[{i}]", found)
 
 
+def settle(schema: Schema, obj: Any) -> None:
+    """Writes what is about to be stored as it will be read back: a list that always appears is null when empty."""
+    _settler(schema)(obj)
+
+
+Settle = Callable[[Any], None]
+_settlers: dict[str, Settle | None] = {}
+
+
+def _settler(schema: Schema) -> Settle:
+    if schema.ref not in _settlers:
+        # While it is worked out, a definition that contains itself is taken to have nothing to settle within.
+        _settlers[schema.ref] = None
+        _settlers[schema.ref] = _struct_settler(schema)
+    return _settlers[schema.ref] or _settled
+
+
+def _settled(_value: Any) -> None: ...
+
+
+def _struct_settler(schema: Schema) -> Settle | None:
+    lists = [key for key, each in schema.properties.items() if each.type == "array" and each.written == "always"]
+    parts = [(key, found) for key, each in schema.properties.items() if (found := _part_settler(each)) is not None]
+    if not lists and not parts:
+        return None
+
+    def settle_struct(value: Any) -> None:
+        for key in lists:
+            if value.get(key) == []:
+                value[key] = None
+        for key, settle_part in parts:
+            if part := value.get(key):
+                settle_part(part)
+
+    return settle_struct
+
+
+def _part_settler(schema: Schema) -> Settle | None:
+    inner = schema.items or schema.values
+    if inner is not None and schema.type in ("array", "object") and not schema.preserve_unknown:
+        each = _part_settler(inner)
+        return None if each is None else _settle_each(each)
+    if schema.ref and schema.properties:
+        found = _settler(schema)
+        return None if found is _settled else found
+    return None
+
+
+def _settle_each(settle_item: Settle) -> Settle:
+    def settle_items(items: Any) -> None:
+        for item in items.values() if items.__class__ is dict else items:
+            settle_item(item)
+
+    return settle_items
+
+
 _readers: dict[str, Read] = {}
 
 
@@ -156,8 +212,11 @@ def _struct(schema: Schema) -> Read:
         compiled = True
         for key, field in schema.properties.items():
             exact = {"string": str, "boolean": bool}.get(field.type) if not field.format else None
-            # An empty list or map is stored as none at all.
-            emptied = field.type == "array" or (field.values is not None and not field.preserve_unknown)
+            # An empty list or map is stored as none at all. Where a list always appears, `settle` sees to it: until
+            # then it is there, and whoever sent it owns it.
+            emptied = (field.type == "array" and field.written != "always") or (
+                field.values is not None and not field.preserve_unknown
+            )
             plan[key] = (exact, _late(field), field.written == "filled" or emptied)
             if field.written == "always" and key not in ("kind", "apiVersion"):
                 always.append((key, _zero(field)))

@@ -9,7 +9,16 @@ from koord.api.timestamp import parse_timestamp
 from koord.apiserver import formats
 from koord.apiserver.builtin.apps import new_generation
 from koord.apiserver.builtin.batch_policies import validate_failure_policy, validate_job_status, validate_success_policy
-from koord.apiserver.builtin.checks import Faults, Part, immutable, label_selector, not_negative, selects
+from koord.apiserver.builtin.checks import (
+    IMMUTABLE,
+    Faults,
+    Part,
+    immutable,
+    label_selector,
+    not_negative,
+    selector_value,
+    selects,
+)
 from koord.apiserver.builtin.pod_defaults import default_template
 from koord.apiserver.builtin.pod_spec import validate_template
 from koord.apiserver.builtin.pod_warnings import template_warnings
@@ -22,6 +31,10 @@ _INT32_MAX: Final = 2**31 - 1
 _MOST_INDEXED: Final = 100_000
 _NAME_LABELS: Final = ("job-name", "batch.kubernetes.io/job-name")
 _UID_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
+_ORPHANING: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _BLANK: Final = blank_status("batch", "v1", "Job")
 
 
@@ -76,11 +89,26 @@ def prepare_create(job: Obj) -> None:
     selector = spec.get("selector") or {}
     selector["matchLabels"] = {_UID_LABELS[1]: meta.get("uid", ""), **(selector.get("matchLabels") or {})}
     spec["selector"] = selector
+    if not meta.get("labels"):
+        # Objects get their defaults once more when they are read, and by then the template has labels.
+        meta["labels"] = labels
 
 
 def validate(job: Obj) -> Sequence[Cause]:
     faults: Faults = []
-    spec = job["spec"]
+    meta, spec = job["metadata"], job["spec"]
+    if not spec.get("manualSelector") and spec.get("selector") is not None:
+        _generated(faults, meta, spec)
+    _validate_spec(faults, spec)
+    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
+        hostname = f"{meta.get('name', '')}-{spec['completions'] - 1}"
+        if formats.dns_label(hostname):
+            text_ = f"will not able to create pod with invalid DNS label: {hostname}"
+            faults.append(invalid("metadata.name", meta.get("name", ""), text_))
+    return faults
+
+
+def _validate_spec(faults: Faults, spec: Part) -> None:
     validate_job_spec(faults, spec, "spec")
     selector = spec.get("selector")
     before = len(faults)
@@ -91,21 +119,7 @@ def validate(job: Obj) -> Sequence[Cause]:
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if selector is None or (len(faults) == before and not selects(selector, labels)):
         text_ = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", labels or None, text_))
-    return faults
-
-
-def validate_create(job: Obj) -> Sequence[Cause]:
-    faults: Faults = []
-    meta, spec = job["metadata"], job["spec"]
-    if not spec.get("manualSelector") and spec.get("selector") is not None:
-        _generated(faults, meta, spec)
-    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
-        hostname = f"{meta.get('name', '')}-{spec['completions'] - 1}"
-        if formats.dns_label(hostname):
-            text_ = f"will not able to create pod with invalid DNS label: {hostname}"
-            faults.append(invalid("metadata.name", meta.get("name", ""), text_))
-    return faults
+        faults.append(invalid("spec.template.metadata.labels", dict(sorted(labels.items())) or None, text_))
 
 
 def _generated(faults: Faults, meta: Part, spec: Part) -> None:
@@ -117,11 +131,11 @@ def _generated(faults: Faults, meta: Part, spec: Part) -> None:
         if key not in labels:
             faults.append(required(f"{path}[{key}]", f"must be '{wanted[key]}'"))
         elif labels[key] != wanted[key]:
-            faults.append(invalid(f"{path}[{key}]", dict(labels), f"must be '{wanted[key]}'"))
+            faults.append(invalid(f"{path}[{key}]", dict(sorted(labels.items())), f"must be '{wanted[key]}'"))
     wrong: Faults = []
     label_selector(wrong, spec["selector"], "")
     if not wrong and not selects(spec["selector"], wanted):
-        faults.append(invalid("spec.selector", dict(spec["selector"]), "`selector` not auto-generated"))
+        faults.append(invalid("spec.selector", selector_value(spec["selector"]), "`selector` not auto-generated"))
 
 
 def validate_job_spec(faults: Faults, spec: Part, path: str) -> None:
@@ -194,14 +208,17 @@ def _restart_policy(faults: Faults, spec: Part, path: str) -> None:
 def validate_update(new: Obj, old: Obj) -> Sequence[Cause]:
     faults: Faults = []
     spec, was = new["spec"], old["spec"]
+    # The real server checks the spec a second time here, and says so twice.
+    _validate_spec(faults, spec)
     if spec.get("completionMode") != "Indexed":
         immutable(faults, spec, was, ("completions",), "spec")
     elif spec.get("completions") not in (was.get("completions"), spec.get("parallelism"), None):
         text_ = "can only be modified in tandem with spec.parallelism"
         faults.append(invalid("spec.completions", spec["completions"], text_))
-    immutable(faults, spec, was, ("selector",), "spec")
+    if spec.get("selector") != was.get("selector"):
+        faults.append(invalid("spec.selector", selector_value(spec.get("selector")), IMMUTABLE))
     if _fixed_template(spec, was) != _fixed_template(was, was):
-        faults.append(invalid("spec.template", spec.get("template"), "field is immutable"))
+        faults.append(invalid("spec.template", spec.get("template"), IMMUTABLE))
     keys = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
     immutable(faults, spec, was, keys, "spec")
     return faults
@@ -252,10 +269,10 @@ def _duration(job: Obj, now_s: float) -> str:
 
 JOB: Final = Strategy(
     orphans_by_default=True,
+    orphaning_warning=_ORPHANING,
     default=default_job,
     prepare_create=prepare_create,
     validate=validate,
-    validate_create=validate_create,
     validate_update=validate_update,
     validate_status=validate_job_status,
     fields=lambda job: {"status.successful": str((job.get("status") or {}).get("succeeded", 0))},

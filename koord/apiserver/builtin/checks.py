@@ -96,6 +96,19 @@ def selector_condition(faults: Faults, condition: Part, path: str) -> None:
         add_all(faults, f"{path}.values[{i}]", value, formats.label_value(value))
 
 
+def selector_value(selector: Part | None) -> dict[str, Any] | None:
+    """A label selector as messages show it."""
+    if selector is None:
+        return None
+    shown: dict[str, Any] = {}
+    if labels := selector.get("matchLabels"):
+        shown["matchLabels"] = dict(sorted(labels.items()))
+    if conditions := selector.get("matchExpressions"):
+        order = ("key", "operator", "values")
+        shown["matchExpressions"] = [{key: each[key] for key in order if key in each} for each in conditions]
+    return shown
+
+
 def selects_nothing_particular(selector: Part) -> bool:
     """Whether a label selector has no condition at all, and so matches everything."""
     return not selector.get("matchLabels") and not selector.get("matchExpressions")

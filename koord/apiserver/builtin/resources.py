@@ -115,6 +115,9 @@ _WITH_GENERATION: Final = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )  # fmt: skip
+_DEPRECATED: Final = {
+    ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
 _SCALE_PATHS: Final = {
     "specReplicas": ".spec.replicas",
     "statusReplicas": ".status.replicas",
@@ -149,6 +152,7 @@ def _resource(group: str, version: str, row: Row) -> Resource:
         storage_version=event_forms.CORE if is_event else "",
         convert=event_forms.convert if group == "events.k8s.io" else None,
         scale_paths=_SCALE_PATHS if "scale" in subresources else {},
+        deprecation=_DEPRECATED.get((group, plural), ""),
     )
 
 

@@ -349,7 +349,6 @@ SERVICE: Final = Strategy(
 ENDPOINTS: Final = Strategy(
     default=default_endpoints,
     validate=validate_endpoints,
-    warnings=lambda _obj: ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",),
     columns=(NAME, text("Endpoints", of(_endpoints_text)), AGE),
     has_status=False,
     has_generation=False,

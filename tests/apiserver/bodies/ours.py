@@ -7,7 +7,7 @@ from functools import cache
 import msgspec
 
 from koord.apiserver import structural
-from koord.apiserver.bodies import decoding
+from koord.apiserver.bodies import decoding, typed
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.custom.kinds import custom_schema
 from koord.apiserver.object_meta import validate_object_meta
@@ -60,7 +60,9 @@ def decoded(body: builtin.Body, validation: str) -> Json:
 
 
 def kept(body: builtin.Body) -> Json:
-    obj, _ = decoding.decode(resource_at(body.path), as_bytes(body.text), body.content_type, "Strict")
+    resource = resource_at(body.path)
+    obj, _ = decoding.decode(resource, as_bytes(body.text), body.content_type, "Strict")
+    typed.settle(resource.schema, obj)
     return without_times(obj)
 
 
