@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from koord.apiserver.access.rbac import Authorizer
-from koord.apiserver.admission import namespace_lifecycle, pod_defaults, priority, role_escalation
+from koord.apiserver.admission import namespace_lifecycle, newcomers, pod_defaults, priority, role_escalation
 from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.admission.webhook_client import Resolver, WebhookClient
 from koord.apiserver.admission.webhook_rules import Configurations, exempt
@@ -96,6 +96,8 @@ class Admission:
     def _built_in(self, attributes: Attributes) -> None:
         namespace_lifecycle.admit(attributes, self._namespaces.get)
         resource, obj = attributes.resource, attributes.obj
+        if attributes.operation == "CREATE" and obj is not None and not attributes.subresource:
+            newcomers.admit(resource.collection, obj)
         if resource.plural == "pods" and not resource.group and not attributes.subresource and obj is not None:
             if self._service_accounts and attributes.operation == "CREATE":
                 pod_defaults.set_service_account(obj)
