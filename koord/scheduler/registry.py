@@ -24,6 +24,9 @@ PLUGINS: Final[Mapping[str, str]] = {
     "TaintToleration": f"{_HERE}.taint_toleration",
     "NodeAffinity": f"{_HERE}.node_affinity",
     "NodeResourcesFit": f"{_HERE}.node_resources_fit",
+    "PodTopologySpread": f"{_HERE}.pod_topology_spread",
+    "InterPodAffinity": f"{_HERE}.inter_pod_affinity",
+    "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
 }
 """Name to module, which has a class of that name."""
