@@ -1,32 +1,35 @@
-"""LimitRanges and ResourceQuotas, which are kept for the tools that read them; and templates of pods."""
+"""ResourceQuotas, which are kept for the tools that read them; templates of pods and their oldest controller."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from koord.apiserver.builtin.checks import Faults, not_negative
+from koord.apiserver.builtin.checks import Faults, Part, not_negative
 from koord.apiserver.builtin.pod_defaults import default_template, round_amounts
 from koord.apiserver.builtin.pod_spec import validate_template
-from koord.apiserver.builtin.resource_amounts import amount
+from koord.apiserver.builtin.resource_amounts import amount, is_quota_standard, quota_resource_name
 from koord.apiserver.builtin.statuses import blank_status, counters, replica_counts
-from koord.apiserver.printing import AGE, CREATED_AT, NAME, labels_text, number, of, template_columns, text
+from koord.apiserver.printing import AGE, NAME, labels_text, number, of, template_columns, text
 from koord.apiserver.resource import Column, Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
 
-_LIMIT_KEYS: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-
-
-def default_limit_range(obj: Obj) -> None:
-    for item in (obj.get("spec") or {}).get("limits") or ():
-        for key in _LIMIT_KEYS:
-            round_amounts(item.get(key))
-        if item.get("type") == "Container":
-            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
-            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
-            for key, amounts in (("default", limits), ("defaultRequest", requests)):
-                if amounts:
-                    item[key] = amounts
+_POD_RESOURCES: Final = frozenset(
+    {"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+)
+_SCOPES: Final = {
+    **dict.fromkeys(
+        ("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"), _POD_RESOURCES
+    ),
+    "BestEffort": frozenset({"pods"}),
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+"""The scopes of a quota, each with the resources that it can bound."""
+_PAIRS: Final = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_ONLY_EXISTS: Final = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
 
 
 def default_quota(obj: Obj) -> None:
@@ -37,16 +40,99 @@ def default_quota(obj: Obj) -> None:
 
 def validate_quota(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
-    for name, quantity in ((obj.get("spec") or {}).get("hard") or {}).items():
-        amount(faults, name, quantity, f"spec.hard[{name}]")
+    spec = obj.get("spec") or {}
+    _validate_quota_spec(faults, spec)
+    _quantities(faults, obj.get("status") or {}, "status")
     return faults
 
 
+def _validate_quota_spec(faults: Faults, spec: Part) -> None:
+    hard = spec.get("hard") or {}
+    _quantities(faults, spec, "spec")
+    _scopes(faults, spec.get("scopes") or [], hard)
+    if (selector := spec.get("scopeSelector")) is not None:
+        _scope_selector(faults, selector, spec.get("scopes"), hard)
+
+
+def _quantities(faults: Faults, part: Part, path: str) -> None:
+    for key in ("hard", "used"):
+        for name, quantity in sorted((part.get(key) or {}).items()):
+            quota_resource_name(faults, name, f"{path}.{key}[{name}]")
+            amount(faults, name, quantity, f"{path}.{key}[{name}]")
+
+
+def _scopes(faults: Faults, scopes: Sequence[str], hard: Iterable[str]) -> None:
+    for scope in scopes:
+        if scope not in _SCOPES:
+            faults.append(invalid("spec.scopes", scopes, "unsupported scope"))
+        for _ in _out_of_scope(scope, hard):
+            faults.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
+    for pair in _PAIRS:
+        if set(pair) <= set(scopes):
+            faults.append(invalid("spec.scopes", scopes, "conflicting scopes"))
+
+
+def _out_of_scope(scope: str, hard: Iterable[str]) -> list[str]:
+    """The bounded resources that this scope cannot bound."""
+    within = _SCOPES.get(scope)
+    return [] if within is None else [name for name in hard if is_quota_standard(name) and name not in within]
+
+
+def _scope_selector(faults: Faults, selector: Part, scopes: Sequence[str] | None, hard: Iterable[str]) -> None:
+    path = "spec.scopeSelector.matchExpressions"
+    conditions = selector.get("matchExpressions") or ()
+    for condition in conditions:
+        scope, operator = condition.get("scopeName", ""), condition.get("operator", "")
+        values = condition.get("values") or []
+        if scope not in _SCOPES:
+            faults.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+        for _ in _out_of_scope(scope, hard):
+            faults.append(invalid(path, _selector_value(conditions), "unsupported scope applied to resource"))
+        if scope in _SCOPES and scope not in ("PriorityClass", "VolumeAttributesClass") and operator != "Exists":
+            faults.append(invalid(f"{path}.operator", operator, _ONLY_EXISTS))
+        if operator in ("In", "NotIn"):
+            if not values:
+                text_ = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                faults.append(required(f"{path}.values", text_))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                text_ = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                faults.append(invalid(f"{path}.values", values, text_))
+        else:
+            faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    for pair in _PAIRS:
+        if set(pair) <= {each.get("scopeName") for each in conditions}:
+            faults.append(invalid(path, scopes, "conflicting scopes"))
+
+
+def _selector_value(conditions: Iterable[Part]) -> dict[str, object]:
+    """A scope selector as Go's encoder prints it, with its own field names."""
+    return {
+        "MatchExpressions": [
+            {
+                "ScopeName": each.get("scopeName", ""),
+                "Operator": each.get("operator", ""),
+                "Values": each.get("values") or None,
+            }
+            for each in conditions
+        ]
+    }
+
+
 def validate_quota_update(new: Obj, old: Obj) -> Sequence[Cause]:
-    scopes = (new.get("spec") or {}).get("scopes") or []
-    if set(scopes) == set((old.get("spec") or {}).get("scopes") or ()):
-        return ()
-    return [invalid("spec.scopes", scopes, "field is immutable")]
+    faults: Faults = []
+    spec = new.get("spec") or {}
+    # The real server checks the spec a second time here, and says so twice.
+    _validate_quota_spec(faults, spec)
+    if set(spec.get("scopes") or ()) != set((old.get("spec") or {}).get("scopes") or ()):
+        faults.append(invalid("spec.scopes", spec.get("scopes"), "field is immutable"))
+    return faults
+
+
+def validate_quota_status(new: Obj, _old: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    _quantities(faults, new.get("status") or {}, "status")
+    return faults
 
 
 def _quota_text(obj: Obj, of_limits: bool) -> str:
@@ -113,18 +199,12 @@ def validate_controller_status(new: Obj, _old: Obj) -> Sequence[Cause]:
     return faults
 
 
-LIMIT_RANGE: Final = Strategy(
-    default=default_limit_range,
-    columns=(NAME, CREATED_AT),
-    has_status=False,
-    has_generation=False,
-    allow_create_on_update=True,
-)
 RESOURCE_QUOTA: Final = Strategy(
     default=default_quota,
     prepare_create=blank_status("", "v1", "ResourceQuota"),
     validate=validate_quota,
     validate_update=validate_quota_update,
+    validate_status=validate_quota_status,
     columns=(
         NAME,
         text("Request", of(lambda obj: _quota_text(obj, of_limits=False))),

@@ -35,6 +35,7 @@ _COMPUTE: Final = frozenset(
     f"{prefix}{name}" for prefix in ("", "requests.", "limits.") for name in ("cpu", "memory", "ephemeral-storage")
 )
 _STANDARD: Final = _COUNTED | _COMPUTE | {"storage", "requests.storage"}
+_OF_QUOTAS: Final = _COUNTED | _COMPUTE | {"requests.storage"}
 _OF_CONTAINERS: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OF_PODS: Final = ("cpu", "memory")
 _HUGE_PAGES: Final = "hugepages-"
@@ -98,6 +99,21 @@ def _container_name_faults(name: str) -> tuple[str, ...]:
 
 def resource_name(faults: Faults, name: str, path: str) -> None:
     add_all(faults, path, name, _name_faults(name))
+
+
+def container_resource_name(faults: Faults, name: str, path: str) -> None:
+    add_all(faults, path, name, _container_name_faults(name))
+
+
+def quota_resource_name(faults: Faults, name: str, path: str) -> None:
+    resource_name(faults, name, path)
+    if "/" not in name and not is_quota_standard(name):
+        faults.append(invalid(path, name, "must be a standard resource for quota"))
+
+
+def is_quota_standard(name: str) -> bool:
+    """Whether a quota knows this resource without a prefix."""
+    return name in _OF_QUOTAS or name.startswith((_HUGE_PAGES, "requests.hugepages-"))
 
 
 def amount(faults: Faults, name: str, quantity: Number, path: str) -> None:
