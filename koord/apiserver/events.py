@@ -53,7 +53,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     entry: Entry
     previous: Entry | None
     frames: dict[object, bytes] = msgspec.field(default_factory=dict)
-    "Its encodings, one per form that some watcher asked for."
+    "Its encodings, one per form that some watcher asked for, kept while the watchers are told."
 
     @property
     def rev(self) -> int:
@@ -71,25 +71,39 @@ class Event(msgspec.Struct, eq=False, gc=False):
 
 
 class Subscription:
-    """A watcher's queue, bounded. `batch` waits for events and gives all there are, up to a number."""
+    """A watcher's queue, bounded. `batch` waits for events and gives all there are, up to a number.
 
-    def __init__(self, wanted: Callable[[Event], bool], limit: int, on_close: Callable[[Subscription], None]) -> None:
+    A watcher that waits may be told at once: `direct` takes a group of events if it can, and then nothing is queued.
+    """
+
+    def __init__(
+        self, wanted: Callable[[Event], bool] | None, limit: int, on_close: Callable[[Subscription], None]
+    ) -> None:
         self._wanted, self._limit, self._on_close = wanted, limit, on_close
+        self.direct: Callable[[list[Event]], bool] | None = None
         self._queue: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._overflowed = False
         self._ended = False
 
-    def push(self, event: Event) -> None:
-        if self._overflowed or not self._wanted(event):
+    def push(self, events: list[Event]) -> None:
+        """The events of one group, in order."""
+        if self._overflowed:
             return
-        if len(self._queue) >= self._limit:
+        if self._wanted is not None:
+            events = [event for event in events if self._wanted(event)]
+            if not events:
+                return
+        waits = self._waiter is not None and not self._waiter.done()
+        if waits and self.direct is not None and self.direct(events):
+            return
+        if len(self._queue) + len(events) > self._limit:
             self._overflowed = True
             self._queue.clear()
         else:
-            self._queue.append(event)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._queue.extend(events)
+        if self._waiter is not None:
+            wake(self._waiter)
 
     async def batch(self, timeout_s: float, most: int = 256) -> list[Event]:
         """The next events in order; empty when none came in time. Raises Overflow where some were lost, or Ended."""

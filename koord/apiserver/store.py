@@ -215,7 +215,9 @@ class Collection:
         if pending is not None and pending.entry.rev >= entry.rev:
             await asyncio.shield(pending.done)
 
-    async def watch(self, from_rev: int, wanted: Callable[[Event], bool]) -> tuple[list[Event], Subscription]:
+    async def watch(
+        self, from_rev: int, wanted: Callable[[Event], bool] | None = None
+    ) -> tuple[list[Event], Subscription]:
         """What happened after `from_rev`, and a queue of what happens from now on, without a gap between them."""
         self._store.check_revision(from_rev)
         older: list[Event] = []
@@ -231,7 +233,8 @@ class Collection:
         if self._store.ending:
             subscription.end()
         recent = list(takewhile(lambda event: event.rev > reached, reversed(self._history)))
-        return [event for event in older + recent[::-1] if wanted(event)], subscription
+        past = older + recent[::-1]
+        return [event for event in past if wanted(event)] if wanted else past, subscription
 
     def _expected(self, key: str, expect_rev: int) -> Entry | None:
         head = self.head(key)
@@ -263,9 +266,14 @@ class Collection:
         self._history.append(event)
         for listener in self.listeners:
             listener(event)
-        for subscription in self.subscriptions:
-            subscription.push(event)
         return event
+
+    def _tell(self, events: list[Event]) -> None:
+        """Let the watchers know of a group. What they encode for each other is not kept for longer."""
+        for subscription in self.subscriptions:
+            subscription.push(events)
+        for event in events:
+            event.frames.clear()
 
     def _oldest_event_rev(self) -> int:
         return self._history[0].rev
@@ -459,18 +467,23 @@ class Store:
             return
         self.fault = ""
         self.on_commit(len(group), time.perf_counter() - began_s)
-        for write in group:
-            self._publish(write)
+        self._publish(group)
         self._trim()
         for waiter in self._advanced:
             wake(waiter)
 
-    def _publish(self, write: _Write) -> None:
-        self.revision = write.entry.rev
-        event = write.collection._publish(write)
-        self._history_order.append(write.collection)
-        self._history_bytes += event.weight_bytes
-        write.done.set_result(write.entry)
+    def _publish(self, group: list[_Write]) -> None:
+        told: dict[Collection, list[Event]] = {}
+        for write in group:
+            self.revision = write.entry.rev
+            event = write.collection._publish(write)
+            self._history_order.append(write.collection)
+            self._history_bytes += event.weight_bytes
+            told.setdefault(write.collection, []).append(event)
+        for collection, events in told.items():
+            collection._tell(events)
+        for write in group:
+            write.done.set_result(write.entry)
 
     def _fail(self, group: list[_Write], error: Exception) -> None:
         self.fault = str(error)

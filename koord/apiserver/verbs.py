@@ -25,7 +25,7 @@ from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strat
 from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.routing import check_route, not_allowed
-from koord.apiserver.status import StatusError, bad_request, object_not_found
+from koord.apiserver.status import StatusError, bad_request, invalid, object_not_found, unprocessable
 from koord.apiserver.write_options import WriteOptions, write_options
 
 APPLY_TYPES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
@@ -119,8 +119,8 @@ class Verbs:
         )
         response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache, private"})
         response.headers.extend(_deprecations(resource))
-        outlet = watching.Outlet(response, await response.prepare(request.http))
-        begin = None if options.initial or not from_rev else from_rev
+        outlet = await watching.Outlet.open(response, request.http)
+        begin = None if options.initial else from_rev or store.revision
         # A client that has seen enough goes away without a word.
         with contextlib.suppress(ConnectionResetError):
             await watching.stream(store, collection, watch, begin, bool(options.initial), outlet)
@@ -189,7 +189,7 @@ class Verbs:
     ) -> Obj:
         """What a patch made of the stored object, read as if it had been sent whole."""
         obj, warnings = decoding.retype(resource, obj, options_of(request).validation, stored)
-        context.warnings[:] = warnings
+        context.warnings.extend(each for each in warnings if each not in context.warnings)
         return obj
 
     async def _apply(self, request: Request, resource: Resource, body: bytes, context: Context) -> Answer:
@@ -220,7 +220,7 @@ class Verbs:
             applied,
             context,
             subresource=info.subresource,
-            create_missing=None if info.subresource else lambda: applied(None),
+            create_missing=None if info.subresource else lambda: _newly(resource, applied(None)),
             tracked=True,
         )
         return self._written(request, resource, written)
@@ -261,6 +261,9 @@ class Verbs:
             except StatusError as error:
                 if error.code != 404:
                     raise
+        form = request.form
+        if form.shape != "object" or form.yaml:
+            return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
         return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
 
     async def _decoded(self, request: Request, resource: Resource, context: Context) -> Obj:
@@ -285,12 +288,15 @@ class Verbs:
         """One object in the form that was asked for."""
         value = listing.item_value(resource, value)
         form = request.form
+        if form.of_list:
+            text = f"PartialObjectMetadataList, but the requested object is not a list (*{_go_type(resource)})"
+            raise _wrong_shape(text)
         if form.shape != "object" or form.yaml:
             value = self._shape(request, resource)(value)
         return json_answer(value, status=status, content_type=form.content_type)
 
     def _shape(self, request: Request, resource: Resource) -> Callable[[bytes], bytes]:
-        form, include = request.form, request.query.get("includeObject", "Metadata")
+        form, include = request.form, _included(request)
         if form.shape == "partial":
             return lambda value: _yaml_if(form, tables.partial(msgspec.json.decode(value), form.meta_version))
         if form.shape == "table":
@@ -305,7 +311,7 @@ class Verbs:
             return lambda value: value
         if form.shape != "table" or form.yaml:
             return self._shape(request, resource)
-        include = request.query.get("includeObject", "Metadata")
+        include = _included(request)
 
         def row(value: bytes) -> bytes:
             made = tables.table(resource, [msgspec.json.decode(value)], time.time(), include, form.meta_version)
@@ -327,8 +333,10 @@ class Verbs:
         if listed.remaining is not None:
             meta["remainingItemCount"] = listed.remaining
         if form.shape == "table":
-            include = request.query.get("includeObject", "Metadata")
+            include = _included(request)
             return _yaml_if(form, tables.table(resource, objects, time.time(), include, form.meta_version, meta))
+        if form.shape == "partial" and not form.of_list:
+            raise _wrong_shape(f"PartialObjectMetadata, but the requested object is a list (*{_go_type(resource)}List)")
         if form.shape == "partial":
             items = [tables.partial(obj, form.meta_version) for obj in objects] or None
             api_version = f"meta.k8s.io/{form.meta_version}"
@@ -366,6 +374,36 @@ def options_of(request: Request) -> WriteOptions:
     dry_run, user_agent = request.http.query.getall("dryRun", []), request.http.headers.get("User-Agent", "")
     is_apply = request.info.verb == "patch" and request.content_type.partition(";")[0].strip() in APPLY_TYPES
     return write_options(request.info.verb, request.query, dry_run, user_agent, is_apply=is_apply)
+
+
+def _included(request: Request) -> str:
+    """What of the object a row of a table holds."""
+    include = request.query.get("includeObject", "")
+    if include not in ("", "None", "Metadata", "Object"):
+        fault = f"includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
+        raise bad_request(f"Unable to convert to Table as requested: {fault}")
+    return include or "Metadata"
+
+
+def _wrong_shape(text: str) -> StatusError:
+    return StatusError(406, "NotAcceptable", f"you requested {text}", details=False)
+
+
+def _go_type(resource: Resource) -> str:
+    if resource.custom:
+        return "unstructured.Unstructured"
+    return f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
+
+
+def _newly(resource: Resource, obj: Obj) -> Obj:
+    """An applied configuration that becomes a new object. It has no version yet, and cannot have a uid."""
+    meta = obj["metadata"]
+    meta.pop("resourceVersion", None)
+    if uid := meta.get("uid"):
+        raise unprocessable(
+            resource.kind, resource.group, meta["name"], [invalid("metadata.uid", uid, "field is immutable")] * 2
+        )
+    return obj
 
 
 def _patched(resource: Resource, patch: patched.Patch, old: Obj) -> Obj:

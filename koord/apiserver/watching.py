@@ -1,8 +1,8 @@
 """Watches: a stream of what happens to the objects that a client selected.
 
 An object that begins to match the selector is ADDED, one that ceases to is DELETED. Each event is encoded once for all
-watchers that want the same form, and what has queued up goes out in one write. A watcher that is too slow is cut off
-with 410, and lists again.
+watchers that want the same form. A group of events goes straight to the connections that take it; for a slow one it
+queues up, and goes out in one write later. A watcher that is too slow is cut off with 410, and lists again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
+from aiohttp import HttpVersion11, web
 
 from koord.apiserver.listing import Filter, item_value
 from koord.apiserver.resource import Resource
@@ -20,6 +21,9 @@ from koord.apiserver.store import Collection, Compacted, Ended, Entry, Event, Ev
 
 BOOKMARK_EVERY_S = 30.0
 DEFAULT_TIMEOUT_S = 1800.0
+
+MOST_UNSENT_BYTES = 256 << 10
+"A connection with more than this still to send is not written to directly."
 
 Send = Callable[[bytes], Awaitable[None]]
 Shape = Callable[[bytes], bytes]
@@ -41,16 +45,25 @@ class Watch:
     columns: bytes = b""
     "Of a table: its column definitions, which only the first event carries."
 
-    def wants(self, event: Event) -> bool:
-        return self.seen_as(event) is not None
+    @property
+    def prefix(self) -> str:
+        """How the keys begin that it is about."""
+        return f"{self.namespace}/" if self.namespace and self.resource.namespaced else ""
+
+    @property
+    def wants(self) -> Callable[[Event], bool] | None:
+        """Which events are for this client; None: all."""
+        if not self.wanted.all:
+            return lambda event: self.seen_as(event) is not None
+        prefix = self.prefix
+        return (lambda event: event.entry.key.startswith(prefix)) if prefix else None
 
     def seen_as(self, event: Event) -> EventType | None:
         """What this event is to the client, or None."""
-        prefix = f"{self.namespace}/" if self.namespace and self.resource.namespaced else ""
-        if prefix and not event.entry.key.startswith(prefix):
-            return None
         if self.wanted.all:
-            return event.type
+            return event.type if event.entry.key.startswith(self.prefix) else None
+        if not event.entry.key.startswith(self.prefix):
+            return None
         was = event.previous is not None and self.wanted.matches(event.previous)
         if event.type == "DELETED":
             return "DELETED" if was else None
@@ -73,36 +86,87 @@ class Watch:
         return cached
 
 
+class Outlet:
+    """The answer that a watch's lines go into, chunk by chunk."""
+
+    def __init__(self, response: web.StreamResponse, transport: asyncio.Transport | None) -> None:
+        self._response, self._transport = response, transport
+
+    @classmethod
+    async def open(cls, response: web.StreamResponse, request: web.BaseRequest) -> Outlet:
+        """Begin the answer."""
+        chunked = request.version >= HttpVersion11
+        if chunked:
+            response.enable_chunked_encoding()
+        await response.prepare(request)
+        return cls(response, request.transport if chunked else None)
+
+    async def send(self, data: bytes) -> None:
+        await self._response.write(data)
+
+    def send_now(self, chunk: bytes) -> bool:
+        """Write a whole chunk, unless the connection has enough to do."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
+            return False
+        transport.write(chunk)
+        return True
+
+
+class _Direct:
+    """Writes groups of events straight to a connection. Those who watch the same in the same form share a chunk."""
+
+    def __init__(self, watch: Watch, outlet: Outlet) -> None:
+        self._watch, self._outlet = watch, outlet
+        self._shared = f"{watch.prefix} {watch.form}" if watch.wanted.all else ""
+
+    def __call__(self, events: list[Event]) -> bool:
+        if not self._shared:
+            return self._outlet.send_now(self._chunk(events))
+        last = events[-1]
+        chunk = last.frames.get(self._shared)
+        if chunk is None:
+            chunk = last.frames[self._shared] = self._chunk(events)
+        return self._outlet.send_now(chunk)
+
+    def _chunk(self, events: list[Event]) -> bytes:
+        data = b"".join([self._watch.frame(event) for event in events])
+        return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 def line(kind: str, value: bytes) -> bytes:
     return b'{"type":"' + kind.encode() + b'","object":' + value + b"}\n"
 
 
 async def stream(
-    store: Store, collection: Collection, watch: Watch, from_rev: int | None, initial: bool, send: Send
+    store: Store, collection: Collection, watch: Watch, from_rev: int | None, initial: bool, outlet: Outlet
 ) -> None:
     """Send events until the time is up. `from_rev` None: begin with the present state as ADDED events.
 
     `initial`: the client asked for the state first (sendInitialEvents) and for a bookmark that says when it was all.
     """
-    if watch.columns:
-        send = _with_columns(watch.columns, send)
+    send = _with_columns(watch.columns, outlet.send) if watch.columns else outlet.send
+    state: list[Entry] | None = None
+    if from_rev is None:
+        from_rev, state = store.revision, _state(collection, watch)
     try:
-        if from_rev is None:
-            from_rev, state = store.revision, _state(collection, watch)
-            past, subscription = await collection.watch(from_rev, watch.wants)
-            for start in range(0, len(state), 128):
-                values = [watch.shape(item_value(watch.resource, e.value)) for e in state[start : start + 128]]
-                await send(b"".join(line("ADDED", value) for value in values))
-            if initial and watch.bookmarks:
-                await send(bookmark(watch, from_rev, initial_end=True))
-        else:
-            past, subscription = await collection.watch(from_rev, watch.wants)
+        past, subscription = await collection.watch(from_rev, watch.wants)
     except Compacted as error:
         await send(line("ERROR", _encoded(gone(str(error)))))
         return
     try:
+        if state is not None:
+            for start in range(0, len(state), 128):
+                values = [watch.shape(item_value(watch.resource, e.value)) for e in state[start : start + 128]]
+                await send(b"".join(line("ADDED", value) for value in values))
+            state = None
+            if initial and watch.bookmarks:
+                await send(bookmark(watch, from_rev, initial_end=True))
         for start in range(0, len(past), 128):
             await send(b"".join(watch.frame(event) for event in past[start : start + 128]))
+        past = []
+        if not watch.columns:
+            subscription.direct = _Direct(watch, outlet)
         await _follow(store, subscription.batch, watch, send)
     except Overflow:
         await send(line("ERROR", _encoded(gone("too old resource version: the watcher was too slow"))))
@@ -119,13 +183,12 @@ async def _follow(
     loop = asyncio.get_running_loop()
     end = loop.time() + watch.timeout_s
     while (left := end - loop.time()) > 0:
-        quiet_rev = store.revision
         events = await next_batch(min(BOOKMARK_EVERY_S, left))
         if events:
             await send(b"".join([watch.frame(event) for event in events]))
         elif watch.bookmarks:
-            # Nothing came since: all up to this revision has been seen.
-            await send(bookmark(watch, quiet_rev))
+            # Nothing is queued: all up to this revision has been seen.
+            await send(bookmark(watch, store.revision))
     if watch.bookmarks and not await next_batch(0):
         await send(bookmark(watch, store.revision))
 
@@ -154,8 +217,7 @@ def _with_columns(columns: bytes, send: Send) -> Send:
 
 
 def _state(collection: Collection, watch: Watch) -> list[Entry]:
-    prefix = f"{watch.namespace}/" if watch.namespace and watch.resource.namespaced else ""
-    entries = collection.entries(prefix)
+    entries = collection.entries(watch.prefix)
     return entries if watch.wanted.all else [entry for entry in entries if watch.wanted.matches(entry)]
 
 
