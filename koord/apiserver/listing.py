@@ -60,7 +60,8 @@ def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
     fields: FieldMatcher | None = None
     if fields_text:
         nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
-        fields = field_matcher(fields_text, resource.strategy.selectable or resource.strategy.fields(nothing))
+        known = resource.strategy.selectable or resource.strategy.fields(nothing)
+        fields = field_matcher(fields_text, known, custom=resource.custom)
     return Filter(labels, fields)
 
 
@@ -107,7 +108,7 @@ async def select(
 def encode_list(resource: Resource, listed: Listed) -> Iterator[bytes]:
     """The answer in pieces. Built-in items leave out kind and apiVersion, as the real server does."""
     meta: dict[str, Any] = {"resourceVersion": str(listed.rev)}
-    if listed.continue_:
+    if listed.continue_ or resource.custom:
         meta["continue"] = listed.continue_
     if listed.remaining is not None:
         meta["remainingItemCount"] = listed.remaining

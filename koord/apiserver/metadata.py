@@ -53,9 +53,9 @@ def carry_over(new: Obj, old: Obj, resource: Resource) -> None:
     """What an update cannot change: it keeps the old values, whatever was sent."""
     was = old["metadata"]
     metadata = new.setdefault("metadata", {})
-    for key in ("deletionTimestamp", "selfLink"):
+    for key in ("creationTimestamp", "deletionTimestamp", "selfLink"):
         _restore(metadata, was, key)
-    for key in ("uid", "creationTimestamp", "generateName", "deletionGracePeriodSeconds"):
+    for key in ("uid", "generateName", "deletionGracePeriodSeconds"):
         if not metadata.get(key):
             _restore(metadata, was, key)
     metadata["name"] = was["name"]

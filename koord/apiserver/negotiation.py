@@ -27,6 +27,8 @@ class Form:
     shape: Shape = "object"
     yaml: bool = False
     meta_version: str = "v1"
+    of_list: bool = False
+    "Whether metadata of a list were asked for."
 
     @property
     def content_type(self) -> str:
@@ -63,7 +65,7 @@ def negotiate(accept: str) -> Form:
         if wanted == "Table":
             return Form("table", yaml, parameters["v"])
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return Form("partial", yaml, parameters["v"])
+            return Form("partial", yaml, parameters["v"], wanted.endswith("List"))
     raise NotAcceptable(known)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from koord.apiserver.discovery import subresource_verbs
 from koord.apiserver.request_info import RequestInfo
 from koord.apiserver.resource import Resource
-from koord.apiserver.status import StatusError
+from koord.apiserver.status import StatusError, object_not_found
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACROSS_NAMESPACES: Final = ("list", "watch")
@@ -55,6 +55,8 @@ def _check_subresource(resource: Resource, info: RequestInfo, method: str, mispl
     why = "" if resource.custom else LEFT_OUT.get((resource.collection, first), "")
     if why:
         raise not_implemented(f"{resource.plural}/{first}", why)
+    if resource.custom and info.subresource not in resource.subresources:
+        raise object_not_found(resource.plural, resource.group, info.name)
     if misplaced or info.subresource not in resource.subresources:
         raise no_such_path()
     if info.verb not in subresource_verbs(info.subresource) or method not in _METHODS:

@@ -34,7 +34,7 @@ def label_matcher(text: str) -> LabelMatcher:
         raise bad_request(_LabelFaults(text).first() or str(error)) from None
 
 
-def field_matcher(text: str, known: Iterable[str]) -> FieldMatcher:
+def field_matcher(text: str, known: Iterable[str], *, custom: bool = False) -> FieldMatcher:
     """The matcher; 400 for a text that is none, or names a field that this kind cannot be selected by."""
     try:
         matcher = parse_fields(text)
@@ -43,12 +43,12 @@ def field_matcher(text: str, known: Iterable[str]) -> FieldMatcher:
     known = {*known, *EVERY_KIND}
     for requirement in matcher.requirements:
         if requirement.field not in known:
-            raise bad_request(_unknown_field(requirement.field, known))
+            raise bad_request(_unknown_field(requirement.field, known, custom))
     return matcher
 
 
-def _unknown_field(field: str, known: set[str]) -> str:
-    if known == EVERY_KIND:
+def _unknown_field(field: str, known: set[str], custom: bool) -> str:
+    if known == EVERY_KIND and not custom:
         return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     return f"field label not supported: {field}"
 

@@ -4,7 +4,8 @@ Uids, generated names, times, addresses and tokens become placeholders, equal wh
 become their rank among the versions that objects of this sequence had, so that equal stays equal and later stays
 later; a list's version (any revision since the last write will do) becomes the newest object version it covers.
 Managed fields are sorted without their times, since the server sorts them by the second. The descriptions of table
-columns are prose, which each server may write for itself.
+columns are prose, which each server may write for itself; the diff of the real server's own Go structs, with which
+some refusals end, is left out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _VERSION_IN_TEXT = re.compile(
 )
 _OLDEST = re.compile(r"(too old resource version: \d+ \()\d+")
 _VERSION_INSIDE = re.compile(r'(resourceVersion\\*"?: ?\\*")(\d+)(?=\\*")')
+_GO_DIFF = re.compile(r"\n@@ -\d+,\d+ \+\d+,\d+ @@\n.*?(?=\]?$)", re.DOTALL)
 _QUOTED_OBJECT = re.compile(r'(?<=Invalid value: )"(?:\{(?:[^"\\]|\\.)*\})"')
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
@@ -132,6 +134,7 @@ class _Words:
 
     def _text(self, text: str) -> str:
         text = _QUOTED_OBJECT.sub(_sorted_inside, text)
+        text = _GO_DIFF.sub("", text)
         for literal, word in self._literals:
             text = text.replace(literal, word)
         if self._generated is not None:
