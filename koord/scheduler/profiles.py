@@ -8,7 +8,7 @@ What a configuration asks for and koord does not have is named in `warnings`, ne
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,6 +39,12 @@ class Profiles:
     first_backoff_s: float
     longest_backoff_s: float
 
+    def plugins(self) -> Iterator[Plugin]:
+        """All plugins themselves, for those who feed them."""
+        for profile in self.profiles.values():
+            for plugin in profile.plugins:
+                yield plugin.plugin if isinstance(plugin, _ScoreOnly) else plugin
+
     def queue(self) -> Queue:
         """An empty queue for the pods of all profiles."""
         wakers: dict[str, Waker] = {}
@@ -58,14 +64,15 @@ class Profiles:
 def profiles_of(config: SchedulerConfiguration) -> Profiles:
     """The profiles of a configuration that `koord.api.scheduler_config.parse` accepted."""
     warnings: list[str] = []
+    missing: dict[str, list[str]] = {}
     profiles: dict[str, Profile] = {}
     gates: dict[str, Gate] = {}
     sorter: Sorter | None = None
     for written in config.profiles:
         resolved = written.resolved()
-        missing = sorted(name for name in resolved.names if not registry.is_built(name))
-        if missing:
-            warnings.append(f"profile {written.scheduler_name}: koord does not have yet: {', '.join(missing)}")
+        for name in resolved.names:
+            if not registry.is_built(name):
+                missing.setdefault(name, []).append(written.scheduler_name)
         profiles[written.scheduler_name] = _profile(written, warnings)
         for name in resolved.at["preEnqueue"]:
             if name in registry.PLUGINS:
@@ -73,6 +80,10 @@ def profiles_of(config: SchedulerConfiguration) -> Profiles:
         for name in resolved.at["queueSort"]:
             if name in registry.PLUGINS:
                 sorter = cast(Sorter, registry.make(name, None))
+    if missing:
+        listed = ", ".join(sorted(missing))
+        of = ", ".join(dict.fromkeys(profile for profiles in missing.values() for profile in profiles))
+        warnings.insert(0, f"plugins that take no part, since koord does not have them yet: {listed} (of {of})")
     return Profiles(
         profiles,
         # No configuration can be without one, and those that koord lacks were warned of.
@@ -112,23 +123,29 @@ class _ScoreOnly(Plugin):
     """A plugin whose filter is switched off."""
 
     def __init__(self, plugin: Plugin) -> None:
-        self.name, self.wakes_on, self._plugin = plugin.name, plugin.wakes_on, plugin
+        self.name, self.wakes_on, self.plugin = plugin.name, plugin.wakes_on, plugin
 
     def attach(self, cluster: Cluster) -> None:
-        self._plugin.attach(cluster)
+        self.plugin.attach(cluster)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        return self._plugin.key(ask, cluster)
+        return self.plugin.key(ask, cluster)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        judge = self._plugin.compile(ask, cluster)
+        judge = self.plugin.compile(ask, cluster)
         return None if judge is None else _Scoring(judge)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        self._plugin.reserve(ask, row, cluster)
+        self.plugin.reserve(ask, row, cluster)
+
+    def release(self, key: str, row: Row, cluster: Cluster) -> None:
+        self.plugin.release(key, row, cluster)
+
+    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
+        return self.plugin.permit(ask, row, cluster)
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any] | None:
-        return self._plugin.pre_bind(ask, row, cluster)
+        return self.plugin.pre_bind(ask, row, cluster)
 
 
 class _Scoring(Judge):

@@ -1,0 +1,215 @@
+"""`koord plan`: what would happen to the pods in some manifests. Needs no cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from koord.cli.options import output_option
+
+if TYPE_CHECKING:
+    from koord.api.manifest import Manifests
+    from koord.api.scheduler_config import SchedulerConfiguration
+    from koord.offline.plan import Plan, Planned, PodPlan
+
+SILENT_S: Final = 2.0
+REFRESH_S: Final = 0.2
+
+
+@click.command(
+    epilog="Examples: koord plan -f cluster/ -f new-pods.yaml; kubectl get nodes,pods -A -o json | koord plan -f -"
+)
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    required=True,
+    metavar="PATH",
+    help="File or folder of manifests, or - for standard input; repeatable.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The scheduler's configuration, a KubeSchedulerConfiguration. It may also lie among the manifests.",
+)
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides between nodes with equal scores.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How often a pod is tried, when placements after its last try could help it.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 if a pod stays without a place.")
+@output_option("table", "wide", "json", "yaml")
+def plan(
+    paths: tuple[str, ...],
+    config: Path | None,
+    namespace: str,
+    now: str | None,
+    seed: int,
+    rounds: int,
+    strict: bool,
+    output: str,
+) -> int:
+    """Say where the pending pods in some manifests would go, and why.
+
+    Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), PriorityClasses,
+    Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds that play no part
+    are named. Nothing is changed anywhere.
+    """
+    from koord.api.manifest import read
+    from koord.api.scheduler_config import SHIPPED
+    from koord.offline.plan import UNPLACED
+    from koord.offline.plan import plan as plan_of
+    from koord.scheduler.profiles import profiles_of
+
+    now_s = _time(now)
+    progress = _Progress()
+    manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+    given = _configuration(config, manifests)
+    planned = plan_of(
+        manifests,
+        profiles_of(given or SHIPPED),
+        now_s=now_s,
+        seed=seed,
+        rounds=rounds,
+        progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
+    )
+    progress.end()
+    _say_beside(planned, manifests)
+    if given is not None and planned.unnamed:
+        first = given.profiles[0].scheduler_name
+        click.echo(f"note: {planned.unnamed} pods name no scheduler: planned with the profile {first}", err=True)
+    _print(planned, output)
+    outcomes = planned.plan.outcomes()
+    return 1 if strict and any(outcomes[each] for each in UNPLACED) else 0
+
+
+def _time(now: str | None) -> float:
+    from koord.api.timestamp import TimestampError, parse_timestamp
+
+    if now is None:
+        return time.time()
+    try:
+        return parse_timestamp(now)
+    except TimestampError as error:
+        raise click.BadParameter(str(error), param_hint="--now") from None
+
+
+def _configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:
+    """The one that is given, as a file of its own or among the manifests."""
+    from koord.api import config_file
+    from koord.api.faults import Fault, Invalid
+    from koord.api.scheduler_config import SchedulerConfiguration
+
+    found = []
+    if path is not None:
+        found.append((str(path), config_file.read(path.read_text(), str(path))))
+    found += [(str(place), config_file.convert(data, str(place))) for place, data in manifests.configurations]
+    chosen = [(place, each) for place, each in found if isinstance(each, SchedulerConfiguration)]
+    if path is not None and not isinstance(found[0][1], SchedulerConfiguration):
+        raise Invalid(str(path), [Fault("kind", "must be KubeSchedulerConfiguration")])
+    if len(chosen) > 1:
+        others = ", ".join(place for place, _ in chosen[1:])
+        raise Invalid(chosen[0][0], [Fault("", f"is one of several scheduler configurations; the others: {others}")])
+    return chosen[0][1] if chosen else None
+
+
+def _say_beside(planned: Planned, manifests: Manifests) -> None:
+    for warning in manifests.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    for line in dict.fromkeys(planned.warnings):
+        click.echo(f"note: {line}", err=True)
+    if planned.plan.ignored:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in planned.plan.ignored.items())
+        click.echo(f"note: ignored, because they play no part yet: {kinds}", err=True)
+
+
+def _print(planned: Planned, output: str) -> None:
+    import msgspec
+
+    found = planned.plan
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    elif output == "yaml":
+        from koord.api.yaml import dump
+
+        click.echo(dump(msgspec.to_builtins(found)), nl=False)
+    else:
+        _tables(planned, wide=output == "wide")
+
+
+def _tables(planned: Planned, wide: bool) -> None:
+    """Pods that were to be placed, and how it went. If wide, also those that run, the nodes, and scores."""
+    found = planned.plan
+    shown = {key: pod for key, pod in found.pods.items() if wide or key not in planned.running}
+    if shown:
+        headings = ("POD", "OUTCOME", "NODE", *(("SCORES",) if wide else ()), "REASON")
+        _table([headings, *(_row(key, pod, wide) for key, pod in shown.items())], colour_column=1)
+    if wide and found.nodes:
+        if shown:
+            click.echo()
+        _table(_node_rows(found))
+    numbers = found.outcomes()
+    numbers["scheduled"] -= len(planned.running)
+    told = [f"{number} {outcome}" for outcome, number in sorted(numbers.items()) if number]
+    if planned.running:
+        told.append(f"{len(planned.running)} running before")
+    click.echo(("\n" if shown or wide else "") + f"{len(found.nodes)} nodes, pods: " + (", ".join(told) or "none"))
+
+
+def _row(key: str, pod: PodPlan, wide: bool) -> tuple[str, ...]:
+    scores = " ".join(f"{plugin}={score}" for plugin, score in pod.scores.items()) or "-"
+    return (key, pod.outcome, pod.node or "-", *((scores,) if wide else ()), pod.reason)
+
+
+def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
+    resources = list(dict.fromkeys(name for node in found.nodes.values() for name in node.allocatable))
+    yield ("NODE", *(f"{name.rpartition('/')[2].upper()} (ASKED/HAS)" for name in resources))
+    for name, node in found.nodes.items():
+        yield (name, *(f"{node.requested.get(each, '0')}/{node.allocatable.get(each, '0')}" for each in resources))
+
+
+_COLOURS: Final = {"scheduled": "green", "unschedulable": "red", "denied": "red", "waiting": "yellow"}
+
+
+def _table(rows: Iterable[Sequence[str]], colour_column: int = -1) -> None:
+    lines = list(rows)
+    widths = [max(len(row[column]) for row in lines) for column in range(len(lines[0]))]
+    text = []
+    for row in lines:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[-1] = row[-1]
+        if colour_column >= 0:
+            cells[colour_column] = click.style(cells[colour_column], fg=_COLOURS.get(row[colour_column]))
+        text.append("   ".join(cells).rstrip())
+    click.echo("\n".join(text))
+
+
+class _Progress:
+    """One line on the terminal that says how far it is, once it takes longer."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+        self._next_s = time.monotonic() + SILENT_S
+        self._shown = False
+
+    def say(self, line: str) -> None:
+        if self._on and time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + REFRESH_S
+            self._shown = True
+            click.echo(f"\r\x1b[K{line[:100]} ...", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

@@ -1,0 +1,7 @@
+"""Manifests in, decisions out: what would happen, with the code that decides it on a cluster.
+
+| module | what it answers |
+| --- | --- |
+| `world` | what the cluster is that a set of manifests describes |
+| `plan` | where its pending pods would go, and why |
+"""

@@ -1,0 +1,252 @@
+"""`koord plan`: where the pending pods of a set of manifests would go, and why.
+
+The same queue and engine as on a cluster decide, pod by pod, each seeing what the ones before it took. The clock stands
+still; a pod that was turned away gets another try, in a later round, once a placement could have helped it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from koord.api.faults import BadInput
+from koord.api.manifest import Manifests
+from koord.api.quantity import render
+from koord.offline.world import World, engine_name, world_of
+from koord.scheduler.framework.engine import Placement
+from koord.scheduler.profiles import Profiles
+from koord.scheduler.queue import Attempt, Entity, Event, Queue
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Reason
+
+Outcome: TypeAlias = Literal["scheduled", "unschedulable", "waiting", "denied", "skipped"]
+
+UNPLACED = ("unschedulable", "waiting", "denied")
+"""Outcomes of a pod that wants a place and has none."""
+
+_PLACED = int(Reason.PODS)
+"A placement only takes: who was turned away can only be helped by the company of the pod."
+
+
+# Printed whole, unlike the objects of the API: readers may count on every key.
+class PodPlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    node: str | None
+    outcome: Outcome
+    reason: str
+    nodes_rejected: dict[str, int] = {}
+    nominated_node: str | None = None
+    victims: tuple[str, ...] = ()
+    annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    "As of annotations, what the scheduler would write."
+    score: int | None = None
+    scores: dict[str, int] = {}
+
+
+class NodePlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    allocatable: dict[str, str]
+    requested: dict[str, str]
+    annotations: dict[str, str]
+    labels: dict[str, str]
+
+
+class Told(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """An event as the scheduler would record it."""
+
+    object: str
+    reason: str
+    message: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pods: dict[str, PodPlan]
+    nodes: dict[str, NodePlan]
+    quotas: dict[str, object] = {}
+    pod_groups: dict[str, object] = {}
+    reservations: dict[str, object] = {}
+    events: tuple[Told, ...] = ()
+    ignored: dict[str, int] = {}
+
+    def outcomes(self) -> Counter[str]:
+        return Counter(pod.outcome for pod in self.pods.values())
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A plan, and what is to be said beside it."""
+
+    plan: Plan
+    running: Mapping[str, str]
+    "Pods that had their node before."
+    unnamed: int
+    "Pods that name no scheduler, where no profile is the default scheduler's: they go with the first one."
+    warnings: tuple[str, ...]
+
+
+def plan(
+    manifests: Manifests,
+    profiles: Profiles,
+    *,
+    now_s: float,
+    seed: int = 0,
+    rounds: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Planned:
+    """What would happen to the pods of some manifests. Raises `Invalid` where these are faulty.
+
+    `progress` is told of how many of how many pods were tried.
+    """
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed)
+    run = _Run(world, profiles.queue(), now_s, rounds, progress)
+    run.all()
+    pods: dict[str, PodPlan] = {
+        **{key: PodPlan(None, "skipped", reason) for key, reason in world.skipped.items()},
+        **{key: PodPlan(None, "denied", reason) for key, reason in world.denied.items()},
+        **{key: _running(key, node, world) for key, node in world.running.items()},
+        **run.pods,
+    }
+    events = tuple(_event(key, run.pods[key]) for key in run.order if run.pods[key].outcome != "denied")
+    found = Plan(
+        pods={key: pods[key] for key in sorted(pods)},
+        nodes=_nodes(world.cluster),
+        events=events,
+        ignored=world.ignored,
+    )
+    unnamed = 0
+    if "default-scheduler" not in world.engines:
+        unnamed = sum(1 for ask in world.waiting if ask.spec.scheduler_name == "default-scheduler")
+    return Planned(found, world.running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
+
+
+class _Run:
+    """Tries the waiting pods, one after the other."""
+
+    def __init__(
+        self, world: World, queue: Queue, now_s: float, rounds: int, progress: Callable[[int, int], None]
+    ) -> None:
+        self.world, self.queue, self.now_s, self.rounds, self.progress = world, queue, now_s, rounds, progress
+        self.pods: dict[str, PodPlan] = {}
+        self.order: list[str] = []
+        self.another_try: set[str] = set()
+        "Pods that are not tried again for want of rounds."
+
+    def all(self) -> None:
+        # Who was made first comes first; the queue then sorts by priority.
+        for ask in sorted(self.world.waiting, key=lambda ask: ask.meta.creation_timestamp or ""):
+            self.queue.put(Entity.of(ask), self.now_s)
+        total, done = len(self.world.waiting), 0
+        while (attempt := self.queue.pop(self.now_s)) is not None:
+            if attempt.tries > self.rounds:
+                self.another_try.add(attempt.entity.key)
+                self.queue.done(attempt)
+                continue
+            self._try(attempt)
+            done += 1
+            self.progress(min(done, total), total)
+        for left in self.queue:
+            if left.gate:
+                self._note(left.entity.key, PodPlan(None, "waiting", left.gate))
+
+    def _try(self, attempt: Attempt) -> None:
+        (ask,) = attempt.entity.pods
+        name = engine_name(self.world.engines, ask.pod)
+        assert name is not None  # others are skipped
+        try:
+            placement = self.world.engines[name].place(ask, explain=True)
+        except BadInput as error:
+            # The API server would not have let it in.
+            self._note(ask.key, PodPlan(None, "denied", str(error)))
+            self.queue.done(attempt)
+            return
+        if placement.node is None:
+            self._note(ask.key, _nowhere(placement, len(self.world.cluster.table)))
+            # Without nodes nobody was turned away by anyone, and nothing that happens here would help.
+            if placement.rejected_by:
+                self.queue.rejected(attempt, placement.rejected_by, self.now_s)
+            else:
+                self.queue.done(attempt)
+            return
+        self._note(ask.key, _somewhere(placement))
+        self.queue.done(attempt)
+        self.queue.happened(Event(_PLACED, ask), self.now_s)
+
+    def _note(self, key: str, told: PodPlan) -> None:
+        if key not in self.pods:
+            self.order.append(key)
+        self.pods[key] = told
+
+
+def _somewhere(placement: Placement) -> PodPlan:
+    return PodPlan(
+        node=placement.node,
+        outcome="scheduled",
+        reason=f"{placement.node} has the highest score, {placement.total}, of all nodes that would do",
+        score=placement.total,
+        scores=placement.scores,
+    )
+
+
+def _nowhere(placement: Placement, nodes: int) -> PodPlan:
+    counted = sorted(f"{number} {reason}" for reason, number in placement.rejections.items())
+    reason = f"0/{nodes} nodes are available: {', '.join(counted)}." if nodes else "there are no nodes"
+    rejected = {
+        f"{plugin}: {_inside_a_sentence(why)}": number
+        for plugin, counts in placement.why_not.items()
+        for why, number in counts.items()
+    }
+    return PodPlan(None, "unschedulable", reason, rejected)
+
+
+def _inside_a_sentence(words: str) -> str:
+    return words if words[:2].isupper() else words[:1].lower() + words[1:]
+
+
+def _running(key: str, node: str, world: World) -> PodPlan:
+    there = key in world.cluster.pods
+    reason = f"is on {node} already" if there else f"is on {node}, which is not in the input: it counts nowhere"
+    return PodPlan(node, "scheduled", reason)
+
+
+def _event(key: str, told: PodPlan) -> Told:
+    if told.node is not None:
+        return Told(key, "Scheduled", f"Successfully assigned {key} to {told.node}")
+    return Told(key, "FailedScheduling", told.reason)
+
+
+def _nodes(cluster: Cluster) -> dict[str, NodePlan]:
+    """Every node with what it has and what its pods ask for."""
+    columns = cluster.table.columns
+    has = {name[1]: columns[name].tolist() for name in columns if isinstance(name, tuple) and name[0] == "allocatable"}
+    asked = {name[1]: columns[name].tolist() for name in columns if isinstance(name, tuple) and name[0] == "requested"}
+    asked["pods"] = columns["pod count"].tolist()
+    found = {}
+    for name in sorted(cluster.table.row_of):
+        row = cluster.table.row_of[name]
+        node = cluster.nodes[row]
+        allocatable = {resource: each[row] for resource, each in has.items() if resource in node.status.allocatable}
+        allocatable |= {resource: each[row] for resource, each in has.items() if each[row]}
+        requested = {resource: each[row] for resource, each in asked.items() if each[row] or resource in allocatable}
+        found[name] = NodePlan(
+            allocatable={resource: render(resource, amount) for resource, amount in sorted(allocatable.items())},
+            requested={resource: render(resource, amount) for resource, amount in sorted(requested.items())},
+            annotations=dict(node.metadata.annotations),
+            labels=dict(node.metadata.labels),
+        )
+    return found
+
+
+def _notes(world: World, run: _Run) -> list[str]:
+    notes = []
+    if run.another_try:
+        again = _pods(len(run.another_try))
+        notes.append(f"{again} could be tried again after later placements: --rounds {run.rounds + 1}")
+    astray = sum(1 for key in world.running if key not in world.cluster.pods)
+    if astray:
+        notes.append(f"{_pods(astray)} run on nodes that are not in the input, and count nowhere")
+    return notes
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number} pods"

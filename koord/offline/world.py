@@ -1,0 +1,183 @@
+"""The cluster that a set of manifests describes: nodes, pods that run on them, and pods that wait for a place.
+
+A pod with a node counts as running there, unless it has finished. Priorities come from PriorityClasses, as admission
+would fill them in. What cannot be understood is a fault with its place in the input; all faults come together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+from msgspec.structs import replace
+
+from koord.api import kinds
+from koord.api.core import PriorityClass
+from koord.api.crd.node_metric import NodeMetric
+from koord.api.faults import BadInput, Fault, Invalid
+from koord.api.kinds import Kind
+from koord.api.manifest import Manifest, Manifests
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.api.priority import BANDS
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.profiles import Profiles
+from koord.scheduler.state.cluster import Cluster
+
+SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""What every cluster has without a manifest."""
+
+
+@runtime_checkable
+class _TakesNodeMetrics(Protocol):
+    def put_node_metric(self, metric: NodeMetric) -> None: ...
+
+
+@dataclass(slots=True)
+class World:
+    """A cluster, who waits for a place in it, and who does not take part."""
+
+    cluster: Cluster
+    engines: dict[str, Engine]
+    "By scheduler name."
+    waiting: list[Ask] = field(default_factory=list)
+    running: dict[str, str] = field(default_factory=dict)
+    "Pods that have a node already, and the node."
+    skipped: dict[str, str] = field(default_factory=dict)
+    "Pods that nobody places, and why."
+    denied: dict[str, str] = field(default_factory=dict)
+    "Pods that the cluster would not take, and why."
+    ignored: dict[str, int] = field(default_factory=dict)
+    "Objects that played no part, by kind."
+    warnings: list[str] = field(default_factory=list)
+
+
+def world_of(manifests: Manifests, profiles: Profiles, *, now_s: float, seed: int = 0) -> World:
+    """The world that manifests describe. Raises `Invalid` with every fault."""
+    builder = _Builder(manifests, profiles, now_s, seed)
+    for kind in _ORDER:
+        for item in builder.by_kind.pop(kind, ()):
+            builder.take(item)
+    world = builder.world
+    ignored = Counter({kind.kind: len(items) for kind, items in builder.by_kind.items()})
+    for name, number in manifests.unknown.items():
+        ignored[name.rpartition(" ")[2]] += number
+    world.ignored = dict(sorted(ignored.items()))
+    if builder.faults:
+        raise Invalid("manifests", builder.faults)
+    return world
+
+
+class _Builder:
+    def __init__(self, manifests: Manifests, profiles: Profiles, now_s: float, seed: int) -> None:
+        cluster = Cluster(seed)
+        cluster.now_s = now_s
+        # Plugins are there before nodes and pods, and so hear of all of them.
+        self.world = World(cluster, {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()})
+        self.faults = [Fault(str(problem.place), str(problem.fault)) for problem in manifests.faults]
+        self.by_kind: dict[Kind[Any], list[Manifest]] = {}
+        for item in manifests.items:
+            self.by_kind.setdefault(item.kind, []).append(item)
+        self.priorities: dict[str, PriorityClass] = {}
+        self.default_priority: PriorityClass | None = None
+        self.strangers: Counter[str] = Counter()
+        self.metered = [plugin for plugin in profiles.plugins() if isinstance(plugin, _TakesNodeMetrics)]
+
+    def take(self, item: Manifest) -> None:
+        try:
+            _TAKES[item.kind](self, item.object)
+        except BadInput as error:
+            self.faults.append(Fault(str(item.place), str(error)))
+
+    def priority_class(self, given: PriorityClass) -> None:
+        self.priorities[given.metadata.name] = given
+        # Of several defaults, Kubernetes takes the lowest.
+        if given.global_default and (self.default_priority is None or given.value < self.default_priority.value):
+            self.default_priority = given
+
+    def node_metric(self, metric: NodeMetric) -> None:
+        for plugin in self.metered:
+            plugin.put_node_metric(metric)
+
+    def node(self, node: Node) -> None:
+        if not node.status.allocatable and node.status.capacity:
+            # As the API server fills it in.
+            node = replace(node, status=replace(node.status, allocatable=node.status.capacity))
+        self.world.cluster.put_node(node)
+
+    def pod(self, pod: Pod) -> None:
+        world = self.world
+        if not pod.metadata.name:
+            made_up = f"{pod.metadata.generate_name}{len(world.waiting)}"
+            pod = replace(pod, metadata=replace(pod.metadata, name=made_up))
+        key, node = pod.metadata.key, pod.spec.node_name
+        if pod.is_finished:
+            world.skipped[key] = f"has finished ({pod.status.phase})"
+            return
+        if pod.spec.priority is None:
+            found = self._priority(pod.spec.priority_class_name)
+            if found is None:
+                world.denied[key] = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
+                return
+            if found:
+                pod = replace(pod, spec=replace(pod.spec, priority=found))
+        ask = Ask(pod)
+        _ = ask.requests, ask.non_zero, ask.load  # what cannot be counted is found out here, with its place at hand
+        if node:
+            world.running[key] = node
+            row = world.cluster.table.row_of.get(node)
+            if row is None:
+                self.strangers[node] += 1
+            else:
+                world.cluster.place(ask.record(), row)
+        elif pod.metadata.deletion_timestamp is not None:
+            world.skipped[key] = "is being deleted"
+        elif self.engine_name(pod) is None:
+            world.skipped[key] = f"is left to the scheduler {pod.spec.scheduler_name}"
+        else:
+            world.waiting.append(ask)
+
+    def engine_name(self, pod: Pod) -> str | None:
+        return engine_name(self.world.engines, pod)
+
+    def _priority(self, name: str) -> int | None:
+        """The number for a class, 0 where none is named; None where there is no such class."""
+        if not name:
+            return self.default_priority.value if self.default_priority else 0
+        given = self.priorities.get(name)
+        if given is not None:
+            return given.value
+        if name in SYSTEM_PRIORITIES:
+            return SYSTEM_PRIORITIES[name]
+        # koord's own classes come with its installation; each has the lowest number of its band.
+        return next((band.start for class_, band in BANDS.items() if class_ == name), None)
+
+
+def engine_name(engines: Mapping[str, Engine], pod: Pod) -> str | None:
+    """Whose a pod is. One that names no scheduler goes to the first profile where none is the default scheduler's."""
+    name = str(pod.spec.scheduler_name)
+    if name in engines:
+        return name
+    return next(iter(engines)) if name == "default-scheduler" else None
+
+
+_TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
+    kinds.PRIORITY_CLASSES: _Builder.priority_class,
+    kinds.NAMESPACES: lambda builder, each: builder.world.cluster.put_namespace(each),
+    kinds.SERVICES: lambda builder, each: builder.world.cluster.put_service(each),
+    kinds.REPLICATION_CONTROLLERS: lambda builder, each: builder.world.cluster.put_workload(each),
+    kinds.REPLICA_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
+    kinds.STATEFUL_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
+    kinds.NODES: _Builder.node,
+    kinds.NODE_METRICS: _Builder.node_metric,
+    kinds.PODS: _Builder.pod,
+}
+"""Who takes which kind, in the order in which they build on one another. All other kinds are ignored."""
+
+_ORDER: Final = tuple(_TAKES)
