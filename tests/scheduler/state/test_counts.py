@@ -1,0 +1,140 @@
+"""Counts of pods: what they remember, and that they end with their last user."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from koord.api.selector import EVERYTHING, parse_labels
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.state import counts
+from koord.scheduler.state.cluster import Cluster
+from tests.scheduler.build import node, pod
+
+DEFAULT = frozenset({"default"})
+
+
+def cluster(nodes: int = 3) -> Cluster:
+    found = Cluster()
+    for i in range(nodes):
+        found.put_node(node(f"n{i}"))
+    return found
+
+
+def put(where: Cluster, name: str, row: int, **more: Any) -> None:
+    where.place(Ask(pod(name, **more)).record(), row)
+
+
+def test_a_selection_counts_the_pods_that_are_there_and_those_that_come_and_go() -> None:
+    state = cluster()
+    put(state, "old", 0, labels={"app": "web"})
+    web = state.counts.selection(DEFAULT, parse_labels("app=web"))
+    put(state, "new", 1, labels={"app": "web"})
+    put(state, "other", 1, labels={"app": "db"})
+    put(state, "elsewhere", 1, labels={"app": "web"}, namespace="x")
+    assert web.per_row[:3].tolist() == [1, 1, 0]
+    state.remove_pod("default/old")
+    assert web.per_row[:3].tolist() == [0, 1, 0]
+    assert web.total == 1
+
+
+def test_the_same_question_is_counted_once_while_someone_asks_it() -> None:
+    state = cluster()
+    first = state.counts.selection(DEFAULT, parse_labels("app=web"))
+    assert state.counts.selection(DEFAULT, parse_labels("app=web")) is first
+    assert state.counts.selection(None, parse_labels("app=web")) is not first
+    gc.collect()
+    assert len(state.counts._selections) == 1
+    del first
+    assert len(state.counts._selections) == 0
+    put(state, "p", 0, labels={"app": "web"})
+    assert state.counts.selection(DEFAULT, parse_labels("app=web")).total == 1
+
+
+def test_pods_whose_labels_change_are_counted_by_the_new_ones() -> None:
+    state = cluster()
+    web = state.counts.selection(DEFAULT, parse_labels("app=web"))
+    put(state, "p", 0, labels={"app": "web"})
+    put(state, "p", 0, labels={"app": "db"})
+    assert web.total == 0
+
+
+def test_a_log_tells_what_changed_until_that_is_too_long_ago(monkeypatch: Any) -> None:
+    monkeypatch.setattr(counts, "LONGEST_LOG", 4)
+    tally = counts.Tally(8)
+    tally.move(5, +1)
+    seen = tally.version
+    tally.move(2, +1)
+    tally.move(5, -1)
+    assert list(tally.since(seen) or []) == [2, ~5]
+    for _ in range(10):
+        tally.move(0, +1)
+    assert tally.since(seen) is None
+    assert list(tally.since(tally.version - 2) or []) == [0, 0]
+    assert len(tally._log) <= 2 * counts.LONGEST_LOG
+
+
+def test_only_labels_that_a_selector_names_make_a_difference() -> None:
+    state = cluster()
+    web = state.counts.selection(DEFAULT, parse_labels("app=web"))
+    one = state.counts.face("default", {"app": "web", "pod-name": "a"})
+    two = state.counts.face("default", {"app": "web", "pod-name": "b"})
+    assert one is two
+    named = state.counts.selection(DEFAULT, parse_labels("pod-name"))
+    assert state.counts.face("default", {"app": "web", "pod-name": "a"}) is not state.counts.face(
+        "default", {"app": "web", "pod-name": "b"}
+    )
+    put(state, "p", 0, labels={"app": "web", "pod-name": "a"})
+    assert (web.total, named.total) == (1, 1)
+
+
+def test_selectors_of_every_kind_find_their_pods() -> None:
+    state = cluster()
+    texts = ["app=web", "app in (web,db)", "app notin (db)", "app", "!tier", "app!=db", "rev>1", "app=web,tier!=x"]
+    selections = {text: state.counts.selection(DEFAULT, parse_labels(text)) for text in texts}
+    everything = state.counts.selection(None, EVERYTHING)
+    put(state, "p", 0, labels={"app": "web", "rev": "2"})
+    put(state, "q", 1, labels={"app": "db", "tier": "x", "rev": "1"})
+    put(state, "r", 2)
+    totals = {text: each.per_row[:3].tolist() for text, each in selections.items()}
+    assert totals == {
+        "app=web": [1, 0, 0],
+        "app in (web,db)": [1, 1, 0],
+        "app notin (db)": [1, 0, 1],
+        "app": [1, 1, 0],
+        "!tier": [1, 0, 1],
+        "app!=db": [1, 0, 1],
+        "rev>1": [1, 0, 0],
+        "app=web,tier!=x": [1, 0, 0],
+    }
+    assert everything.total == 3
+
+
+def test_terms_are_found_while_a_pod_holds_them() -> None:
+    state = cluster()
+    selector = {"matchLabels": {"app": "web"}}
+    terms = [{"topologyKey": "zone", "labelSelector": selector}]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+    def held() -> list[int]:
+        face = state.counts.face("default", {"app": "web"})
+        return [tally.total for tally in state.counts.held(face)]
+
+    assert held() == []
+    put(state, "p", 0, affinity=affinity)
+    put(state, "q", 1, affinity=affinity)
+    assert held() == [2]
+    assert state.counts.held(state.counts.face("default", {"app": "db"})) == ()
+    state.remove_pod("default/p")
+    state.remove_pod("default/q")
+    assert held() == []
+    gc.collect()
+    assert not state.counts.any_held
+
+
+def test_counts_follow_a_table_that_grows() -> None:
+    state = cluster(1)
+    web = state.counts.selection(DEFAULT, parse_labels("app=web"))
+    rows = [state.put_node(node(f"more-{i}")) for i in range(200)]
+    put(state, "p", rows[-1], labels={"app": "web"})
+    assert web.per_row[rows[-1]] == 1
