@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from koord.api.pod import Pod
 from koord.api.words import PodConditionType
@@ -22,6 +23,19 @@ from koord.scheduler.state.pods import (
 )
 from koord.scheduler.state.terms import PodTerms, terms_of
 
+T = TypeVar("T")
+
+
+class once(Generic[T]):  # noqa: N801 - reads as the decorator that it is
+    """A property worked out when first asked for. As functools.cached_property, without its lock: pods are many."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work, self._name = work, work.__name__
+
+    def __get__(self, ask: Ask, _owner: type | None = None) -> T:
+        value = ask.__dict__[self._name] = self._work(ask)
+        return value
+
 
 class Ask:
     """What plugins get to see of a pod."""
@@ -29,35 +43,35 @@ class Ask:
     def __init__(self, pod: Pod) -> None:
         self.pod, self.spec, self.meta = pod, pod.spec, pod.metadata
 
-    @cached_property
+    @once
     def key(self) -> str:
         return self.meta.key
 
-    @cached_property
+    @once
     def requests(self) -> Amounts:
         return requests_of(self.pod)
 
-    @cached_property
+    @once
     def non_zero(self) -> tuple[int, int]:
         return non_zero_of(self.pod)
 
-    @cached_property
+    @once
     def ports(self) -> tuple[HostPort, ...]:
         return host_ports_of(self.pod)
 
-    @cached_property
+    @once
     def terms(self) -> PodTerms:
         return terms_of(self.pod)
 
-    @cached_property
+    @once
     def load(self) -> LoadBasis:
         return load_basis_of(self.pod)
 
-    @cached_property
+    @once
     def claims(self) -> tuple[str, ...]:
         return named_claims_of(self.pod) if self.spec.volumes else ()
 
-    @cached_property
+    @once
     def own_claims(self) -> tuple[str, ...]:
         return own_claims_of(self.pod) if self.spec.volumes else ()
 

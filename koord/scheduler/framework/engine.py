@@ -57,6 +57,12 @@ class Engine:
         for plugin in profile.plugins:
             plugin.attach(cluster)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._judged_before = 0
+
+    @property
+    def rows_judged(self) -> int:
+        """How many rows have been looked at so far, over all classes: the work that decisions cost."""
+        return self._judged_before + sum(each.rows_judged for each in self._classes.values())
 
     def class_of(self, ask: Ask) -> PodClass:
         """The class of a pod, made when it is new; the least recently used ones are dropped."""
@@ -65,7 +71,8 @@ class Engine:
         if found is None:
             found = self._classes[key] = PodClass(key, self.cluster, self._parts(ask))
             if len(self._classes) > CLASSES_KEPT:
-                self._classes.popitem(last=False)
+                _, dropped = self._classes.popitem(last=False)
+                self._judged_before += dropped.rows_judged
         else:
             self._classes.move_to_end(key)
         return found

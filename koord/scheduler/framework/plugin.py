@@ -91,6 +91,11 @@ class Facet(Protocol):
     normalised: bool
     "Whether its table depends on the candidates."
 
+    @property
+    def flat(self) -> bool:
+        """Whether all rows are worth the same to it just now, so that it cannot decide anything."""
+        ...
+
     def refresh(self, changed: Changes | None) -> bool:
         """Catch up with the state; None: with everything. True if anything about it changed."""
         ...

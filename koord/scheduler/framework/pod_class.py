@@ -27,6 +27,7 @@ FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 NEVER: Final = INFEASIBLE << TIE_BITS
 _NODE: Final = int(Reason.NODE)
+_REGROUPS: Final = int(Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.IMAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,10 @@ class PodClass:
         self._facets: list[tuple[Part, Facet]] = [
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
-        self._weighed = [(part.weight, facet) for part, facet in self._facets]
+        self._gated = any(facet.gates for _, facet in self._facets)
+        self._counts: list[Array] | None = None
+        "Candidates by group, per normalised facet, kept where nothing but the rows themselves decides who is one."
+        self._was: list[bool] = []
         self._viewers = [part.judge for part in parts if part.judge.changes_view]
         self._overlay: Overlay | None = None
         self._only = self._allowed_rows()
@@ -85,6 +89,10 @@ class PodClass:
         self._barred[row] = (plugin, reason)
         self._base[row] = NEVER
         self._why = (-1, {})
+        if self._counts is not None and not self._gated:
+            for counts, (_, facet) in zip(self._counts, self._facets, strict=True):
+                if facet.normalised:
+                    counts[facet.groups[row]] -= 1
 
     def feasible_rows(self) -> Array:
         self._catch_up()
@@ -194,14 +202,45 @@ class PodClass:
         if changed is None:
             self._judge_all()
         elif len(changed.rows) <= FEW:
+            self._was = [self._base.item(row) > NEVER // 2 for row in changed.rows]
             for row in changed.rows:
                 self._judge_one(row, changed.reasons)
         else:
             index = np.array(changed.rows, np.intp)
             self._judge(Many(self._table.columns, index, self._overlay), index, changed.reasons)
-        for _, facet in self._facets:
-            facet.refresh(changed)
+        self._refresh(changed)
         self._version = self._table.read()
+
+    def _refresh(self, changed: Changes | None) -> None:
+        """Let the facets catch up, and count their candidates anew: by the rows that changed, where these are few."""
+        few = (
+            changed is not None
+            and len(changed.rows) <= FEW
+            and self._counts is not None
+            # These move rows between groups in ways that only the facet knows.
+            and not changed.reasons & _REGROUPS
+        )
+        rows = changed.rows if few and changed is not None else []
+        for i, (_, facet) in enumerate(self._facets):
+            counted = facet.normalised and not self._gated
+            before = [int(facet.groups[row]) for row in rows] if counted else []
+            size = facet.size if few else 0
+            facet.refresh(changed)
+            if not counted:
+                continue
+            if not few or facet.size != size:
+                self._count(i, facet)
+                continue
+            assert self._counts is not None
+            counts = self._counts[i]
+            for row, group, was in zip(rows, before, self._was, strict=True):
+                counts[group] -= was
+                counts[facet.groups[row]] += self._base.item(row) > NEVER // 2
+
+    def _count(self, i: int, facet: Facet) -> None:
+        if self._counts is None:
+            self._counts = [np.zeros(0, np.int64) for _ in self._facets]
+        self._counts[i] = np.bincount(facet.groups[self._base > NEVER // 2], minlength=facet.size)
 
     def _look_again(self, changed: Changes | None) -> Changes | None:
         """Take up the class's own view of rows; rows that it saw otherwise before have changed for it."""
@@ -265,18 +304,24 @@ class PodClass:
 
     def _totals(self) -> Array:
         """Base and facets together. Gates first, because normalised scores look at the candidates they leave."""
-        facets = [(weight, facet) for weight, facet in self._weighed if facet.size > 1]
-        if not facets:
-            return self._base
         total = self._base
-        for _, facet in facets:
-            if facet.gates:
-                total = total + (facet.table(None).astype(np.int64) << TIE_BITS)[facet.groups]
-        counts = _Counter(total > NEVER // 2)
-        for weight, facet in facets:
-            if not facet.gates:
-                table = facet.table(counts(facet) if facet.normalised else None)
-                total = total + (weight * table.astype(np.int64) << TIE_BITS)[facet.groups]
+        if self._gated:
+            for _, facet in self._facets:
+                if facet.gates and facet.size > 1:
+                    total = total + (facet.table(None).astype(np.int64) << TIE_BITS)[facet.groups]
+        counter: _Counter | None = None
+        for i, (part, facet) in enumerate(self._facets):
+            if facet.gates or facet.flat:
+                continue
+            counts: Array | None = None
+            if facet.normalised and self._gated:
+                counter = counter or _Counter(total > NEVER // 2)
+                counts = counter(facet)
+            elif facet.normalised:
+                assert self._counts is not None
+                counts = self._counts[i]
+            table = facet.table(counts).astype(np.int64)
+            total = total + (table * (part.weight << TIE_BITS)).take(facet.groups)
         return total
 
     def _candidates(self) -> _Counter:

@@ -117,6 +117,10 @@ class _Holdings:
         return self._groups
 
     @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
     def size(self) -> int:
         return len(self._number)
 

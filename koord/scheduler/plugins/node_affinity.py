@@ -132,6 +132,10 @@ class _Preferred:
         return self._groups
 
     @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
     def size(self) -> int:
         return len(self._raw)
 

@@ -215,6 +215,10 @@ class _Even(Grouped):
         self._why = None
 
     @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
     def size(self) -> int:
         """One, where no group is ruled out: then there is nothing to look up."""
         return max(2, self.grouping.size) if self._reasons().any() else 1

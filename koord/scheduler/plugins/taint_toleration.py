@@ -83,6 +83,10 @@ class _SoftTaints:
         return sum(1 for taint in soft if not any(tolerates(each, taint) for each in self._tolerations))
 
     @property
+    def flat(self) -> bool:
+        return not self._raw.any()
+
+    @property
     def groups(self) -> Array:
         return self._cluster.table.columns["taints"]
 

@@ -287,5 +287,9 @@ class Grouped:
         return self.grouping.groups
 
     @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
     def size(self) -> int:
         return self.grouping.size
