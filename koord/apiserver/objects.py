@@ -299,8 +299,8 @@ class Objects:
 
     def _refuse_if_invalid(self, resource: Resource, obj: Obj, causes: list[Cause]) -> None:
         if causes:
-            meta = obj["metadata"]
-            raise unprocessable(resource.kind, resource.group, meta.get("name") or meta.get("generateName", ""), causes)
+            name = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
+            raise unprocessable(resource.kind, resource.kind_group, name, causes)
 
     def _track(self, resource: Resource, old: Obj | None, new: Obj, context: Context, subresource: str = "") -> None:
         managed_fields.track(

@@ -147,6 +147,11 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def kind_group(self) -> str:
+        """The group that the kind belongs to: that of the version in which objects are kept."""
+        return (self.storage_version or self.api_version).rpartition("/")[0]
+
+    @property
     def list_kind(self) -> str:
         return f"{self.kind}List"
 

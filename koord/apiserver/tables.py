@@ -12,6 +12,7 @@ from koord.apiserver.printing import DEFAULT_COLUMNS
 from koord.apiserver.resource import Column, Obj, Resource
 
 _LIST_META: Final = ("resourceVersion", "continue", "remainingItemCount", "selfLink")
+_FIELD_ANNOTATIONS: Final = {("apps/v1", "DaemonSet"): "deprecated.daemonset.template.generation"}
 _FINISHED: Final = {
     "Succeeded": "The pod has completed successfully.",
     "Failed": "The pod failed.",
@@ -82,8 +83,20 @@ def partial(obj: Obj, meta_version: str = "v1") -> dict[str, Any]:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{meta_version}",
-        "metadata": obj["metadata"],
+        "metadata": _shown_metadata(obj),
     }
+
+
+def _shown_metadata(obj: Obj) -> Obj:
+    """Metadata alone. An annotation that stands for a field of an older version is no part of it."""
+    meta: Obj = obj["metadata"]
+    hidden = _FIELD_ANNOTATIONS.get((obj.get("apiVersion", ""), obj.get("kind", "")))
+    annotations = meta.get("annotations") or {}
+    if hidden not in annotations:
+        return meta
+    kept = {key: value for key, value in annotations.items() if key != hidden}
+    without = {key: value for key, value in meta.items() if key != "annotations"}
+    return {**without, "annotations": kept} if kept else without
 
 
 def _completed(pod: Obj) -> list[dict[str, str]]:

@@ -7,15 +7,13 @@ skips the hook, by its failurePolicy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from koord.apiserver.access.user import UserInfo
 from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
+from koord.apiserver.builtin.webhooks import NO_CEL
 from koord.apiserver.resource import Resource
-
-NO_CEL: Final = "match conditions are written in CEL, which needs koord's extra [cel]: koord[cel]"
-_VARIABLES: Final = frozenset({"object", "oldObject", "request"})
 
 
 class ConditionsFailed(Exception):
@@ -39,19 +37,6 @@ def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attribute
     if faults:
         raise ConditionsFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     return True
-
-
-def condition_fault(expression: str) -> str:
-    """What is wrong with a condition, for whoever writes a webhook configuration; empty if nothing is."""
-    try:
-        from koord.apiserver.cel.expressions import CelError, compiled
-    except ImportError:
-        return NO_CEL
-    try:
-        compiled(expression, _VARIABLES)
-    except CelError as error:
-        return str(error)
-    return ""
 
 
 def variables_of(attributes: Attributes, resource: Resource) -> Mapping[str, Any]:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from koord.apiserver.builtin.checks import (
+    IMMUTABLE,
     Faults,
     Part,
-    immutable,
     label_selector,
+    labels_value,
     not_negative,
+    selector_value,
     selects,
     selects_nothing_particular,
 )
@@ -35,15 +37,15 @@ def selector_and_template(faults: Faults, spec: Part, kind: str) -> None:
         before = len(faults)
         label_selector(faults, selector, "spec.selector")
         if len(faults) > before:
-            faults.append(invalid("spec.selector", selector, "invalid label selector"))
+            faults.append(invalid("spec.selector", selector_value(selector), "invalid label selector"))
             return
         if selects_nothing_particular(selector):
-            faults.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+            faults.append(invalid("spec.selector", selector_value(selector), f"empty selector is invalid for {kind}"))
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     # An absent selector selects nothing; an empty one has been told of.
     if selector is None or (not selects_nothing_particular(selector) and not selects(selector, labels)):
-        faults.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
+        faults.append(invalid("spec.template.metadata.labels", labels_value(labels), _MISMATCH))
     validate_template(faults, template, "spec.template")
     always_restarted(faults, spec, "ReplicaSet")
 
@@ -133,9 +135,10 @@ def _capital(strategy: Part) -> dict[str, object]:
 
 
 def _selector_stays(new: Obj, old: Obj) -> Sequence[Cause]:
-    faults: Faults = []
-    immutable(faults, new["spec"], old["spec"], ("selector",), "spec")
-    return faults
+    selector = new["spec"].get("selector")
+    if selector == old["spec"].get("selector"):
+        return ()
+    return [invalid("spec.selector", selector_value(selector), IMMUTABLE)]
 
 
 def validate_deployment_status(new: Obj, old: Obj) -> Sequence[Cause]:
@@ -219,9 +222,9 @@ def validate_daemon_set(obj: Obj) -> Sequence[Cause]:
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     if not faults and (selector is None or not selects(selector, labels)):
-        faults.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
+        faults.append(invalid("spec.template.metadata.labels", labels_value(labels), _MISMATCH))
     if selector is not None and selects_nothing_particular(selector):
-        faults.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+        faults.append(invalid("spec.selector", selector_value(selector), "empty selector is invalid for daemonset"))
     validate_template(faults, template, "spec.template")
     always_restarted(faults, spec, "DaemonSet")
     not_negative(faults, spec, ("minReadySeconds",), "spec")

@@ -15,7 +15,9 @@ from koord.apiserver.builtin.checks import (
     annotation_map,
     label_map,
     label_selector,
+    labels_value,
     not_negative,
+    selector_value,
     selects,
     selects_nothing_particular,
 )
@@ -96,7 +98,7 @@ def _update_strategy(faults: Faults, strategy: Part, path: str) -> None:
         case "OnDelete":
             if rolling is not None:
                 text_ = "only allowed for updateStrategy 'RollingUpdate'"
-                faults.append(invalid(f"{path}.rollingUpdate", dict(rolling), text_))
+                faults.append(invalid(f"{path}.rollingUpdate", _rolling_shown(rolling), text_))
         case "RollingUpdate":
             if rolling is not None:
                 not_negative(faults, rolling, ("partition",), f"{path}.rollingUpdate")
@@ -107,7 +109,15 @@ def _update_strategy(faults: Faults, strategy: Part, path: str) -> None:
                         faults.append(invalid(where, unavailable, "cannot be 0"))
                     below_all(faults, unavailable, where)
         case _:
-            faults.append(invalid(path, dict(strategy), "must be 'RollingUpdate' or 'OnDelete'"))
+            shown = {"Type": strategy.get("type", ""), "RollingUpdate": _rolling_shown(rolling)}
+            faults.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
+
+
+def _rolling_shown(rolling: Part | None) -> dict[str, object] | None:
+    """As Go's encoder prints it, with its own field names."""
+    if rolling is None:
+        return None
+    return {"Partition": rolling.get("partition") or 0, "MaxUnavailable": rolling.get("maxUnavailable")}
 
 
 def _selector_and_template(faults: Faults, spec: Part) -> None:
@@ -118,15 +128,17 @@ def _selector_and_template(faults: Faults, spec: Part) -> None:
     else:
         label_selector(faults, selector, "spec.selector")
         if len(faults) > before:
-            faults.append(invalid("spec.selector", selector, ""))
+            faults.append(invalid("spec.selector", selector_value(selector), ""))
             return
         if selects_nothing_particular(selector):
-            faults.append(invalid("spec.selector", selector, "empty selector is invalid for statefulset"))
+            faults.append(
+                invalid("spec.selector", selector_value(selector), "empty selector is invalid for statefulset")
+            )
     meta = template.get("metadata") or {}
     labels = meta.get("labels") or {}
     if selector is None or (not selects_nothing_particular(selector) and not selects(selector, labels)):
         text_ = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", labels or None, text_))
+        faults.append(invalid("spec.template.metadata.labels", labels_value(labels), text_))
     validate_template(faults, _with_claims(template, spec), "spec.template")
     # The real server looks at the template's metadata twice, and says so.
     label_map(faults, labels, "spec.template.labels")

@@ -15,6 +15,7 @@ from koord.apiserver.builtin.checks import (
     Part,
     immutable,
     label_selector,
+    labels_value,
     not_negative,
     selector_value,
     selects,
@@ -119,7 +120,7 @@ def _validate_spec(faults: Faults, spec: Part) -> None:
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if selector is None or (len(faults) == before and not selects(selector, labels)):
         text_ = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", dict(sorted(labels.items())) or None, text_))
+        faults.append(invalid("spec.template.metadata.labels", labels_value(labels), text_))
 
 
 def _generated(faults: Faults, meta: Part, spec: Part) -> None:
@@ -131,7 +132,7 @@ def _generated(faults: Faults, meta: Part, spec: Part) -> None:
         if key not in labels:
             faults.append(required(f"{path}[{key}]", f"must be '{wanted[key]}'"))
         elif labels[key] != wanted[key]:
-            faults.append(invalid(f"{path}[{key}]", dict(sorted(labels.items())), f"must be '{wanted[key]}'"))
+            faults.append(invalid(f"{path}[{key}]", labels_value(labels), f"must be '{wanted[key]}'"))
     wrong: Faults = []
     label_selector(wrong, spec["selector"], "")
     if not wrong and not selects(spec["selector"], wanted):

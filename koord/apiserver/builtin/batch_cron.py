@@ -10,7 +10,7 @@ from zoneinfo import available_timezones
 
 from koord.apiserver.builtin.apps import new_generation
 from koord.apiserver.builtin.batch import default_failure_policy, validate_job_spec
-from koord.apiserver.builtin.checks import Faults, Part, not_negative, one_of
+from koord.apiserver.builtin.checks import Faults, Part, not_negative, one_of, selector_value
 from koord.apiserver.builtin.pod_defaults import default_template
 from koord.apiserver.builtin.pod_warnings import template_warnings
 from koord.apiserver.builtin.statuses import blank_status
@@ -119,7 +119,7 @@ def _validate(obj: Obj, old: Obj | None) -> Faults:
     validate_job_spec(faults, {"completionMode": "NonIndexed", **job_spec}, "spec.jobTemplate.spec")
     if job_spec.get("selector") is not None:
         text_ = "`selector` will be auto-generated"
-        faults.append(invalid("spec.jobTemplate.spec.selector", dict(job_spec["selector"]), text_))
+        faults.append(invalid("spec.jobTemplate.spec.selector", selector_value(job_spec["selector"]), text_))
     if job_spec.get("manualSelector"):
         faults.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
     not_negative(faults, spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec")

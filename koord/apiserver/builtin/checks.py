@@ -96,13 +96,18 @@ def selector_condition(faults: Faults, condition: Part, path: str) -> None:
         add_all(faults, f"{path}.values[{i}]", value, formats.label_value(value))
 
 
+def labels_value(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Labels as messages show them."""
+    return dict(sorted(labels.items())) if labels else None
+
+
 def selector_value(selector: Part | None) -> dict[str, Any] | None:
     """A label selector as messages show it."""
     if selector is None:
         return None
     shown: dict[str, Any] = {}
-    if labels := selector.get("matchLabels"):
-        shown["matchLabels"] = dict(sorted(labels.items()))
+    if labels := labels_value(selector.get("matchLabels")):
+        shown["matchLabels"] = labels
     if conditions := selector.get("matchExpressions"):
         order = ("key", "operator", "values")
         shown["matchExpressions"] = [{key: each[key] for key in order if key in each} for each in conditions]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from koord.apiserver import formats
+from koord.apiserver.bodies import json_text
 from koord.apiserver.builtin.checks import Faults, add_all, immutable
+from koord.apiserver.builtin.key_pairs import key_pair_fault
 from koord.apiserver.printing import AGE, NAME, at, of, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, required, too_long
@@ -93,14 +92,25 @@ def _json(faults: Faults, data: Mapping[str, str], key: str) -> None:
     if key not in data:
         faults.append(required(f"data[{key}]"))
         return
-    try:
-        msgspec.json.decode(base64.b64decode(data[key] or ""), type=dict[str, object])
-    except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError) as error:
-        faults.append(invalid(f"data[{key}]", _REDACTED, _go_json_fault(base64.b64decode(data[key] or ""), error)))
+    content = base64.b64decode(data[key] or "")
+    if text_ := json_text.fault(content) or _not_a_map(content):
+        faults.append(invalid(f"data[{key}]", _REDACTED, text_))
 
 
-def _go_json_fault(content: bytes, error: Exception) -> str:
-    return "unexpected end of JSON input" if not content.strip() else str(error)
+def _not_a_map(content: bytes) -> str:
+    value = json_text.loads_untyped(content)[0]
+    if value is None or isinstance(value, dict):
+        return ""
+    kind = {str: "string", bool: "bool", list: "array"}.get(type(value), "number")
+    return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+
+
+def secret_warnings(secret: Obj) -> Sequence[str]:
+    if secret.get("type") != "kubernetes.io/tls":
+        return ()
+    data = secret.get("data") or {}
+    text_ = key_pair_fault(*(base64.b64decode(data.get(key) or "") for key in ("tls.crt", "tls.key")))
+    return (text_,) if text_ else ()
 
 
 def validate_secret_update(new: Obj, old: Obj) -> Sequence[Cause]:
@@ -121,6 +131,7 @@ SECRET: Final = Strategy(
     default=default_secret,
     validate=validate_secret,
     validate_update=validate_secret_update,
+    warnings=secret_warnings,
     fields=lambda secret: {"type": secret.get("type", "")},
     columns=(NAME, text("Type", at("type")), text("Data", of(lambda o: len(o.get("data") or ()))), AGE),
     has_status=False,

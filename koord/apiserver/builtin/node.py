@@ -40,9 +40,25 @@ def validate(node: Obj) -> Sequence[Cause]:
     faults: Faults = []
     _taints(faults, node["spec"].get("taints") or (), "metadata.taints")
     _amounts(faults, node)
-    for i, value in enumerate(node["spec"].get("podCIDRs") or ()):
-        add_all(faults, f"spec.podCIDRs[{i}]", value, formats.cidr(value))
+    _pod_ranges(faults, node["spec"].get("podCIDRs") or [])
     return faults
+
+
+def _pod_ranges(faults: Faults, ranges: Sequence[str]) -> None:
+    texts = [formats.cidr(value) for value in ranges]
+    for i, value in enumerate(ranges):
+        add_all(faults, f"spec.podCIDRs[{i}]", value, texts[i])
+    if len(ranges) < 2:
+        return
+    for value, wrong in zip(ranges, texts, strict=True):
+        if wrong:
+            text_ = f"invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address: {value}"
+            faults.append(Cause("spec.podCIDRs", "InternalError", f"Internal error: {text_}"))
+            break
+    families = {":" in value for value in ranges}
+    if any(texts) or len(families) < 2 or len(ranges) > 2:
+        text_ = "may specify no more than one CIDR for each IP family"
+        faults.append(invalid("spec.podCIDRs", ranges, text_))
 
 
 def _amounts(faults: Faults, node: Obj) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, add_all, label_selector
+from koord.apiserver.builtin.checks import Faults, Part, add_all, label_selector, selector_value
 from koord.apiserver.builtin.int_or_percent import below_all, validate_int_or_percent
 from koord.apiserver.builtin.statuses import blank_status, counters
 from koord.apiserver.printing import AGE, NAME, number, of, text
@@ -20,7 +20,7 @@ def validate(budget: Obj) -> Sequence[Cause]:
     faults: Faults = []
     spec = budget.get("spec") or {}
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        faults.append(invalid("spec", dict(spec), "minAvailable and maxUnavailable cannot be both set"))
+        faults.append(invalid("spec", _spec_shown(spec), "minAvailable and maxUnavailable cannot be both set"))
     for key in ("minAvailable", "maxUnavailable"):
         if (value := spec.get(key)) is not None:
             validate_int_or_percent(faults, value, f"spec.{key}")
@@ -30,6 +30,16 @@ def validate(budget: Obj) -> Sequence[Cause]:
     if policy is not None and policy not in _EVICTION_POLICIES:
         faults.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
     return faults
+
+
+def _spec_shown(spec: Part) -> dict[str, object]:
+    """A spec as Go's encoder prints it, with its own field names."""
+    return {
+        "MinAvailable": spec.get("minAvailable"),
+        "Selector": selector_value(spec.get("selector")),
+        "MaxUnavailable": spec.get("maxUnavailable"),
+        "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+    }
 
 
 def validate_status(new: Obj, _old: Obj) -> Sequence[Cause]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from koord.apiserver.builtin.checks import Faults, Part, not_negative
+from koord.apiserver.builtin.checks import Faults, Part, labels_value, not_negative
 from koord.apiserver.builtin.pod_defaults import default_template, round_amounts
 from koord.apiserver.builtin.pod_spec import validate_template
 from koord.apiserver.builtin.resource_amounts import amount, is_quota_standard, quota_resource_name
@@ -179,7 +179,7 @@ def validate_controller(obj: Obj) -> Sequence[Cause]:
     labels = (template.get("metadata") or {}).get("labels") or {}
     if any(labels.get(key) != value for key, value in selector.items()):
         text_ = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", labels or None, text_))
+        faults.append(invalid("spec.template.metadata.labels", labels_value(labels), text_))
     validate_template(faults, template, "spec.template")
     pod_spec = template.get("spec") or {}
     if pod_spec.get("restartPolicy") != "Always":

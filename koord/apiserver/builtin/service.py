@@ -17,7 +17,8 @@ from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, UNSET, at, labels
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
 
-_ADDRESSES: Final = ipaddress.ip_network("10.96.0.0/12")
+_ADDRESSES: Final = ipaddress.IPv4Network("10.96.0.0/12")
+_ELSEWHERE: Final = "the provided network does not match the current range"
 _LINK_MULTICAST: Final = ipaddress.ip_network("224.0.0.0/24")
 _NODE_PORTS: Final = range(30000, 32768)
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -222,6 +223,23 @@ def _traffic(faults: Faults, spec: Part, kind: str) -> None:
         faults.append(not_supported("spec.internalTrafficPolicy", internal, ("Cluster", "Local")))
 
 
+def validate_service_create(service: Obj) -> Sequence[Cause]:
+    # An address is taken once all else is right, and only then may be found to be out of reach.
+    return () if validate_service(service) else _out_of_range(service["spec"])
+
+
+def _out_of_range(spec: Part) -> list[Cause]:
+    addresses = spec.get("clusterIPs") or []
+    if spec.get("type") == "ExternalName" or addresses[:1] == ["None"]:
+        return []
+    first, last = _ADDRESSES[0], _ADDRESSES[-1]
+    return [
+        invalid("spec.clusterIPs", addresses, f"failed to allocate IP {address}: {_ELSEWHERE}")
+        for address in addresses
+        if ":" in address or not first < ipaddress.IPv4Address(address) < last
+    ]
+
+
 def validate_service_update(new: Obj, old: Obj) -> Sequence[Cause]:
     spec, was = new["spec"], old["spec"]
     if "ExternalName" in (spec.get("type"), was.get("type")):
@@ -330,6 +348,7 @@ SERVICE: Final = Strategy(
     prepare_create=prepare_create,
     prepare_update=prepare_update,
     validate=validate_service,
+    validate_create=validate_service_create,
     validate_update=validate_service_update,
     fields=lambda obj: {"spec.clusterIP": obj["spec"].get("clusterIP", ""), "spec.type": obj["spec"].get("type", "")},
     columns=(

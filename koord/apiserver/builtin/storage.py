@@ -74,6 +74,12 @@ def default_driver(obj: Obj) -> None:
         spec["volumeLifecycleModes"] = ["Persistent"]
 
 
+def count_driver_change(new: Obj, old: Obj) -> None:
+    """Changes of a driver are counted, though its beginning is not."""
+    if new.get("spec") != old.get("spec"):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
 def validate_driver(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
     spec = obj["spec"]
@@ -221,6 +227,7 @@ STORAGE_CLASS: Final = Strategy(
 )
 CSI_DRIVER: Final = Strategy(
     default=default_driver,
+    prepare_update=count_driver_change,
     validate=validate_driver,
     validate_update=validate_driver_update,
     columns=(

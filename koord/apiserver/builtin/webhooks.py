@@ -15,6 +15,8 @@ from koord.apiserver.status import Cause, duplicate, invalid, not_supported, req
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _NO_SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
+NO_CEL: Final = "match conditions are written in CEL, which needs koord's extra [cel]: koord[cel]"
+_CONDITION_VARIABLES: Final = frozenset({"object", "oldObject", "request"})
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _DESIRED: Final = "; desired format: https://host[/path]"
 
@@ -194,8 +196,11 @@ def _match_conditions(faults: Faults, conditions: Sequence[Part], path: str) -> 
         faults.append(too_many(path, len(conditions), 64))
     for i, condition in enumerate(conditions):
         where, name = f"{path}[{i}]", condition.get("name", "")
-        if not condition.get("expression", "").strip():
+        expression = condition.get("expression", "").strip()
+        if not expression:
             faults.append(required(f"{where}.expression"))
+        elif text := _condition_fault(expression):
+            faults.append(invalid(f"{where}.expression", expression, text))
         if not name:
             faults.append(required(f"{where}.name"))
         else:
@@ -203,6 +208,19 @@ def _match_conditions(faults: Faults, conditions: Sequence[Part], path: str) -> 
             if name in names:
                 faults.append(duplicate(f"{where}.name", name))
         names.add(name)
+
+
+def _condition_fault(expression: str) -> str:
+    """Why a condition cannot be understood; empty if it can."""
+    try:
+        from koord.apiserver.cel.expressions import CelError, compiled
+    except ImportError:
+        return NO_CEL
+    try:
+        compiled(expression, _CONDITION_VARIABLES)
+    except CelError as error:
+        return str(error)
+    return ""
 
 
 def _review_versions(faults: Faults, versions: list[str], path: str) -> None:

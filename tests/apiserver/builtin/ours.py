@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import re
+from functools import cache
 
 from koord.apiserver import schemas, structural
 from koord.apiserver.bodies import typed
 from koord.apiserver.builtin import STRATEGIES
+from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.object_meta import validate_object_meta, validate_object_meta_update
 from koord.apiserver.resource import Resource
 from koord.apiserver.status import Cause
@@ -52,7 +54,8 @@ def create(resource: Resource, obj: Obj) -> tuple[Obj, list[Cause], list[str]]:
         meta["generation"] = 1
     strategy.prepare_create(new)
     causes = [*validate_object_meta(new, resource), *strategy.validate(new), *strategy.validate_create(new)]
-    return json.loads(json.dumps(new)), causes, list(strategy.warnings(new)) if not causes else []
+    typed.settle(resource.schema, new)
+    return json.loads(json.dumps(new)), causes, _warnings(resource, new) if not causes else []
 
 
 def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple[Obj, list[Cause], list[str]]:
@@ -77,7 +80,18 @@ def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple
             *strategy.validate_update(new, old),
         ]
     warned = not causes and not subresource and strategy.warns_again(new, old)
-    return new, causes, list(strategy.warnings(new)) if warned else []
+    typed.settle(resource.schema, new)
+    return new, causes, _warnings(resource, new) if warned else []
+
+
+def _warnings(resource: Resource, obj: Obj) -> list[str]:
+    served = next(each for each in _served() if (each.group, each.kind) == (resource.group, resource.kind))
+    return [*filter(None, [served.deprecation]), *resource.strategy.warnings(obj)]
+
+
+@cache
+def _served() -> tuple[Resource, ...]:
+    return tuple(builtin_resources())
 
 
 def _take(new: Obj, old: Obj, part: str) -> None:
