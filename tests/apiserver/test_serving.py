@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from koord.apiserver import http as http_api
 from koord.apiserver import listening
@@ -79,11 +80,13 @@ async def test_requests_objects_watches_and_commits_are_counted(tmp_path: Path) 
             await open_watch.content.readline()
             _, headers, text = await client.ask("GET", "/metrics")
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert list(text_string_to_metric_families(text.decode()))
     requests = {"resource": "configmaps", "group": "", "version": "v1", "subresource": ""}
     assert figure(text, "apiserver_request_total", verb="POST", code="201", **requests) == 1
     assert figure(text, "apiserver_request_total", verb="POST", code="409", **requests) == 1
     assert figure(text, "apiserver_request_total", verb="GET", code="404", **requests) == 1
     assert figure(text, "apiserver_request_duration_seconds_count", verb="POST", **requests) == 2
+    assert figure(text, "apiserver_request_duration_seconds_bucket", verb="POST", le="60.0", **requests) == 2
     assert figure(text, "apiserver_storage_objects", resource="configmaps") == 1
     assert figure(text, "apiserver_longrunning_requests", resource="configmaps") == 1
     assert figure(text, "apiserver_current_inflight_requests", request_kind="readOnly") == 0
