@@ -159,6 +159,7 @@ class _Near(Grouped):
         self._roles = [role for role, _ in dimensions]
         super().__init__(cluster, [dimension for _, dimension in dimensions])
         self._why: Array | None = None
+        self._shape = (-1, -1)
 
     def changed(self) -> None:
         self._why = None
@@ -183,16 +184,19 @@ class _Near(Grouped):
         if self._why is not None:
             return self._why
         grouping = self.grouping
-        why = np.zeros(grouping.size, np.int8)
+        if self._shape != grouping.shape:
+            self._has = [grouping.codes(i) > 0 for i in range(len(self._roles))]
+            self._shape = grouping.shape
+        why: Array | None = None
         anyone_will_do = self._matches_itself and not self._anywhere()
         for i, role in enumerate(self._roles):
-            has = grouping.codes(i) > 0
-            near = has & (grouping.values(i) > 0)
+            near = self._has[i] & (grouping.values(i) > 0)
             if role == _NOT_NEAR:
-                out = ~has if anyone_will_do else ~near
+                out = ~self._has[i] if anyone_will_do else ~near
             else:
                 out = near
-            why = np.where(why > 0, why, out * role)
+            why = out * role if why is None else np.where(why > 0, why, out * role)
+        assert why is not None
         self._why = why
         return why
 
@@ -214,6 +218,7 @@ class _Attraction(Grouped):
     def __init__(self, sources: Iterable[tuple[str, Tally, int]], cluster: Cluster) -> None:
         super().__init__(cluster, [Dimension(cluster, key, each) for key, each in _by_key(sources).items()])
         self._raw: Array | None = None
+        self._shape = (-1, -1)
 
     def changed(self) -> None:
         self._raw = None
@@ -221,20 +226,23 @@ class _Attraction(Grouped):
     def table(self, candidates: Array | None) -> Array:
         assert candidates is not None
         raw = self._sums()
-        present = raw[candidates > 0]
+        present = raw[candidates.nonzero()[0]]
         if not len(present):
             return np.zeros(len(raw), np.int64)
         least, most = int(present.min()), int(present.max())
         if least == most:
             return np.zeros(len(raw), np.int64)
         # In this order and in floating point, because truncation shows the difference.
-        return (100.0 * ((np.clip(raw, least, most) - least) / (most - least))).astype(np.int64)
+        return (100.0 * ((np.minimum(raw, most) - least) / (most - least))).astype(np.int64)
 
     def _sums(self) -> Array:
         if self._raw is None:
             grouping = self.grouping
-            raw = np.zeros(grouping.size, np.int64)
-            for i in range(len(grouping.dimensions)):
-                raw += grouping.values(i) * (grouping.codes(i) > 0)
+            if self._shape != grouping.shape:
+                self._has = [grouping.codes(i) > 0 for i in range(len(grouping.dimensions))]
+                self._shape = grouping.shape
+            raw: Array = grouping.values(0) * self._has[0]
+            for i in range(1, len(grouping.dimensions)):
+                raw = raw + grouping.values(i) * self._has[i]
             self._raw = raw
         return self._raw

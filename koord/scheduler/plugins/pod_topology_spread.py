@@ -259,6 +259,7 @@ class _Evener(Grouped):
 
     def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, *, needs_labels: bool) -> None:
         self._constraints, self._needs_labels = constraints, needs_labels
+        self._shape = (-1, -1)
         keys = tuple({each.key: None for each in constraints}) if needs_labels else ()
         super().__init__(
             cluster,
@@ -274,42 +275,49 @@ class _Evener(Grouped):
     def table(self, candidates: Array | None) -> Array:
         assert candidates is not None
         grouping = self.grouping
-        scored = np.ones(grouping.size, np.bool_)
-        if self._needs_labels:
-            for i in range(len(self._constraints)):
-                scored &= grouping.codes(i) > 0
-        candidates = candidates * scored
-        present = candidates > 0
-        if not present.any():
+        if self._shape != grouping.shape:
+            self._look_at_groups()
+        if self._scored is not None:
+            candidates = candidates * self._scored
+        present = candidates.nonzero()[0]
+        if not len(present):
             return np.zeros(grouping.size, np.int64)
-        raw = np.zeros(grouping.size)
+        raw: Array = self._nothing
         for i, constraint in enumerate(self._constraints):
-            codes, values = grouping.codes(i), grouping.values(i)
+            values = grouping.values(i)
             if constraint.key == _HOSTNAME:
                 domains = int(candidates.sum())
             else:
-                domains, values = self._domains(i, codes, values, present)
-            raw += (values * log(domains + 2) + (constraint.max_skew - 1)) * (codes > 0)
-        raw = _rounded(raw)
-        most, least = int(raw[present].max()), int(raw[present].min())
+                domains, values = self._domains(i, values, present)
+            raw = raw + (values * log(domains + 2) + (constraint.max_skew - 1)) * self._has[i]
+        # Halves go up, none is negative; below one half there is only zero.
+        raw = np.floor(raw + 0.5).astype(np.int64)
+        those = raw[present]
+        most, least = int(those.max()), int(those.min())
         if most == 0:
-            return 100 * scored.astype(np.int64)
-        return 100 * (most + least - np.clip(raw, least, most)) // most * scored
+            scores = np.full(grouping.size, 100)
+        else:
+            scores = 100 * (most + least - raw) // most
+        return scores if self._scored is None else scores * self._scored
 
-    def _domains(self, i: int, codes: Array, values: Array, present: Array) -> tuple[int, Array]:
-        """How many domains the candidates are in, and the pods of each group's domain.
+    def _look_at_groups(self) -> None:
+        """What depends on the groups alone."""
+        grouping = self.grouping
+        codes = [grouping.codes(i) for i in range(len(self._constraints))]
+        self._has = [each > 0 for each in codes]
+        self._scored = np.logical_and.reduce(self._has) if self._needs_labels else None
+        self._nothing = np.zeros(grouping.size)
+        self._codes = []
+        for i, each in enumerate(codes):
+            # By default, nodes without the label are together one domain, the one with an empty name.
+            unnamed = None if self._needs_labels else grouping.dimensions[i].code_of("")
+            self._codes.append(each if unnamed is None else np.where(each == 0, unnamed, each))
+        self._shape = grouping.shape
 
-        By default, nodes without the label are together one domain, the one with an empty name.
-        """
-        dimension = self.grouping.dimensions[i]
+    def _domains(self, i: int, values: Array, present: Array) -> tuple[int, Array]:
+        """How many domains the candidates are in, and the pods of each group's domain."""
+        dimension, codes = self.grouping.dimensions[i], self._codes[i]
         unnamed = None if self._needs_labels else dimension.code_of("")
         if unnamed is not None and unnamed < dimension.size:
-            values = np.where(codes == unnamed, values + dimension.values[0], values)
-            codes = np.where(codes == 0, unnamed, codes)
+            values = np.where(codes == unnamed, dimension.values[unnamed] + dimension.values[0], values)
         return int(np.count_nonzero(np.bincount(codes[present]))), values
-
-
-def _rounded(numbers: Array) -> Array:
-    """To the nearest integer, halves upwards; none is negative."""
-    whole = np.floor(numbers)
-    return (whole + (numbers - whole >= 0.5)).astype(np.int64)

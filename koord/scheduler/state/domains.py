@@ -200,6 +200,12 @@ class Grouping:
         self._codes: list[Array] = []
         self._group_of: dict[tuple[int, ...], int] = {}
         self._most_groups = 0
+        self._epoch = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Changes whenever groups are added or numbered anew."""
+        return self._epoch, self.size
 
     @property
     def size(self) -> int:
@@ -252,6 +258,7 @@ class Grouping:
         for each in self.dimensions:
             each.rebuild()
         self._built = True
+        self._epoch += 1
         if len(self.dimensions) == 1:
             self.groups = self.dimensions[0].codes
             return True

@@ -73,6 +73,9 @@ def differences(
     wanted = cycle.score(plugin.name, pod, feasible, plain, args) if feasible else {}
     if scores != (wanted or dict.fromkeys(feasible, 0)):
         yield f"{pod.metadata.key}: scores {scores}, not {wanted}"
+    best = found.best()
+    if (best is None) != (not scores) or (best is not None and scores[names[best]] != max(scores.values())):
+        yield f"{pod.metadata.key}: takes {best if best is None else names[best]}, scores {scores}"
 
 
 def alone(cluster: Cluster, plugin: Plugin) -> Engine:
