@@ -21,9 +21,7 @@ SILENT_S: Final = 2.0
 REFRESH_S: Final = 0.2
 
 
-@click.command(
-    epilog="Examples: koord plan -f cluster/ -f new-pods.yaml; kubectl get nodes,pods -A -o json | koord plan -f -"
-)
+@click.command(epilog="Example: kubectl get nodes,pods -A -o json | koord plan -f - -f new-pods.yaml")
 @click.option(
     "-f",
     "--filename",

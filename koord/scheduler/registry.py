@@ -23,11 +23,13 @@ PLUGINS: Final[Mapping[str, str]] = {
     "NodeName": f"{_HERE}.node_name",
     "TaintToleration": f"{_HERE}.taint_toleration",
     "NodeAffinity": f"{_HERE}.node_affinity",
+    "NodePorts": f"{_HERE}.node_ports",
     "NodeResourcesFit": f"{_HERE}.node_resources_fit",
     "PodTopologySpread": f"{_HERE}.pod_topology_spread",
     "InterPodAffinity": f"{_HERE}.inter_pod_affinity",
     "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
+    "ImageLocality": f"{_HERE}.image_locality",
 }
 """Name to module, which has a class of that name."""
 

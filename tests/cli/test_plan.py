@@ -1,0 +1,183 @@
+"""`koord plan`, as a user runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koord.api.yaml import load
+from koord.cli.main import run
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "plan"
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "node.yaml").write_text(NODE)
+    (tmp_path / "pod.yaml").write_text(POD)
+    return tmp_path
+
+
+def test_the_guide_shows_what_the_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (ROOT / "docs" / "plan.md").read_text()
+    shown = re.findall(r"```(?:json)?\n(.*?)```", guide, re.DOTALL)
+    assert run(["plan", "-f", str(EXAMPLE)]) == 0
+    assert capsys.readouterr().out == shown[0]
+    assert run(["plan", "-f", str(EXAMPLE), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pods"]["shop/report"]["nodesRejected"] == json.loads(shown[1])
+
+
+def test_json_has_the_keys_that_programs_count_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-f", str(EXAMPLE), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"pods", "nodes", "quotas", "podGroups", "reservations", "events", "ignored"}
+    keys = {"node", "outcome", "reason", "nodesRejected", "nominatedNode", "victims", "annotations", "labels"}
+    assert all(set(pod) == {*keys, "score", "scores"} for pod in found["pods"].values())
+    assert all(set(node) == {"allocatable", "requested", "annotations", "labels"} for node in found["nodes"].values())
+    assert found["nodes"]["west-1"]["requested"] == {"cpu": "6", "memory": "12Gi", "pods": "2"}
+    assert found["pods"]["shop/web"]["node"] == "west-1"
+
+
+def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["plan", "-f", str(EXAMPLE), "-o", "json"])
+    as_json = json.loads(capsys.readouterr().out)
+    run(["plan", "-f", str(EXAMPLE), "-o", "yaml"])
+    assert load(capsys.readouterr().out, "output") == as_json
+
+
+def test_wide_shows_nodes_and_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-f", str(EXAMPLE), "-o", "wide"]) == 0
+    told = capsys.readouterr().out
+    assert "NodeResourcesFit=" in told
+    assert "office/mail" in told
+    assert "10/16" in told
+
+
+def test_strict_answers_by_exit_code(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-f", str(folder), "--strict"]) == 0
+    assert run(["plan", "-f", str(EXAMPLE), "--strict"]) == 1
+    assert run(["plan", "-f", str(EXAMPLE)]) == 0
+    assert capsys.readouterr().out
+
+
+def test_manifests_may_come_from_standard_input_and_several_places(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(POD))
+    assert run(["plan", "-f", str(folder / "node.yaml"), "-f", "-", "-n", "shop", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pods"]["shop/web"]["node"] == "n1"
+
+
+def test_bad_input_is_told_whole_and_nothing_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.yaml").write_text(NODE.replace("cpu: 2", "cpu: lots").replace("n1", "n2"))
+    (folder / "worse.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n")
+    (folder / "torn.yaml").write_text("{apiVersion: v1")
+    assert run(["plan", "-f", str(folder), "-f", str(folder / "nowhere.yaml")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    for told in ("bad.yaml", "status.allocatable.cpu", "worse.yaml", "spec.containers", "torn.yaml", "nowhere.yaml"):
+        assert told in printed.err
+    assert "Traceback" not in printed.err
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--now", "yesterday"], "2026-11-15T04:25:02Z"),
+        (["--rounds", "0"], "--rounds"),
+        (["--seed", "x"], "--seed"),
+        (["-o", "xml"], "json"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_bad_usage_is_told(folder: Path, args: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-f", str(folder), *args]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, told in printed.err) == ("", True)
+
+
+def test_without_manifests_it_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan"]) == 2
+    assert "--filename" in capsys.readouterr().err
+
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint: {disabled: [{name: NodeResourcesFit}]}
+"""
+
+
+@pytest.mark.parametrize("among_manifests", [False, True])
+def test_a_configuration_is_heeded(folder: Path, among_manifests: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pod.yaml").write_text(POD.replace("cpu: 1", "cpu: 100"))
+    config = folder / ("config.yaml" if among_manifests else "config.txt")
+    config.write_text(CONFIG)
+    args = [] if among_manifests else ["--config", str(config)]
+    assert run(["plan", "-f", str(folder), *args, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pods"]["default/web"]["node"] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (CONFIG.replace("NodeResourcesFit", "NodeResourcesFat"), "NodeResourcesFat"),
+        ("{apiVersion: v1, kind: ConfigMap, metadata: {name: slo-controller-config}, data: {}}", "KubeScheduler"),
+        ("nothing", "apiVersion"),
+    ],
+)
+def test_a_faulty_configuration_is_bad_input(
+    folder: Path, text: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = folder / "config.txt"
+    config.write_text(text)
+    assert run(["plan", "-f", str(folder / "pod.yaml"), "--config", str(config)]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, told in printed.err) == ("", True)
+
+
+def test_two_configurations_are_one_too_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.yaml").write_text(CONFIG)
+    (folder / "b.yaml").write_text(CONFIG)
+    assert run(["plan", "-f", str(folder)]) == 2
+    told = capsys.readouterr().err
+    assert "a.yaml" in told
+    assert "b.yaml" in told
+
+
+def test_what_is_ignored_is_named_beside_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "more.yaml").write_text("{apiVersion: v1, kind: Secret, metadata: {name: s}}")
+    assert run(["plan", "-f", str(folder), "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["ignored"] == {"Secret": 1}
+    assert "1 Secret" in printed.err
+
+
+def test_it_runs_without_the_wire_and_prints_plainly_into_a_pipe() -> None:
+    code = f"import sys; from koord.cli.main import run; run(['plan', '-f', {str(EXAMPLE)!r}]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "\x1b" not in done.stdout
+    assert {"aiohttp", "asyncio", "ssl", "cryptography", "rich", "koord.kube"} & set(done.stdout.split()) == set()
