@@ -224,11 +224,12 @@ class PodClass:
         for i, (_, facet) in enumerate(self._facets):
             counted = facet.normalised and not self._gated
             before = [int(facet.groups[row]) for row in rows] if counted else []
-            size = facet.size if few else 0
+            groups, size = facet.groups, facet.size if few else 0
             facet.refresh(changed)
             if not counted:
                 continue
-            if not few or facet.size != size:
+            # Another array means that the facet numbered its groups anew.
+            if not few or facet.groups is not groups or facet.size != size:
                 self._count(i, facet)
                 continue
             assert self._counts is not None

@@ -92,8 +92,8 @@ class Story:
 
     def event(self) -> None:
         happens: Any = self._random.choice(
-            [self._place] * 6
-            + [self._remove] * 4
+            [self.place] * 6
+            + [self.remove] * 4
             + [self._change_node] * 4
             + [self._end, self._come_and_go, self._rename]
         )
@@ -102,7 +102,7 @@ class Story:
     def _put(self, **fields: Any) -> None:
         self.plain = changed(self.plain, **fields, _memory={})
 
-    def _place(self) -> None:
+    def place(self) -> None:
         if not self.plain.nodes:
             return
         self._number += 1
@@ -115,7 +115,7 @@ class Story:
         self._put(pods=(*self.plain.pods, placed))
         self.cluster.place(Ask(placed).record(), self.cluster.table.row_of[node.metadata.name])
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
         placed = self.plain.placed_pods()
         if placed:
             gone = self._random.choice(placed)

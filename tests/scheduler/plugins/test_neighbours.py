@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord.scheduler.state import counts
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.generate import random_cluster
 from tests.scheduler.plugins.neighbours import Story, alone, differences, feed
@@ -103,7 +104,24 @@ def test_undone_placements_leave_no_trace_in_counts_and_verdicts(seed: int) -> N
 
 
 def tallies(cluster: Cluster) -> dict[Any, Any]:
-    counts = cluster.counts
-    found: dict[Any, Any] = {name: each.per_row.tolist() for name, each in counts._selections.items()}
-    held = {name: each.per_row.tolist() for name, each in counts._tallies.items() if np.any(each.per_row)}
+    kept = cluster.counts
+    found: dict[Any, Any] = {name: each.per_row.tolist() for name, each in kept._selections.items()}
+    held = {name: each.per_row.tolist() for name, each in kept._tallies.items() if np.any(each.per_row)}
     return found | held
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 1 << 30))
+def test_who_lags_behind_a_short_log_sums_up_anew(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Groups are then numbered otherwise, also where as many are left as there were."""
+    monkeypatch.setattr(counts, "LONGEST_LOG", 2)
+    plain, pods = random_cluster(seed)
+    story = Story(plain, pods, seed)
+    engines = [(alone(story.cluster, plugin), plugin, args) for plugin, args in PLUGINS.values()]
+    for _ in range(8):
+        for _ in range(seed % 8 + 1):
+            story.place()
+            story.remove()
+        for engine, plugin, args in engines:
+            for pod in pods:
+                assert list(differences(engine, plugin, pod, story.plain, args)) == []
