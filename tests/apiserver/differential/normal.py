@@ -134,7 +134,7 @@ class _Words:
 
     def _text(self, text: str) -> str:
         text = _QUOTED_OBJECT.sub(_sorted_inside, text)
-        text = _GO_DIFF.sub("", text)
+        text = _without_templates(_GO_DIFF.sub("", text))
         for literal, word in self._literals:
             text = text.replace(literal, word)
         if self._generated is not None:
@@ -167,6 +167,20 @@ def _sorted_inside(match: re.Match[str]) -> str:
         return json.dumps(json.dumps(json.loads(json.loads(match[0])), sort_keys=True), ensure_ascii=False)
     except ValueError:
         return match[0]
+
+
+def _without_templates(text: str) -> str:
+    """A pod template in a message has the names of Go's fields, which no client can know."""
+    at = 0
+    while (at := text.find("Invalid value: {", at)) >= 0:
+        at += len("Invalid value: ")
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, at)
+        except ValueError:
+            continue
+        if value.keys() & {"Spec", "spec"}:
+            text = text[:at] + "<pod template>" + text[end:]
+    return text
 
 
 def _is_list_metadata(value: Mapping[str, Json]) -> bool:
