@@ -1,7 +1,7 @@
 """The log of revisions on disk: SQLite in WAL mode, one row per write, the row number being the resourceVersion.
 
-Synchronous on purpose. Of the writer's calls only `commit` and `compact` wait for the disk; the store makes these from
-a thread of its own, and reads history (`since`, `at`) from another, over a second connection.
+Synchronous on purpose. Of the writer's calls `commit`, `checkpoint` and `compact` wait for the disk; the store makes
+them from a thread where they may take long, and reads history (`since`, `at`) from another, over a second connection.
 
     revision(rev INTEGER PRIMARY KEY, key TEXT, prev INTEGER, deleted INTEGER, value BLOB)
 
@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -28,7 +28,9 @@ CREATE INDEX revision_key ON revision(key, rev);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "rev, key, prev, deleted, value"
-_PAGES_BEFORE_CHECKPOINT = 4000
+_BYTES_BEFORE_CHECKPOINT = 16 << 20
+_BYTES_PER_ROW = 12 << 10
+"Of pages that a row touches, beside those of its value."
 _WAL_KEPT_BYTES = 64 << 20
 
 
@@ -56,6 +58,7 @@ class RevisionLog:
     def __init__(self, directory: Path, durability: Durability = "full") -> None:
         _make_directory(directory)
         self.path = directory / "store.sqlite"
+        self._logged_bytes = 0
         self._lock = _locked(directory / "lock")
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, self._lock)
@@ -84,8 +87,19 @@ class RevisionLog:
         """History up to and including this revision is gone."""
         return self._meta("compacted")
 
-    def stage(self, rows: Iterable[Row]) -> None:
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the WAL has grown enough to be carried over into the database."""
+        return self._logged_bytes > _BYTES_BEFORE_CHECKPOINT
+
+    def checkpoint(self) -> None:
+        """Carry the WAL over into the database, as far as readers let it. Takes long; the WAL has all of it before."""
+        self._logged_bytes = 0
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def stage(self, rows: Sequence[Row]) -> None:
         """Begin a group of rows: in SQLite's cache, to be followed by `commit` or `roll_back`."""
+        self._logged_bytes += sum(len(row.value) + _BYTES_PER_ROW for row in rows)
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(f"INSERT INTO revision({_COLUMNS}) VALUES (?, ?, ?, ?, ?)", rows)
 
@@ -135,6 +149,7 @@ class RevisionLog:
     def compact(self, horizon: int) -> None:
         """Forget what was replaced or deleted at or before `horizon`. On an error nothing is forgotten."""
         done = self.compacted()
+        self._logged_bytes += (horizon - done) * _BYTES_PER_ROW
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._set_meta("revision", self.revision())
@@ -157,7 +172,7 @@ class RevisionLog:
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         # SQLite writes the WAL from its start again after a checkpoint, but never shrinks it unasked.
         self._db.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
-        self._db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_BEFORE_CHECKPOINT}")
+        self._db.execute("PRAGMA wal_autocheckpoint = 0")
 
     def _migrate(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]

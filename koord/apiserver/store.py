@@ -85,6 +85,8 @@ class Limits:
     "Revisions forgotten at a time, so that no write waits for a long clean-up."
     watch_queue: int = 10_000
     "Events a watcher may lag behind."
+    inline_commit_s: float = 0.0005
+    "A lone write to a disk that is usually quicker than this is not worth a thread."
 
 
 class IndexOf(Protocol):
@@ -331,6 +333,9 @@ class Store:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._history_order: deque[Collection] = deque()
         self._history_bytes = 0
+        self._commit_s = 1.0
+        "What a commit took lately; at first a guess, since the disk is not known."
+        self._was_alone = False
         self._ages: deque[tuple[float, int]] = deque([(clock_s(), self.revision)])
         "When revisions were reached, about a second apart."
         self._advanced: set[asyncio.Future[None]] = set()
@@ -426,7 +431,7 @@ class Store:
             self._work.clear()
             if self._queue:
                 await self._commit_group()
-                await self._compact()
+                await self._tidy()
 
     async def _next_work(self) -> None:
         """Wait for writes; meanwhile a disk that refused some is tried, so that others learn when it takes them."""
@@ -454,13 +459,25 @@ class Store:
     async def _writing(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._writer, call, *args)
 
+    async def _commit(self, *, alone: bool) -> None:
+        """Put the staged group on disk: from a thread, while requests go on, unless it is one write after another."""
+        inline = alone and self._was_alone and self._commit_s < self.limits.inline_commit_s
+        self._was_alone = alone
+        took_s = self._timed_commit() if inline else await self._writing(self._timed_commit)
+        self._commit_s += (took_s - self._commit_s) / 8
+
+    def _timed_commit(self) -> float:
+        began_s = time.perf_counter()
+        self.log.commit()
+        return time.perf_counter() - began_s
+
     async def _commit_group(self) -> None:
         group, self._queue = self._queue, []
         began_s = time.perf_counter()
         try:
             # Here rather than in the thread: there each row would wait for its turn at the interpreter.
             self.log.stage([write.row() for write in group])
-            await self._writing(self.log.commit)
+            await self._commit(alone=len(group) == 1)
         except (sqlite3.Error, OSError, ValueError) as error:
             self.log.roll_back()
             self._fail(group, error)
@@ -503,18 +520,19 @@ class Store:
         while order and (self._history_bytes > most_bytes or order[0]._oldest_event_rev() <= self.oldest):
             self._history_bytes -= order.popleft()._forget_oldest().weight_bytes
 
-    async def _compact(self) -> None:
-        """Forget a little of the oldest history, in memory and on disk."""
+    async def _tidy(self) -> None:
+        """Forget a little of the oldest history; carry the log over into the database when it has grown."""
         step = self.limits.compact_step
         horizon = min(self._horizon(), self.oldest + step)
-        if horizon < self.oldest + max(1, step // 2):
-            return
-        # First, so that no reader relies on what is about to go.
-        self.oldest = horizon
         try:
-            await self._writing(self.log.compact, horizon)
+            if horizon >= self.oldest + max(1, step // 2):
+                # First, so that no reader relies on what is about to go.
+                self.oldest = horizon
+                await self._writing(self.log.compact, horizon)
+            if self.log.is_checkpoint_due:
+                await self._writing(self.log.checkpoint)
         except (sqlite3.Error, OSError) as error:
-            log.warning("history up to revision %d stays on disk: %s", horizon, error)
+            log.warning("the store could not be tidied up, and grows: %s", error)
 
     def _horizon(self) -> int:
         """The newest revision that is too old to keep."""

@@ -7,6 +7,7 @@ import queue
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
+from koord.apiserver import revision_log
 from koord.apiserver.revision_log import DataDirInUse, DataDirUnusable
 from koord.apiserver.store import (
     Collection,
@@ -70,7 +72,8 @@ def seen(events: list[Event]) -> list[tuple[str, str, int, bytes | None]]:
 
 @asynccontextmanager
 async def opened(directory: Path, **limits: Any) -> AsyncIterator[Store]:
-    store = await Store.open(directory, limits=Limits(**limits))
+    # Tests hold commits up, which must not hold up the event loop.
+    store = await Store.open(directory, limits=Limits(**{"inline_commit_s": 0, **limits}))
     writer = asyncio.create_task(store.run())
     try:
         yield store
@@ -158,7 +161,7 @@ class StoreModel(RuleBasedStateMachine):
     def _open(self) -> None:
         async def start() -> tuple[Store, asyncio.Task[None]]:
             store = await Store.open(
-                self.directory, limits=Limits(history_bytes=3000, disk_revisions=12, compact_step=4)
+                self.directory, limits=Limits(history_bytes=3000, disk_revisions=12, compact_step=4, inline_commit_s=0)
             )
             return store, asyncio.create_task(store.run())
 
@@ -415,6 +418,37 @@ async def test_writes_that_came_meanwhile_share_one_commit(tmp_path: Path) -> No
         assert commits <= 2
 
 
+@pytest.mark.parametrize("quick_s", [0.0, 60.0])
+async def test_lone_writes_need_no_thread_where_the_disk_is_quick(tmp_path: Path, quick_s: float) -> None:
+    async with opened(tmp_path, inline_commit_s=quick_s) as store:
+        pods = store.collection("pods", index_of)
+        threads = []
+        commit = store.log.commit
+
+        def noted() -> None:
+            threads.append(threading.current_thread())
+            commit()
+
+        store.log.commit = noted  # type: ignore[method-assign]
+        for _ in range(5):
+            await put(pods, "a/1")
+        await asyncio.gather(*(put(pods, f"a/{i}") for i in range(5)))
+        on_loop = [thread is threading.current_thread() for thread in threads]
+        assert on_loop == [False, quick_s > 0, quick_s > 0, quick_s > 0, quick_s > 0, False]
+
+
+async def test_the_log_is_carried_over_into_the_database_when_it_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revision_log, "_BYTES_BEFORE_CHECKPOINT", 300_000)
+    async with opened(tmp_path) as store:
+        pods = store.collection("pods", index_of)
+        for _ in range(500):
+            await put(pods, "a/1")
+        assert (tmp_path / "store.sqlite-wal").stat().st_size < 2_000_000
+        assert (tmp_path / "store.sqlite").stat().st_size > 20_000
+
+
 async def test_a_failed_commit_takes_back_what_was_built_on_it_and_the_store_goes_on(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         pods = store.collection("pods", index_of)
@@ -500,7 +534,7 @@ async def test_a_client_that_goes_away_does_not_take_its_write_back(tmp_path: Pa
 
 
 async def test_what_was_queued_when_the_server_stops_is_written(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+    store = await Store.open(tmp_path, limits=Limits(inline_commit_s=0))
     pods = store.collection("pods", index_of)
     gate = Gate(store)
     gate.close()
