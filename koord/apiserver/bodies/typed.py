@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from koord.api import quantity, timestamp
@@ -419,14 +419,20 @@ def _bad_base64_at(text: str) -> int:
 
 
 def _time(layout: str, write: Callable[[int], str]) -> Callable[[Schema], Read]:
+    @lru_cache(4096)
+    def read_text(text: str) -> tuple[str, str | None]:
+        """What is wrong with it, or else how it is kept. Most times are read many times: they are in every object."""
+        if fault := time_fault(text, layout):
+            return fault, None
+        return "", None if text.startswith(_ZERO_TIME[:19]) else write(timestamp.parse_ns(text))
+
     def read_time(value: Any, _unknown: list[str]) -> Any:
         if value.__class__ is not str:
             raise Mistyped(_kind_of(value), "string")
-        if fault := time_fault(value, layout):
+        fault, kept = read_text(value)
+        if fault:
             raise Mistyped(text=fault)
-        if value.startswith(_ZERO_TIME[:19]):
-            return None
-        return write(timestamp.parse_ns(value))
+        return kept
 
     return lambda _schema: read_time
 
