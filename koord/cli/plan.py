@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -74,6 +75,8 @@ def plan(
     now_s = _time(now)
     progress = _Progress()
     manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+    # What was read stays; the collector need not look through it again and again.
+    gc.freeze()
     given = _configuration(config, manifests)
     planned = plan_of(
         manifests,
