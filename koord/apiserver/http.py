@@ -220,6 +220,12 @@ def json_answer(value: object, *, status: int = 200, content_type: str = "applic
     return web.Response(status=status, body=body + end, headers={"Content-Type": content_type})
 
 
+def created() -> web.Response:
+    """The answer to what is posted and done, but not kept: a binding, an eviction."""
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return json_answer(done, status=201)
+
+
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
     """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters; each text once."""
     plain = dict.fromkeys("".join(" " if ord(c) < 32 else c for c in text) for text in warnings)

@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from koord.apiserver.bodies import decoding
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.http import Answer, Request, created
 from koord.apiserver.objects import Objects, subresource_attributes
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, bad_request, conflict, not_supported, required
 from koord.apiserver.subresources.pod_condition import set_condition
-from koord.apiserver.subresources.posted import CREATED
 from koord.apiserver.verbs import context_of
 
 
@@ -62,7 +61,7 @@ class Bindings:
             return pod
 
         await self._objects.rewrite(pods, request.info.namespace, wanted["name"], bound, context_of(request))
-        return json_answer(CREATED, status=201)
+        return created()
 
 
 async def _binding(request: Request) -> Obj:

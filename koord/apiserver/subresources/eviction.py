@@ -11,17 +11,27 @@ import msgspec
 
 from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver import deletion
+from koord.apiserver.access.user import MASTERS, UserInfo
+from koord.apiserver.bodies import decoding
+from koord.apiserver.http import Answer, Request, created
 from koord.apiserver.objects import Context, Objects, subresource_attributes
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.status import Cause, StatusError, internal_error, object_not_found, too_many_requests
+from koord.apiserver.status import Cause, StatusError, bad_request, object_not_found, too_many_requests
 from koord.apiserver.subresources.pod_condition import set_condition
-from koord.apiserver.subresources.posted import CREATED, object_in
-from koord.apiserver.verbs import check_name, context_of
+from koord.apiserver.verbs import context_of
 
+KIND = ("policy", "v1", "Eviction")
+SERVER = UserInfo("system:apiserver", groups=(MASTERS,))
 PDB_RETRY_S = 10
 MOST_DISRUPTED = 2000
+DISRUPTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 
 class Evictions:
@@ -31,27 +41,26 @@ class Evictions:
         self._objects, self._registry = objects, registry
 
     async def evict(self, request: Request, resource: Resource) -> Answer:
-        """POST pods/NAME/eviction: delete a pod if its disruption budget allows it."""
-        eviction = await object_in(request)
         info, context = request.info, context_of(request)
-        check_name(eviction, info.name, info.namespace)
-        kind = ("policy", "v1", "Eviction")
-        attributes = subresource_attributes(resource, info.subresource, kind, eviction, context)
+        group, version, kind = KIND
+        eviction, _ = decoding.decode_kind(group, version, kind, await request.body(), request.content_type)
+        if (eviction.get("metadata") or {}).get("name", "") != info.name:
+            raise bad_request("name in URL does not match name in Eviction object")
+        attributes = subresource_attributes(resource, info.subresource, KIND, eviction, context)
         eviction = await self._objects.admission.admit(attributes)
         options = eviction.get("deleteOptions") or {}
         if options.get("dryRun"):
             context = replace(context, dry_run=True)
-        pods = self._objects.collection(resource)
-        entry = pods.head(resource.key(info.namespace, info.name))
+        entry = self._objects.collection(resource).head(resource.key(info.namespace, info.name))
         if entry is None:
             raise object_not_found("pods", "", info.name)
         pod: Obj = msgspec.json.decode(entry.value)
         if not _ignores_budget(pod):
             await self._spend_budget(pod, context)
-            if not context.dry_run:
-                await self._mark_disrupted(resource, pod, context)
+        if not context.dry_run:
+            options = await self._mark_disrupted(resource, pod, options, context)
         await self._objects.delete(resource, info.namespace, info.name, options, context)
-        return json_answer(CREATED, status=201)
+        return created()
 
     async def _spend_budget(self, pod: Obj, context: Context) -> None:
         """Take one disruption from the pod's budget, or refuse."""
@@ -70,37 +79,37 @@ class Evictions:
         if not matching:
             return
         if len(matching) > 1:
-            raise internal_error(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-            )
+            text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise StatusError(500, "", text, details=False)
         budget = matching[0]
         if _is_unready(pod) and _unready_may_go(budget):
             return
         if context.dry_run:
             _spent(budget, name, self._objects.now())
             return
-        await self._objects.rewrite(
+        await self._objects.update(
             budgets,
             namespace,
             budget["metadata"]["name"],
             lambda live: _spent(live, name, self._objects.now()),
-            context,
+            Context(SERVER, "kube-apiserver"),
+            subresource="status",
         )
 
-    async def _mark_disrupted(self, resource: Resource, pod: Obj, context: Context) -> None:
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-        }
+    async def _mark_disrupted(self, resource: Resource, pod: Obj, options: Obj, context: Context) -> Obj:
+        """Say on the pod why it goes. Gives the options of the delete, which may name the version before that."""
+        wanted, meta = options.get("preconditions") or {}, pod["metadata"]
 
         def marked(live: Obj) -> Obj:
-            set_condition(live, condition, self._objects.now())
+            deletion.check_preconditions(resource, options, live)
+            set_condition(live, DISRUPTED, self._objects.now())
             return live
 
-        meta = pod["metadata"]
-        await self._objects.rewrite(resource, meta["namespace"], meta["name"], marked, context)
+        written = await self._objects.rewrite(resource, meta["namespace"], meta["name"], marked, context)
+        if not wanted.get("resourceVersion"):
+            return options
+        version = msgspec.json.decode(written.value)["metadata"]["resourceVersion"]
+        return {**options, "preconditions": {**wanted, "resourceVersion": version}}
 
 
 def _ignores_budget(pod: Obj) -> bool:
@@ -129,16 +138,55 @@ def _spent(budget: Obj, pod: str, now: str) -> Obj:
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         message = f"The disruption budget {name} is still being processed by the server."
         raise too_many_requests(violated, PDB_RETRY_S, [Cause("", "DisruptionBudget", message)])
-    allowed = status.get("disruptionsAllowed", 0)
-    if allowed <= 0:
-        desired, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        message = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
-        raise StatusError(429, "TooManyRequests", violated, causes=[Cause("", "DisruptionBudget", message)])
-    disrupted = status.setdefault("disruptedPods", {})
+    allowed, disrupted = status.get("disruptionsAllowed", 0), status.setdefault("disruptedPods", {})
+    if allowed < 0:
+        raise _forbidden(name, "pdb disruptions allowed is negative")
     if len(disrupted) > MOST_DISRUPTED:
-        raise StatusError(
-            403, "Forbidden", "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        )
+        raise _forbidden(name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+    if allowed == 0:
+        message = f"The disruption budget {name} {_why_none(status)}"
+        raise StatusError(429, "TooManyRequests", violated, causes=[Cause("", "DisruptionBudget", message)])
     status["disruptionsAllowed"] = allowed - 1
     disrupted[pod] = now
+    if allowed == 1:
+        _say_none_left(budget, now)
     return budget
+
+
+def _why_none(status: Obj) -> str:
+    desired, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    condition = _allowed_condition(status)
+    message, reason = condition.get("message", ""), condition.get("reason", "")
+    if message and reason == "SyncFailed":
+        return f"does not allow evicting pods currently because it failed sync: {message}"
+    if current <= desired:
+        return f"needs {desired} healthy pods and has {current} currently"
+    said = f" ({reason}): {message}" if message else ""
+    return f"does not allow evicting pods currently{said}"
+
+
+def _allowed_condition(status: Obj) -> Obj:
+    """The condition that says why no disruption is allowed, if it does."""
+    found = (c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed")
+    condition: Obj = next(found, {})
+    return condition if condition.get("status") == "False" else {}
+
+
+def _say_none_left(budget: Obj, now: str) -> None:
+    status = budget["status"]
+    since = _allowed_condition(status).get("lastTransitionTime", now)
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "lastTransitionTime": since,
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+    status["conditions"] = [*others, condition]
+
+
+def _forbidden(name: str, detail: str) -> StatusError:
+    message = f'poddisruptionbudget.policy "{name}" is forbidden: {detail}'
+    return StatusError(403, "Forbidden", message, name=name, group="policy", kind="poddisruptionbudget")

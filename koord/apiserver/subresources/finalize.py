@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from koord.apiserver.bodies import decoding
 from koord.apiserver.http import Answer, Request, json_answer
 from koord.apiserver.objects import Objects
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import MODIFIED, conflict
-from koord.apiserver.subresources.posted import object_in
 from koord.apiserver.verbs import check_name, context_of
 
 
@@ -17,7 +17,7 @@ class NamespaceFinalizers:
         self._objects = objects
 
     async def finalize(self, request: Request, resource: Resource) -> Answer:
-        obj = await object_in(request)
+        obj, _ = decoding.decode_kind("", "v1", "Namespace", await request.body(), request.content_type)
         check_name(obj, request.info.name, "")
 
         def finalized(live: Obj) -> Obj:

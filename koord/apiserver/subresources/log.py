@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -11,7 +12,15 @@ from aiohttp import web
 
 from koord.apiserver.http import Answer, Request
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.status import StatusError, bad_request, object_not_found
+from koord.apiserver.status import (
+    Cause,
+    StatusError,
+    bad_request,
+    forbidden,
+    invalid,
+    object_not_found,
+    unprocessable,
+)
 from koord.apiserver.store import Collection
 
 OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
@@ -35,10 +44,11 @@ class NodeLog:
         if entry is None:
             raise object_not_found("pods", "", info.name)
         pod: Obj = msgspec.json.decode(entry.value)
+        _check_options(info.name, request.query)
         container = _container(pod, request.query.get("container", ""))
         node = pod["spec"].get("nodeName")
         if not node:
-            return web.Response(text="")
+            return web.Response(status=204)
         url = f"{self._address(node)}/containerLogs/{info.namespace}/{info.name}/{container}"
         query = {name: request.query[name] for name in OPTIONS if name in request.query}
         try:
@@ -64,7 +74,8 @@ class NodeLog:
     def _address(self, node: str) -> str:
         entry = self._nodes.get(node)
         if entry is None:
-            raise object_not_found("nodes", "", node)
+            # Of "pods", in the real server's words: it looks for the place of the pod.
+            raise object_not_found("pods", "", node)
         status: dict[str, Any] = msgspec.json.decode(entry.value).get("status") or {}
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
         addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
@@ -74,10 +85,33 @@ class NodeLog:
         return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def _check_options(name: str, query: Mapping[str, str]) -> None:
+    numbers = {key: _number(query[key]) for key in ("tailLines", "limitBytes", "sinceSeconds") if query.get(key)}
+    faults: list[Cause] = []
+    if numbers.get("tailLines", 0) < 0:
+        faults.append(invalid("tailLines", numbers["tailLines"], "must be greater than or equal to 0"))
+    if numbers.get("limitBytes", 1) < 1:
+        faults.append(invalid("limitBytes", numbers["limitBytes"], "must be greater than 0"))
+    if "sinceSeconds" in numbers and query.get("sinceTime"):
+        faults.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif numbers.get("sinceSeconds", 1) < 1:
+        faults.append(invalid("sinceSeconds", numbers["sinceSeconds"], "must be greater than 0"))
+    if faults:
+        raise unprocessable("PodLogOptions", "", name, faults)
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
 def _container(pod: Obj, asked: str) -> str:
     spec, name = pod["spec"], pod["metadata"]["name"]
     main = [each["name"] for each in spec.get("containers") or ()]
-    known = [*main, *(each["name"] for each in spec.get("initContainers") or ())]
+    groups = ("initContainers", "containers", "ephemeralContainers")
+    known = [each["name"] for group in groups for each in spec.get(group) or ()]
     if asked:
         if asked not in known:
             raise bad_request(f"container {asked} is not valid for pod {name}")
@@ -87,5 +121,5 @@ def _container(pod: Obj, asked: str) -> str:
     annotated = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
     if annotated in known:
         return str(annotated)
-    listed = " ".join(main)
+    listed = " ".join(known)
     raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
