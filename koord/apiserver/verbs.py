@@ -195,7 +195,9 @@ class Verbs:
     async def _apply(self, request: Request, resource: Resource, body: bytes, context: Context) -> Answer:
         info = request.info
         obj, context.warnings[:] = decoding.decode_applied(resource, body)
-        check_name(obj, info.name, info.namespace if resource.namespaced else "")
+        known = self._objects.collection(resource).head(resource.key(info.namespace, info.name)) is not None
+        if (obj.get("metadata") or {}).get("name") or not known:
+            check_name(obj, info.name, info.namespace if resource.namespaced else "")
         force = options_of(request).force
 
         def applied(live: Obj | None) -> Obj:
