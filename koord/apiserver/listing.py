@@ -72,36 +72,33 @@ async def select(
     prefix = f"{namespace}/" if resource.namespaced and namespace else ""
     # The real server gives all it has at hand to whom any version will do.
     version, limit = options.version, 0 if options.any_version else options.limit
+    start_after = ""
     if options.token:
         rev, start_after = _opened(options.token)
         if version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        try:
-            entries = (
-                await collection.entries_at(rev, prefix, start_after)
-                if rev
-                else collection.entries(prefix, start_after)
-            )
-        except Compacted as error:
-            raise _expired_token(error, start_after, store.revision) from None
         rev = rev or store.revision
     elif options.match == "Exact" or (version not in ("", "0") and limit and options.match != "NotOlderThan"):
         rev = _list_revision(version)
         await reach(store, rev)
-        try:
-            entries = await collection.entries_at(rev, prefix)
-        except Compacted:
-            raise gone("The resourceVersion for the provided list is too old.") from None
     else:
         if version not in ("", "0"):
             await reach(store, _list_revision(version))
-        rev, entries = store.revision, collection.entries(prefix)
-    if not wanted.all:
-        entries = [entry for entry in entries if wanted.matches(entry)]
-    if not limit or len(entries) <= limit:
-        return Listed(entries, rev)
-    page = entries[:limit]
-    remaining = len(entries) - limit if wanted.all else None
+        rev = store.revision
+    # One more than a page tells whether there are more; a selector may need any number to fill one.
+    most = limit + 1 if limit and wanted.all else 0
+    try:
+        entries = await collection.entries_at(rev, prefix, start_after, most)
+        if not wanted.all:
+            entries = [entry for entry in entries if wanted.matches(entry)]
+        if not limit or len(entries) <= limit:
+            return Listed(entries, rev)
+        page = entries[:limit]
+        remaining = await collection.count_at(rev, prefix, page[-1].key) if wanted.all else None
+    except Compacted as error:
+        if options.token:
+            raise _expired_token(error, start_after, store.revision) from None
+        raise gone("The resourceVersion for the provided list is too old.") from None
     return Listed(page, rev, _sealed(rev, page[-1].key), remaining)
 
 
