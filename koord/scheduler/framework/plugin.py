@@ -167,6 +167,22 @@ class Judge:
         return False
 
 
+class Refused(Judge):
+    """For pods that no node can take, whatever the node: something else must happen first."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def only(self) -> list[Row]:
+        return []
+
+    def reasons(self, mask: int) -> list[str]:
+        return [self._reason]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True
+
+
 class Plugin:
     """A policy of the scheduler. One file, one class, one line in the registry."""
 

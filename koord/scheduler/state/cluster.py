@@ -23,6 +23,7 @@ from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.storage import Storage, StorageObject
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table
 
 CPU: Final = "cpu"
@@ -119,6 +120,7 @@ class Cluster:
         self.pods_on: dict[Row, dict[str, PodRecord]] = {}
         self.counts = Counts(self.table, self.pods_on)
         self.owners = Owners(self.counts)
+        self.storage = Storage()
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self._undo: list[Move] | None = None
@@ -175,6 +177,14 @@ class Cluster:
     def put_workload(self, workload: Workload) -> None:
         """A controller of pods is there, or has changed: by default, its pods are spread."""
         self.owners.put_workload(workload)
+
+    def put_storage(self, thing: StorageObject) -> None:
+        """A claim, a volume, a class, or what a driver says of nodes or of its room is there, or has changed."""
+        self.storage.put(thing)
+
+    def remove_storage(self, thing: StorageObject) -> None:
+        """Something about storage is gone."""
+        self.storage.remove(thing)
 
     def node_hashes(self) -> Array:
         """A hash of seed and name for every row, from which ties are decided."""

@@ -9,6 +9,7 @@ from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.storage import StorageObject
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain
 
@@ -19,6 +20,10 @@ def engine_for(plain: Plain, plugin: Plugin, *, seed: int = 0) -> Engine:
     cluster.now_s = plain.now_s
     for node in plain.nodes:
         cluster.put_node(node)
+    things: list[StorageObject] = [*plain.claims, *plain.volumes, *plain.storage_classes]
+    things += [*plain.csi_nodes, *plain.csi_drivers, *plain.storage_capacities]
+    for thing in things:
+        cluster.put_storage(thing)
     engine = Engine(cluster, Profile("default-scheduler", (plugin,), {plugin.name: 1}))
     for pod in plain.pods:
         bind(engine, pod, assigned_s=plain.assigned_at_s.get(pod.metadata.key))

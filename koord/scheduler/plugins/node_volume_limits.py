@@ -1,0 +1,132 @@
+"""NodeVolumeLimits: a node's drivers can attach only so many volumes there, as its CSINode says.
+
+A volume that several pods of the node use is attached once. One that is still to be made counts for its claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, KeysView
+
+import numpy as np
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.storage import Disk
+from koord.scheduler.state.table import Reason, Row
+
+
+class Attached(Index):
+    """Which volumes are attached to which rows, by driver."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._storage = cluster.storage
+        self._storage.take_changed_claims()
+        self._rows_of: dict[str, dict[Row, int]] = {}
+        "By claim and row, how many pods use it."
+        self._disk_of: dict[str, Disk | None] = {}
+        self._held: dict[str, dict[Row, dict[str, int]]] = {}
+        "By driver, row and volume, how many claims lead to it."
+        for record, row in cluster.pods.values():
+            self.pod_moved(record, row, +1)
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        for name in {*record.claims, *record.own_claims}:
+            claim = f"{record.namespace}/{name}"
+            rows = self._rows_of.setdefault(claim, {})
+            before = rows.get(row, 0)
+            rows[row] = before + sign
+            if not before:
+                if claim not in self._disk_of:
+                    self._disk_of[claim] = self._storage.disk_of(claim)
+                self._hold(self._disk_of[claim], row, +1)
+            elif not rows[row]:
+                del rows[row]
+                self._hold(self._disk_of[claim], row, -1)
+                if not rows:
+                    del self._rows_of[claim], self._disk_of[claim]
+
+    def volumes(self, driver: str, row: Row) -> KeysView[str]:
+        """The volumes of a driver on a row."""
+        return self._held.get(driver, {}).get(row, {}).keys()
+
+    def catch_up(self) -> None:
+        """Claims may lead to other volumes than they did: rows that use them are looked at again."""
+        for claim in self._storage.take_changed_claims():
+            if claim not in self._rows_of:
+                continue
+            old, new = self._disk_of[claim], self._storage.disk_of(claim)
+            if old == new:
+                continue
+            self._disk_of[claim] = new
+            for row in self._rows_of[claim]:
+                self._hold(old, row, -1)
+                self._hold(new, row, +1)
+                self.cluster.table.touch(row, int(Reason.PODS))
+
+    def _hold(self, disk: Disk | None, row: Row, sign: int) -> None:
+        if disk is None:
+            return
+        driver, volume = disk
+        on_row = self._held.setdefault(driver, {}).setdefault(row, {})
+        on_row[volume] = on_row.get(volume, 0) + sign
+        if not on_row[volume]:
+            del on_row[volume]
+            if not on_row:
+                del self._held[driver][row]
+
+
+class NodeVolumeLimits(Plugin):
+    name = "NodeVolumeLimits"
+    wakes_on = Reason.NODE | Reason.PODS
+
+    def attach(self, cluster: Cluster) -> None:
+        cluster.index(Attached)
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        if not ask.spec.volumes:
+            return None
+        cluster.index(Attached).catch_up()
+        storage = cluster.storage
+        disks = {storage.disk_of(f"{ask.meta.namespace}/{name}") for name in (*ask.claims, *ask.own_claims)}
+        limited = tuple(sorted(disk for disk in disks if disk is not None and disk[0] in storage.limits))
+        return (limited, storage.limits_version) if limited else None
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        match self.key(ask, cluster):
+            case (tuple(disks), int()):
+                return _Attachable(disks, cluster)
+        return None
+
+
+class _Attachable(Judge):
+    filters_on = Reason.NODE | Reason.PODS
+
+    def __init__(self, disks: tuple[Disk, ...], cluster: Cluster) -> None:
+        self._cluster, self._attached = cluster, cluster.index(Attached)
+        self._wanted: dict[str, set[str]] = {}
+        for driver, volume in disks:
+            self._wanted.setdefault(driver, set()).add(volume)
+
+    def feasible(self, cells: Cells) -> Numbers:
+        table, limits = self._cluster.table, self._cluster.storage.limits
+        if isinstance(cells.rows, int):
+            name = table.names[cells.rows]
+            return int(any(self._exceeds(d, cells.rows, limits[d][name]) for d in self._wanted if name in limits[d]))
+        found = np.zeros(table.capacity, np.bool_)
+        for driver in self._wanted:
+            for name, limit in limits[driver].items():
+                row = table.row_of.get(name)
+                if row is not None and self._exceeds(driver, row, limit):
+                    found[row] = True
+        return found[cells.rows]
+
+    def _exceeds(self, driver: str, row: Row, limit: int) -> bool:
+        attached = self._attached.volumes(driver, row)
+        more = len(self._wanted[driver] - attached)
+        return more > 0 and len(attached) + more > limit
+
+    def reasons(self, mask: int) -> list[str]:
+        return ["node(s) exceed max volume count"]

@@ -1,0 +1,279 @@
+"""VolumeBinding: a pod's claims must be bound to volumes that its node can reach, or become so once it is there.
+
+    bound claims        the volume's node affinity allows the node
+    waiting claims      a free volume of the class suits and is reachable, the smallest first; else the class can make
+                        one there: it has a provisioner, allows the node's topology, and has room where that is known
+A claim that is neither bound nor waits for a pod keeps the pod off every node until it is bound. What a placed pod is
+promised is kept, so that the next pod does not count on the same volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from koord.api.resources import amounts
+from koord.api.scheduler_args import VolumeBindingArgs
+from koord.api.selector import NOTHING, Operator, Requirement, compile_labels
+from koord.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.storage import (
+    SELECTED_NODE_ANNOTATION,
+    WAITS_FOR_POD,
+    class_name,
+    is_bound,
+    matching_rows,
+    volume_bytes,
+    wanted_bytes,
+)
+from koord.scheduler.state.table import Array, Reason, Row
+
+UNREACHABLE: Final = 1
+NO_VOLUME: Final = 2
+NO_ROOM: Final = 4
+VOLUME_GONE: Final = 8
+_REASONS: Final = {
+    UNREACHABLE: "node(s) didn't match PersistentVolume's node affinity",
+    NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
+    NO_ROOM: "node(s) did not have enough free storage",
+    VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+}
+_NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
+
+
+class VolumeBinding(Plugin):
+    name = "VolumeBinding"
+    wakes_on = Reason.NODE | Reason.LABELS
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        self.args = args or VolumeBindingArgs()
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        if not ask.spec.volumes or not (ask.claims or ask.own_claims):
+            return None
+        refusal = _refusal(ask, cluster)
+        if refusal is not None:
+            return refusal
+        return ask.meta.namespace, ask.claims, ask.own_claims, cluster.storage.version
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        key = self.key(ask, cluster)
+        if key is None:
+            return None
+        return Refused(key) if isinstance(key, str) else _Bindable(_claims(ask, cluster), cluster)
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        claims = _claims(ask, cluster) if ask.spec.volumes else []
+        if all(is_bound(claim) for claim in claims):
+            return
+        node = cluster.table.names[row]
+        for claim, volume in _Bindable(claims, cluster).promises(row):
+            cluster.storage.promise(ask.key, claim.metadata.key, volume, node)
+        cluster.undoable(lambda: cluster.storage.take_back(ask.key))
+
+    def release(self, key: str, row: Row, cluster: Cluster) -> None:
+        cluster.storage.take_back(key)
+
+
+def _claims(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
+    """The claims behind a pod's volumes, in their order."""
+    found = cluster.storage.claims
+    keys = []
+    for volume in ask.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            keys.append(f"{ask.meta.namespace}/{volume.persistent_volume_claim.claim_name}")
+        elif volume.ephemeral is not None:
+            keys.append(f"{ask.meta.namespace}/{ask.meta.name}-{volume.name}")
+    return [found[key] for key in keys if key in found]
+
+
+def _refusal(ask: Ask, cluster: Cluster) -> str | None:
+    """Why a pod can run nowhere for now."""
+    claims = cluster.storage.claims
+    for volume in ask.spec.volumes:
+        named = volume.persistent_volume_claim
+        if named is None and volume.ephemeral is None:
+            continue
+        name = named.claim_name if named is not None else f"{ask.meta.name}-{volume.name}"
+        claim = claims.get(f"{ask.meta.namespace}/{name}")
+        if claim is None:
+            if named is None:
+                return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            return f'persistentvolumeclaim "{name}" not found'
+        if claim.status.phase == "Lost":
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+        if claim.metadata.deletion_timestamp is not None:
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        owner = claim.metadata.controller
+        if named is None and (owner is None or owner.uid != ask.meta.uid):
+            return f"PVC {claim.metadata.key} was not created for pod {ask.key} (pod is not owner)"
+    unready = (each for each in _claims(ask, cluster) if not is_bound(each) and not _waits(each, cluster))
+    return "pod has unbound immediate PersistentVolumeClaims" if any(unready) else None
+
+
+def _waits(claim: PersistentVolumeClaim, cluster: Cluster) -> bool:
+    """Whether a claim is bound only once its pod has a node."""
+    class_ = cluster.storage.classes.get(class_name(claim))
+    return class_ is not None and class_.volume_binding_mode == WAITS_FOR_POD and not claim.spec.volume_name
+
+
+class _Bindable(Judge):
+    filters_on = Reason.NODE | Reason.LABELS
+
+    def __init__(self, claims: Sequence[PersistentVolumeClaim], cluster: Cluster) -> None:
+        self._cluster, self._storage = cluster, cluster.storage
+        self._bound = [claim for claim in claims if is_bound(claim)]
+        waiting = [claim for claim in claims if not is_bound(claim)]
+        self._selected = {claim.metadata.key: node for claim in waiting if (node := self._node_of(claim))}
+        self._to_make = [claim for claim in waiting if claim.metadata.key in self._selected]
+        self._to_find = sorted((claim for claim in waiting if claim not in self._to_make), key=wanted_bytes)
+        self._candidates = [self._suitable(claim) for claim in self._to_find]
+
+    def feasible(self, cells: Cells) -> Numbers:
+        if isinstance(cells.rows, int):
+            return int(self._codes(np.array([cells.rows], np.intp))[0])
+        return self._codes(np.arange(self._cluster.table.capacity)[cells.rows])
+
+    def promises(self, row: Row) -> list[tuple[PersistentVolumeClaim, str | None]]:
+        """What each waiting claim gets on a row: a volume, or None where one is made."""
+        taken, missed = self._found(np.array([row], np.intp))
+        by_claim = {claim: name for (claim, name), here in taken.items() if here[0]}
+        missing = [self._to_find[i].metadata.key for i, here in enumerate(missed) if here[0]]
+        found = [(each, by_claim[each.metadata.key]) for each in self._to_find if each.metadata.key not in missing]
+        made = [*self._to_make, *(each for each in self._to_find if each.metadata.key in missing)]
+        return [*found, *((each, None) for each in made)]
+
+    def reasons(self, mask: int) -> list[str]:
+        return [words for bit, words in _REASONS.items() if mask & bit]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True
+
+    def _codes(self, rows: Array) -> Array:
+        codes = np.zeros(len(rows), np.int64)
+        undecided = np.ones(len(rows), np.bool_)
+        for claim in self._bound:
+            volume = self._storage.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                codes[undecided] |= VOLUME_GONE
+                break
+            away = undecided & ~self._reachable(volume, rows)
+            codes[away] |= UNREACHABLE
+            undecided &= ~away
+        if self._to_make or self._to_find:
+            codes |= self._waiting_codes(rows)
+        return codes
+
+    def _waiting_codes(self, rows: Array) -> Array:
+        codes = np.zeros(len(rows), np.int64)
+        for node in set(self._selected.values()):
+            codes[rows != self._cluster.table.row_of.get(node, -1)] = NO_VOLUME
+        everywhere = np.ones(len(rows), np.bool_)
+        _, missed = self._found(rows)
+        for claim, wanted in [
+            *((claim, everywhere) for claim in self._to_make),
+            *zip(self._to_find, missed, strict=True),
+        ]:
+            class_ = self._storage.classes[class_name(claim)]
+            open_ = wanted & (codes == 0)
+            if class_.provisioner in _NO_PROVISIONER:
+                codes[open_] = NO_VOLUME
+                continue
+            codes[open_ & ~self._allowed(class_, rows)] = NO_VOLUME
+            codes[open_ & (codes == 0) & ~self._has_room(class_, claim, rows)] = NO_ROOM
+        return codes
+
+    def _found(self, rows: Array) -> tuple[dict[tuple[str, str], Array], list[Array]]:
+        """Which claim takes which volume on which rows, and on which rows each claim finds none."""
+        taken: dict[str, Array] = {}
+        by_claim: dict[tuple[str, str], Array] = {}
+        missed = []
+        for claim, candidates in zip(self._to_find, self._candidates, strict=True):
+            open_ = np.ones(len(rows), np.bool_)
+            for volume in candidates:
+                name = volume.metadata.name
+                here = open_ & self._reachable(volume, rows)
+                if name in taken:
+                    here &= ~taken[name]
+                taken[name] = taken[name] | here if name in taken else here
+                by_claim[claim.metadata.key, name] = here
+                open_ &= ~here
+            missed.append(open_)
+        return by_claim, missed
+
+    def _node_of(self, claim: PersistentVolumeClaim) -> str:
+        """The node for which a volume is being made already."""
+        promised = self._storage.selected_nodes.get(claim.metadata.key, "")
+        return claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION, promised)
+
+    def _suitable(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """The volumes that a claim could get, the smallest first. One that is kept for it is the only one."""
+        found = []
+        selector = claim.spec.selector
+        matcher = None if selector is None else compile_labels(selector, absent=NOTHING)
+        for volume in self._storage.volumes.values():
+            spec = volume.spec
+            owner = self._owner(volume)
+            if owner is not None and owner != claim.metadata.key:
+                continue
+            if class_name(volume) != class_name(claim) or spec.volume_mode != claim.spec.volume_mode:
+                continue
+            if volume_bytes(volume) < wanted_bytes(claim) or volume.metadata.deletion_timestamp is not None:
+                continue
+            if owner is not None:
+                if spec.claim_ref is None or spec.claim_ref.uid in ("", claim.metadata.uid):
+                    return [volume]
+                continue
+            suits = matcher is None or matcher.matches(volume.metadata.labels)
+            if volume.status.phase == "Available" and suits and set(claim.spec.access_modes) <= set(spec.access_modes):
+                found.append(volume)
+        return sorted(found, key=volume_bytes)
+
+    def _owner(self, volume: PersistentVolume) -> str | None:
+        """The claim that a volume is bound to, or kept for."""
+        ref = volume.spec.claim_ref
+        return self._storage.kept_for.get(volume.metadata.name) if ref is None else f"{ref.namespace}/{ref.name}"
+
+    def _reachable(self, volume: PersistentVolume, rows: Array) -> Array:
+        affinity = volume.spec.node_affinity
+        if affinity is None or affinity.required is None:
+            return np.ones(len(rows), np.bool_)
+        return matching_rows(affinity.required, self._cluster.labels, rows)
+
+    def _allowed(self, class_: StorageClass, rows: Array) -> Array:
+        """Where a class may make volumes: anywhere, or where one of its terms holds. An empty term never does."""
+        if not class_.allowed_topologies:
+            return np.ones(len(rows), np.bool_)
+        found = np.zeros(len(rows), np.bool_)
+        for term in class_.allowed_topologies:
+            holds = np.full(len(rows), bool(term.match_label_expressions))
+            for each in term.match_label_expressions:
+                holds &= self._cluster.labels.matches(Requirement(each.key, Operator.IN, each.values), rows)
+            found |= holds
+        return found
+
+    def _has_room(self, class_: StorageClass, claim: PersistentVolumeClaim, rows: Array) -> Array:
+        """Where a driver that publishes what it has left can make a volume of that size."""
+        driver = self._storage.drivers.get(class_.provisioner)
+        published = driver is not None and driver.spec.storage_capacity
+        if not published or "storage" not in claim.spec.resources.requests:
+            return np.ones(len(rows), np.bool_)
+        found = np.zeros(len(rows), np.bool_)
+        for capacity in self._storage.capacities.values():
+            if capacity.storage_class_name != class_.metadata.name or capacity.node_topology is None:
+                continue
+            if _largest_bytes(capacity) >= wanted_bytes(claim):
+                here = np.ones(len(rows), np.bool_)
+                for requirement in compile_labels(capacity.node_topology, absent=NOTHING).requirements:
+                    here &= self._cluster.labels.matches(requirement, rows)
+                found |= here
+        return found
+
+
+def _largest_bytes(capacity: CSIStorageCapacity) -> int:
+    limit = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
+    return -1 if limit is None else amounts({"storage": limit})["storage"]

@@ -1,0 +1,109 @@
+"""VolumeZone: a pod runs in the zone and region that its bound volumes say they are in.
+
+A volume's label may list several, with `__` between them. A node that has no such label at all is in a cluster without
+zones, and takes any volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from koord.api.selector import Operator, Requirement
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.storage import WAITS_FOR_POD, class_name
+from koord.scheduler.state.table import Array, Reason, Row
+
+PRESENT_NAMES: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""Labels that say where a volume is, with the name under which nodes have them today."""
+
+Place = tuple[str, tuple[str, ...]]
+"""A label, and the values that will do."""
+
+
+class VolumeZone(Plugin):
+    name = "VolumeZone"
+    wakes_on = Reason.NODE | Reason.LABELS
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        if not ask.spec.volumes:
+            return None
+        places: list[Place] = []
+        for name in ask.claims:
+            found = _places(ask.meta.namespace, name, cluster)
+            if isinstance(found, str):
+                return found
+            places += found
+        return tuple(places) or None
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        match self.key(ask, cluster):
+            case str(reason):
+                return Refused(reason)
+            case tuple(places):
+                return _There(places, cluster)
+        return None
+
+
+def _places(namespace: str, name: str, cluster: Cluster) -> list[Place] | str:
+    """Where the volume of a claim is, or why that cannot be said."""
+    storage = cluster.storage
+    claim = storage.claims.get(f"{namespace}/{name}")
+    if claim is None:
+        return f'persistentvolumeclaim "{name}" not found'
+    if claim.spec.volume_name:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            return f'persistentvolume "{claim.spec.volume_name}" not found'
+        listed = [(label, volume.metadata.labels.get(label)) for label in PRESENT_NAMES]
+        split = [
+            (label, tuple(part.strip() for part in text.split("__"))) for label, text in listed if text is not None
+        ]
+        return [(label, values) for label, values in split if all(values)]
+    wanted = class_name(claim)
+    if not wanted:
+        return "PersistentVolumeClaim had no pv name and storageClass name"
+    class_ = storage.classes.get(wanted)
+    if class_ is None:
+        return f'storageclass.storage.k8s.io "{wanted}" not found'
+    return [] if class_.volume_binding_mode == WAITS_FOR_POD else "PersistentVolume had no name"
+
+
+class _There(Judge):
+    filters_on = Reason.NODE | Reason.LABELS
+
+    def __init__(self, places: tuple[Place, ...], cluster: Cluster) -> None:
+        self._places, self._cluster = places, cluster
+
+    def feasible(self, cells: Cells) -> Numbers:
+        if isinstance(cells.rows, int):
+            return int(self._elsewhere(np.array([cells.rows], np.intp))[0])
+        return self._elsewhere(np.arange(self._cluster.table.capacity)[cells.rows])
+
+    def _elsewhere(self, rows: Array) -> Array:
+        labels = self._cluster.labels
+        has = {label: labels.matches(Requirement(label, Operator.EXISTS), rows) for label in PRESENT_NAMES}
+        zoned = np.zeros(len(rows), np.bool_)
+        for each in has.values():
+            zoned |= each
+        fits = np.ones(len(rows), np.bool_)
+        for label, values in self._places:
+            by_label = labels.matches(Requirement(label, Operator.IN, values), rows)
+            by_present_name = labels.matches(Requirement(PRESENT_NAMES[label], Operator.IN, values), rows)
+            fits &= np.where(has[label], by_label, by_present_name)
+        return zoned & ~fits
+
+    def reasons(self, mask: int) -> list[str]:
+        return ["node(s) had no available volume zone"]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True

@@ -1,0 +1,210 @@
+"""Claims, volumes and what makes them, as far as they decide where a pod may run.
+
+Fed like the rest of the state. Nothing here is about a single node, so a change of it is not a change of rows: whoever
+keeps verdicts asks for `version`, and the one who keeps something by claim asks for `take_changed_claims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from koord.api.resources import amounts
+from koord.api.selector import OPERATORS, NodeSelector, Requirement, compile_nodes
+from koord.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from koord.scheduler.state.labels import Labels
+from koord.scheduler.state.table import Array, Row
+
+StorageObject: TypeAlias = (
+    PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | CSIDriver | CSIStorageCapacity
+)
+Disk: TypeAlias = tuple[str, str]
+"""A driver, and what it calls a volume."""
+
+OLD_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+SELECTED_NODE_ANNOTATION: Final = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED_ANNOTATION: Final = "pv.kubernetes.io/bind-completed"
+WAITS_FOR_POD: Final = "WaitForFirstConsumer"
+
+
+class Storage:
+    """All objects about storage, by `namespace/name` or name."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, PersistentVolumeClaim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.csi_nodes: dict[str, CSINode] = {}
+        self.drivers: dict[str, CSIDriver] = {}
+        self.capacities: dict[str, CSIStorageCapacity] = {}
+        self.version = 0
+        "Counts all changes."
+        self.limits: dict[str, dict[str, int]] = {}
+        "By driver and node, how many volumes can be attached."
+        self.limits_version = 0
+        self._changed_claims: dict[str, None] = {}
+        self.kept_for: dict[str, str] = {}
+        "Volumes that are promised to a claim whose pod has just been placed."
+        self.selected_nodes: dict[str, str] = {}
+        "Claims whose pod has just been placed, with its node: their volumes are to be made there."
+        self._promises: dict[str, list[tuple[str, str | None, str]]] = {}
+        self._promised: dict[tuple[str, str | None], int] = {}
+        self._claims_of_volume: dict[str, set[str]] = {}
+        self._claims_of_class: dict[str, set[str]] = {}
+
+    def put(self, thing: StorageObject) -> None:
+        """Something is there, or has changed."""
+        self._replace(thing, thing)
+
+    def remove(self, thing: StorageObject) -> None:
+        """Something is gone; only its name counts."""
+        self._replace(thing, None)
+
+    def promise(self, pod: str, claim: str, volume: str | None, node: str) -> None:
+        """A pod with this claim goes to a node: the claim gets that volume, or one is made for it there."""
+        self._promises.setdefault(pod, []).append((claim, volume, node))
+        number = self._promised.get((claim, volume), 0)
+        self._promised[claim, volume] = number + 1
+        if not number:
+            if volume is not None:
+                self.kept_for[volume] = claim
+            else:
+                self.selected_nodes[claim] = node
+            self.version += 1
+
+    def take_back(self, pod: str) -> None:
+        """A pod does not run there after all, or has run: what no other pod was promised too is free again."""
+        for claim, volume, _ in self._promises.pop(pod, ()):
+            self._promised[claim, volume] -= 1
+            if not self._promised[claim, volume]:
+                del self._promised[claim, volume]
+                if volume is not None:
+                    del self.kept_for[volume]
+                else:
+                    del self.selected_nodes[claim]
+                self.version += 1
+
+    def disk_of(self, claim_key: str) -> Disk | None:
+        """What a driver attaches to a node for a claim, or will once it is made."""
+        claim = self.claims.get(claim_key)
+        if claim is None:
+            return None
+        volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is not None:
+            csi = volume.spec.csi
+            return None if csi is None else (csi.driver, csi.volume_handle)
+        class_ = self.classes.get(class_name(claim))
+        return None if class_ is None else (class_.provisioner, f"to be made for {claim_key}")
+
+    def take_changed_claims(self) -> list[str]:
+        """Claims whose disk may be another one than when this was last asked."""
+        found = list(self._changed_claims)
+        self._changed_claims.clear()
+        return found
+
+    def _replace(self, thing: StorageObject, now: StorageObject | None) -> None:
+        key = thing.metadata.key
+        kept = self._kept(thing)
+        old = kept.get(key)
+        if old == now:
+            return
+        if now is None:
+            del kept[key]
+        else:
+            kept[key] = now
+        self.version += 1
+        match thing:
+            case PersistentVolumeClaim():
+                self._index_claim(key, old, -1)
+                self._index_claim(key, now, +1)
+                self._changed_claims[key] = None
+            case PersistentVolume():
+                self._changed_claims |= dict.fromkeys(sorted(self._claims_of_volume.get(key, ())))
+            case StorageClass():
+                self._changed_claims |= dict.fromkeys(sorted(self._claims_of_class.get(key, ())))
+            case CSINode():
+                self._put_limits(key, now)
+            case _:
+                pass
+
+    def _kept(self, thing: StorageObject) -> dict[str, StorageObject]:
+        by_type: Mapping[type, object] = {
+            PersistentVolumeClaim: self.claims,
+            PersistentVolume: self.volumes,
+            StorageClass: self.classes,
+            CSINode: self.csi_nodes,
+            CSIDriver: self.drivers,
+            CSIStorageCapacity: self.capacities,
+        }
+        found = by_type[type(thing)]
+        assert isinstance(found, dict)
+        return found
+
+    def _index_claim(self, key: str, claim: StorageObject | None, sign: int) -> None:
+        if not isinstance(claim, PersistentVolumeClaim):
+            return
+        for index, name in (
+            (self._claims_of_volume, claim.spec.volume_name),
+            (self._claims_of_class, class_name(claim)),
+        ):
+            if sign > 0:
+                index.setdefault(name, set()).add(key)
+            else:
+                index[name].discard(key)
+
+    def _put_limits(self, node: str, now: StorageObject | None) -> None:
+        for limits in self.limits.values():
+            limits.pop(node, None)
+        for driver in now.spec.drivers if isinstance(now, CSINode) else ():
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                self.limits.setdefault(driver.name, {})[node] = driver.allocatable.count
+        self.limits_version += 1
+
+
+def class_name(thing: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The storage class of a claim or volume, in its old or its present place."""
+    return thing.metadata.annotations.get(OLD_CLASS_ANNOTATION, thing.spec.storage_class_name) or ""
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    """Whether a claim and its volume belong to each other for good."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
+
+
+def wanted_bytes(claim: PersistentVolumeClaim) -> int:
+    return amounts(claim.spec.resources.requests).get("storage", 0)
+
+
+def volume_bytes(volume: PersistentVolume) -> int:
+    return amounts(volume.spec.capacity).get("storage", 0)
+
+
+def matching_rows(selector: NodeSelector, labels: Labels, rows: Array) -> Array:
+    """Which rows a volume's node affinity allows. It looks at labels only; a term without conditions matches none."""
+    found = np.zeros(len(rows), np.bool_)
+    for term in selector.node_selector_terms:
+        if term.match_fields:
+            matcher = compile_nodes(term)
+            found |= np.array([matcher.matches(_labels(labels, int(row))) for row in rows], np.bool_)
+        elif term.match_expressions:
+            matches = np.ones(len(rows), np.bool_)
+            for each in term.match_expressions:
+                matches &= labels.matches(Requirement(each.key, OPERATORS[each.operator], each.values), rows)
+            found |= matches
+    return found
+
+
+def _labels(labels: Labels, row: Row) -> Mapping[str, str]:
+    try:
+        return labels.of(row)
+    except KeyError:
+        return {}
