@@ -3,7 +3,8 @@
 A `Tally` keeps one number per row, and a log of its changes, so that whoever made something of it can catch up. There
 are two kinds: a `Selection` counts pods chosen by namespace and labels, and lives as long as someone holds it; a
 `HeldTally` counts pods that hold a term, and lives as long as there is one. Of a pod, only its `Face` matters: its
-namespace and those of its labels that some selector names.
+namespace and those of its labels that some selector names. Faces count their pods too, so that a new selection asks
+every face once, not every pod.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
-from koord.api.selector import LabelMatcher
+from koord.api.selector import NOTHING, LabelMatcher, Operator
 from koord.api.struct import EMPTY
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.selector_index import SelectorIndex
@@ -23,6 +24,8 @@ from koord.scheduler.state.table import Array, Row, Table
 from koord.scheduler.state.terms import Held
 
 REMEMBERED: Final = 1 << 16
+UNUSED_KEYS: Final = 64
+"""So many labels that no selector names any more may still tell pods apart."""
 LONGEST_LOG: Final = 1 << 12
 """Changes that a tally remembers at least. Who lags further behind sums up all rows again."""
 
@@ -90,16 +93,38 @@ class HeldTally(Tally):
 
 
 class Face:
-    """What selectors can see of a pod, and who looks at it. Shared by all pods that look the same."""
+    """What selectors can see of a pod, who looks at it, and where pods are that look the same."""
 
-    __slots__ = ("_held", "_held_at", "_selections", "_selections_at", "labels", "namespace", "services", "services_at")
+    __slots__ = (
+        "_held",
+        "_held_at",
+        "_selections",
+        "_selections_at",
+        "going",
+        "labels",
+        "namespace",
+        "rows",
+        "services",
+        "services_at",
+    )
 
     def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
         self.namespace, self.labels = namespace, labels
+        self.rows: dict[Row, int] = {}
+        self.going: dict[Row, int] = {}
+        "Of these, the pods that are being deleted."
         self._selections: list[ref[Selection]] = []
         self._held: tuple[HeldTally, ...] = ()
         self._selections_at = self._held_at = self.services_at = -1
         self.services: tuple[tuple[str, str], ...] = ()
+
+    def move(self, row: Row, sign: int, terminating: bool) -> None:
+        for numbers in (self.rows, self.going) if terminating else (self.rows,):
+            number = numbers.get(row, 0) + sign
+            if number:
+                numbers[row] = number
+            else:
+                del numbers[row]
 
 
 class Counts:
@@ -114,7 +139,12 @@ class Counts:
         self._holding: SelectorIndex[HeldTally] = SelectorIndex()
         self._held_at = 0
         self._faces: dict[tuple[object, ...], Face] = {}
-        self._keys: set[str] = set()
+        self._most_faces = REMEMBERED
+        self._faces_with: dict[tuple[str, str], dict[Face, None]] = {}
+        self._keys: dict[str, int] = {}
+        "Labels that count, and how many selectors name each."
+        self._unused_keys = 0
+        self._moving = ""
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._chosen_namespaces: dict[LabelMatcher, frozenset[str] | None] = {}
 
@@ -125,26 +155,35 @@ class Counts:
         name = (namespaces, matcher, live_only)
         found = self._selections.get(name)
         if found is None:
+            self.see(_keys(matcher))
             found = Selection(namespaces, matcher, live_only, self._table.capacity)
-            for row, pods in self._pods_on.items():
-                number = sum(1 for pod in pods.values() if _counts(found, pod))
-                found.per_row[row] = number
-                found.total += number
+            for face in self._faces_for(matcher):
+                if found.matches(face.namespace, face.labels):
+                    for row, number in face.rows.items():
+                        found.per_row[row] += number - (face.going.get(row, 0) if live_only else 0)
+            found.total = int(found.per_row.sum())
             self._selections[name] = found
-            self.see(requirement.key for requirement in matcher.requirements)
-            self._chosen.add(ref(found, self._forget(matcher)), matcher)
+            self._chosen.add(ref(found, _Forget(self, matcher)), matcher)
             self._selections_at += 1
         return found
 
     def moved(self, pod: PodRecord, row: Row, sign: int) -> None:
         """A pod came to a row, or left it."""
-        if self._selections:
-            for each in self._concerned(self.face(pod.namespace, pod.labels)):
-                selection = each()
-                if selection is not None and not (selection.live_only and pod.terminating):
-                    selection.move(row, sign)
-        for held in pod.held:
-            self._move_held(held, row, sign)
+        self._moving = pod.key
+        if sign > 0:
+            # Its terms may make more of its labels count.
+            for held in pod.held:
+                self._move_held(held, row, sign)
+        face = self.face(pod.namespace, pod.labels)
+        face.move(row, sign, pod.terminating)
+        for each in self._concerned(face):
+            selection = each()
+            if selection is not None and not (selection.live_only and pod.terminating):
+                selection.move(row, sign)
+        if sign < 0:
+            for held in pod.held:
+                self._move_held(held, row, sign)
+        self._moving = ""
 
     def face(self, namespace: str, labels: Mapping[str, str]) -> Face:
         """What selectors can see of a pod with these labels."""
@@ -153,17 +192,77 @@ class Counts:
         name = (namespace, *visible)
         found = self._faces.get(name)
         if found is None:
-            if len(self._faces) >= REMEMBERED:
-                self._faces.clear()
+            if len(self._faces) >= self._most_faces:
+                self._forget_faces()
             found = self._faces[name] = Face(namespace, dict(visible))
+            for item in visible:
+                self._faces_with.setdefault(item, {})[found] = None
         return found
 
     def see(self, keys: Iterable[str]) -> None:
-        """From now on these labels of pods count."""
-        new = set(keys) - self._keys
-        if new:
-            self._keys |= new
-            self._faces.clear()
+        """A selector names these labels of pods: they count."""
+        new = []
+        for key in keys:
+            uses = self._keys.get(key)
+            if uses is None:
+                new.append(key)
+            elif uses == 0:
+                self._unused_keys -= 1
+            self._keys[key] = (uses or 0) + 1
+        if self._unused_keys > UNUSED_KEYS:
+            self._keys = {key: uses for key, uses in self._keys.items() if uses}
+            self._unused_keys = 0
+            self._recount()
+        elif new:
+            self._split(new)
+
+    def unsee(self, keys: Iterable[str]) -> None:
+        """A selector that named these labels is gone."""
+        for key in keys:
+            self._keys[key] -= 1
+            if self._keys[key] == 0:
+                self._unused_keys += 1
+
+    def _split(self, new: list[str]) -> None:
+        """Pods with labels that did not count before have another face now."""
+        known = {key: uses for key, uses in self._keys.items() if key not in new}
+        for row, pods in self._pods_on.items():
+            for pod in pods.values():
+                for key in new:
+                    if key in pod.labels and pod.key != self._moving:
+                        visible = [item for item in pod.labels.items() if item[0] in known]
+                        self._faces[(pod.namespace, *visible)].move(row, -1, pod.terminating)
+                        self.face(pod.namespace, pod.labels).move(row, +1, pod.terminating)
+                        break
+
+    def _recount(self) -> None:
+        """Face all pods anew."""
+        self._faces.clear()
+        self._faces_with.clear()
+        for row, pods in self._pods_on.items():
+            for pod in pods.values():
+                if pod.key != self._moving:
+                    self.face(pod.namespace, pod.labels).move(row, +1, pod.terminating)
+
+    def _forget_faces(self) -> None:
+        """Drop faces that no pod on a node has."""
+        self._faces = {name: face for name, face in self._faces.items() if face.rows}
+        self._most_faces = max(REMEMBERED, 2 * len(self._faces))
+        self._faces_with = {}
+        for face in self._faces.values():
+            for item in face.labels.items():
+                self._faces_with.setdefault(item, {})[face] = None
+
+    def _faces_for(self, matcher: LabelMatcher) -> list[Face]:
+        """Faces among which are all that a selector chooses."""
+        if matcher is NOTHING:
+            return []
+        fewest: Iterable[Face] = self._faces.values()
+        for requirement in matcher.requirements:
+            if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1:
+                fewest = self._faces_with.get((requirement.key, requirement.values[0]), ())
+                break
+        return list(fewest)
 
     def held(self, face: Face) -> tuple[HeldTally, ...]:
         """The terms of pods on nodes that mean a pod with this face."""
@@ -222,28 +321,32 @@ class Counts:
         tally.move(row, sign)
         matcher = held.term.matcher
         if before == 0:
-            self.see(requirement.key for requirement in matcher.requirements)
+            self.see(_keys(matcher))
             self._holding.add(tally, matcher)
             self._held_at += 1
         elif tally.total == 0:
             self._holding.remove(tally, matcher)
             self._held_at += 1
+            self.unsee(_keys(matcher))
 
-    def _forget(self, matcher: LabelMatcher) -> _Forget:
-        return _Forget(self._chosen, matcher)
+    def forget_selection(self, dead: ref[Selection], matcher: LabelMatcher) -> None:
+        self._chosen.remove(dead, matcher)
+        self.unsee(_keys(matcher))
 
 
 class _Forget:
-    """Takes a selection that nobody holds any more out of the index."""
+    """Has a selection that nobody holds any more forgotten."""
 
-    __slots__ = ("_index", "_matcher")
+    __slots__ = ("_counts", "_matcher")
 
-    def __init__(self, index: SelectorIndex[ref[Selection]], matcher: LabelMatcher) -> None:
-        self._index, self._matcher = index, matcher
+    def __init__(self, counts: Counts, matcher: LabelMatcher) -> None:
+        self._counts, self._matcher = ref(counts), matcher
 
     def __call__(self, dead: ref[Selection]) -> None:
-        self._index.remove(dead, self._matcher)
+        counts = self._counts()
+        if counts is not None:
+            counts.forget_selection(dead, self._matcher)
 
 
-def _counts(selection: Selection, pod: PodRecord) -> bool:
-    return selection.matches(pod.namespace, pod.labels) and not (selection.live_only and pod.terminating)
+def _keys(matcher: LabelMatcher) -> list[str]:
+    return [requirement.key for requirement in matcher.requirements]

@@ -62,6 +62,7 @@ class Owners:
         selector = self._services.pop((namespace, name), None)
         if selector is not None:
             self._index[namespace].remove(name, match_labels(selector))
+            self._counts.unsee(selector)
             self._services_at += 1
 
     def put_workload(self, workload: Workload) -> None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import gc
+import random
 from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from koord.api.selector import EVERYTHING, parse_labels
 from koord.scheduler.framework.ask import Ask
@@ -138,3 +143,56 @@ def test_counts_follow_a_table_that_grows() -> None:
     rows = [state.put_node(node(f"more-{i}")) for i in range(200)]
     put(state, "p", rows[-1], labels={"app": "web"})
     assert web.per_row[rows[-1]] == 1
+
+
+TEXTS = ("a=1", "a in (1,2)", "a,b!=1", "!c", "d=1,a=2", "e", "c notin (1)", "b=2,e=1")
+
+
+def affine(key: str) -> dict[str, Any]:
+    """Anti-affinity to pods that have a label."""
+    terms = [{"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}}]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 1 << 30))
+def test_whoever_asks_and_whenever_the_numbers_are_those_of_the_pods(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Selectors come and go, and with them labels that count; pods come, go, change, end, and return by undo."""
+    monkeypatch.setattr(counts, "UNUSED_KEYS", seed % 3)
+    monkeypatch.setattr(counts, "REMEMBERED", 4)
+    dice = random.Random(seed)
+    state = cluster(4)
+    kept: dict[tuple[str, bool], counts.Selection] = {}
+
+    def act() -> None:
+        chance = dice.random()
+        if chance < 0.5:
+            labels = {key: dice.choice("12") for key in "abcde" if dice.random() < 0.4}
+            more = {"affinity": affine(dice.choice("abcde"))} if dice.random() < 0.2 else {}
+            put(state, f"p{dice.randrange(12)}", dice.randrange(4), labels=labels, deleted=chance < 0.1, **more)
+        elif chance < 0.7 and state.pods:
+            state.remove_pod(dice.choice(sorted(state.pods)))
+        elif chance < 0.85:
+            text, live_only = dice.choice(TEXTS), dice.random() < 0.5
+            kept[text, live_only] = state.counts.selection(DEFAULT, parse_labels(text), live_only=live_only)
+        elif kept:
+            del kept[dice.choice(sorted(kept))]
+
+    for _ in range(40):
+        if dice.random() < 0.2:
+            with state.transaction() as transaction:
+                for _ in range(4):
+                    act()
+                transaction.undo()
+        act()
+        for (text, live_only), selection in kept.items():
+            wanted = parse_labels(text)
+            for row, pods in state.pods_on.items():
+                those = [each for each in pods.values() if wanted.matches(each.labels)]
+                assert selection.per_row[row] == sum(1 for each in those if not (live_only and each.terminating))
+        label = {dice.choice("abcde"): "1"}
+        held = state.counts.held(state.counts.face("default", label))
+        holders = [each for each, _ in state.pods.values() for term in each.held if term.term.matcher.matches(label)]
+        assert sum(tally.total for tally in held) == len(holders)
