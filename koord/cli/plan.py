@@ -62,9 +62,9 @@ def plan(
 ) -> int:
     """Say where the pending pods in some manifests would go, and why.
 
-    Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), PriorityClasses,
-    Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds that play no part
-    are named. Nothing is changed anywhere.
+    Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
+    PriorityClasses, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds
+    that play no part are named. Nothing is changed anywhere.
     """
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED

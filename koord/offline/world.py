@@ -167,6 +167,15 @@ def engine_name(engines: Mapping[str, Engine], pod: Pod) -> str | None:
     return next(iter(engines)) if name == "default-scheduler" else None
 
 
+_STORAGE: Final[tuple[Kind[Any], ...]] = (
+    kinds.STORAGE_CLASSES,
+    kinds.CSI_DRIVERS,
+    kinds.CSI_NODES,
+    kinds.CSI_STORAGE_CAPACITIES,
+    kinds.PERSISTENT_VOLUMES,
+    kinds.PERSISTENT_VOLUME_CLAIMS,
+)
+
 _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.PRIORITY_CLASSES: _Builder.priority_class,
     kinds.NAMESPACES: lambda builder, each: builder.world.cluster.put_namespace(each),
@@ -174,6 +183,7 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.REPLICATION_CONTROLLERS: lambda builder, each: builder.world.cluster.put_workload(each),
     kinds.REPLICA_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
     kinds.STATEFUL_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
+    **dict.fromkeys(_STORAGE, lambda builder, each: builder.world.cluster.put_storage(each)),
     kinds.NODES: _Builder.node,
     kinds.NODE_METRICS: _Builder.node_metric,
     kinds.PODS: _Builder.pod,

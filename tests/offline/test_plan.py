@@ -227,6 +227,39 @@ def test_services_spread_their_pods() -> None:
     assert {each.requested["pods"] for each in found.nodes.values()} == {"2"}
 
 
+def test_a_pod_goes_where_its_volume_is() -> None:
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": "shop", "name": "data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data",
+            "namespace": "shop",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "disk"},
+        "status": {"phase": "Bound"},
+    }
+    using: dict[str, Any] = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+    found = plan_of(node("n1", "64"), node("n2"), volume, claim, pod("db", **using))
+    assert (found.pods["shop/db"].node, found.ignored) == ("n2", {})
+    without = plan_of(node("n1"), pod("db", **using)).pods["shop/db"]
+    assert without.outcome == "unschedulable"
+    assert 'persistentvolumeclaim "data" not found' in without.reason
+
+
 def test_kinds_that_play_no_part_are_named() -> None:
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {}}
     stranger = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
