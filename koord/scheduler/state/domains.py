@@ -89,7 +89,7 @@ class Dimension:
         if self.by_row:
             if self._most is not None:
                 amounts = np.minimum(amounts, self._most)
-            values, inverse = np.unique(amounts, return_inverse=True)
+            values, inverse = _distinct(amounts)
             self.values = np.concatenate((np.zeros(1, np.int64), values))
             self.codes = ((inverse + 1) * has).astype(np.int32)
             self._code_of_value = {int(value): code for code, value in enumerate(values, 1)}
@@ -264,14 +264,27 @@ class Grouping:
             return True
         groups = self.dimensions[0].codes.astype(np.int64)
         for each in self.dimensions[1:]:
-            _, groups = np.unique(groups * each.size + each.codes, return_inverse=True)
+            _, groups = _distinct(groups * each.size + each.codes)
         self.groups = groups.astype(np.int32)
-        _, first = np.unique(self.groups, return_index=True)
-        self._codes = [each.codes[first] for each in self.dimensions]
+        member = np.zeros(int(groups.max()) + 1, np.intp)
+        member[groups] = np.arange(len(groups))
+        self._codes = [each.codes[member] for each in self.dimensions]
         self._group_of = {tuple(codes): group for group, codes in enumerate(np.stack(self._codes, axis=1).tolist())}
         # Groups that no row is in any more stay until they are too many.
         self._most_groups = 2 * self.size + 256
         return True
+
+
+def _distinct(numbers: Array) -> tuple[Array, Array]:
+    """The different numbers, in order, and the place of each number among them. Without sorting, where they are few."""
+    least = int(numbers.min())
+    span = int(numbers.max()) - least + 1
+    if span > 4 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    offsets = numbers - least
+    there = np.zeros(span, np.bool_)
+    there[offsets] = True
+    return there.nonzero()[0] + least, (np.cumsum(there) - 1)[offsets]
 
 
 class Grouped:
