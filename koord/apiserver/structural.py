@@ -1,7 +1,7 @@
 """Custom resources by their schemas: what is dropped, what is filled in, what is refused.
 
 The rules are those of structural schemas. A field that the schema does not name is pruned, unless it says to preserve
-unknown fields; an absent field, or a null where null is not allowed, gets its default; a null that is left is dropped.
+unknown fields; an absent field, or a null where null is not allowed, gets its default; without one it is dropped.
 `validate` and its messages are in `schema_validation`. Built-in kinds come here for their fixed defaults only.
 """
 
@@ -156,14 +156,13 @@ def _shown(value: object) -> str:
 
 
 def default(schema: Schema, obj: dict[str, Any]) -> None:
-    """Fill in defaults, in place; for custom resources, then drop nulls that are not allowed."""
+    """Fill in defaults, in place."""
     if schema.ref:
         fill = _filler(schema)
         if fill is not None:
             fill(obj)
         return
     _default(schema, obj)
-    _drop_nulls(schema, obj)
 
 
 def _default(schema: Schema, value: object) -> None:
@@ -186,7 +185,8 @@ def _default(schema: Schema, value: object) -> None:
             _default(items, item)
 
 
-def _drop_nulls(schema: Schema, value: object) -> None:
+def drop_nulls(schema: Schema, value: object) -> None:
+    """Drop the nulls that are not allowed and have no default, in place, as from every custom object that is sent."""
     if isinstance(value, dict):
         doomed: list[str] = []
         for key, item in value.items():
@@ -194,15 +194,15 @@ def _drop_nulls(schema: Schema, value: object) -> None:
             if inner is None:
                 continue
             if item is None:
-                if not inner.nullable:
+                if not inner.nullable and inner.default is MISSING:
                     doomed.append(key)
             else:
-                _drop_nulls(inner, item)
+                drop_nulls(inner, item)
         for key in doomed:
             del value[key]
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            _drop_nulls(schema.items, item)
+            drop_nulls(schema.items, item)
 
 
 _fillers: dict[str, Fill | None] = {}

@@ -109,10 +109,11 @@ def decode_kind(
 def retype(
     resource: Resource, value: Obj, field_validation: str = "Warn", stored: Obj | None = None
 ) -> tuple[Obj, list[str]]:
-    """An object that a patch made of a stored one, as if it had been sent: typed or pruned anew."""
+    """What the server made itself, by an apply or on a webhook's advice, as if it had been sent: typed or pruned anew.
+    Only a custom object's nulls stay, and are judged."""
     prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     if resource.custom:
-        unknown = _coerce(resource, value, prefix)
+        unknown = _coerce(resource, value, prefix, keep_nulls=True)
         return value, [] if field_validation == "Ignore" else _settle(prefix, _unknown(unknown), [], field_validation)
     try:
         obj, has_unknown = typed.read_changed(resource.schema, value, stored)
@@ -214,14 +215,14 @@ def _decode_custom(resource: Resource, body: bytes, content_type: str, field_val
     return value, _settle(prefix, [*text.repeated(None), *_unknown(unknown)], text.yaml_repeats, field_validation)
 
 
-def _coerce(resource: Resource, value: Obj, prefix: str) -> list[str]:
+def _coerce(resource: Resource, value: Obj, prefix: str, *, keep_nulls: bool = False) -> list[str]:
     try:
-        return coerce(resource, value)
+        return coerce(resource, value, keep_nulls=keep_nulls)
     except (typed.Mistyped, structural.BadEmbedded) as wrong:
         raise bad_request(prefix + str(wrong)) from None
 
 
-def coerce(resource: Resource, value: Obj) -> list[str]:
+def coerce(resource: Resource, value: Obj, *, keep_nulls: bool = False) -> list[str]:
     """Give a custom object's metadata their types and drop what its schema does not know, in place.
 
     Gives the paths of what it dropped. Raises Mistyped or BadEmbedded.
@@ -231,6 +232,8 @@ def coerce(resource: Resource, value: Obj) -> list[str]:
     value["metadata"], has_unknown = typed.read(schemas.object_meta(), {} if meta is None else meta)
     if has_unknown:
         unknown += typed.unknown_fields(schemas.object_meta(), meta, "metadata")
+    if not keep_nulls:
+        structural.drop_nulls(resource.schema, value)
     return unknown + structural.coerce_embedded(resource.schema, value)
 
 

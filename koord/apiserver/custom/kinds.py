@@ -202,6 +202,7 @@ def _conversion(stored_schema: Schema) -> Callable[[Obj, str], Obj]:
 
     def convert(obj: Obj, api_version: str) -> Obj:
         structural.prune(stored_schema, obj)
+        structural.drop_nulls(stored_schema, obj)
         structural.default(stored_schema, obj)
         return {**obj, "apiVersion": api_version}
 

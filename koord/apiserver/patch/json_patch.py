@@ -49,7 +49,7 @@ def _operations(ops: object) -> list[dict[str, Any]]:
                 raise _malformed(value, f"Go struct field jsonPatchOp.{field} of type string")
     if len(ops) > MOST_OPERATIONS:
         detail = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(ops)}"
-        raise StatusError(413, "RequestEntityTooLarge", f"Request entity is too large: {detail}")
+        raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {detail}", details=False)
     return ops
 
 

@@ -234,8 +234,9 @@ def _apply(
         meta["annotations"] = _with_last_applied(meta["annotations"], applied)
     if after:
         meta["managedFields"] = managers.encode(after)
-    result: Obj = merging.without_nulls(plan, {**new, "metadata": meta})
-    return result
+    result: Obj = {**new, "metadata": meta}
+    # In a built-in kind a null stands for nothing. Of a custom one, defaults and validation decide what it is.
+    return merging.without_nulls(plan, result) if schema.ref else result
 
 
 def _check_applied(applied: Obj, api_version: str, kind: str) -> None:
