@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -36,9 +38,14 @@ BODY_LIMIT = 3 << 20
 BODY_WITHIN_S = 30.0
 "How long a body may take to arrive."
 PLAIN_404 = b"404 page not found\n"
+_NO_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 _ONLY_READ = frozenset({"/version", "/api"})
 _BY_HAND = ("curl", "Wget", "Mozilla/5.0")
 "Clients with a person behind them, who get JSON with line breaks unasked."
+
+
+class MalformedPath(Exception):
+    """A path that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class HttpApi:
         warnings: list[str] = []
         try:
             query = dict(http.query)
-            info = request_info(http.method, http.path, query)
+            info = request_info(http.method, _path(http), query)
             slot = self._in_flight.enter(info)
             try:
                 answer = await self._answer(http, info, query, deprecations, warnings)
@@ -113,6 +120,8 @@ class HttpApi:
                 self._in_flight.leave(slot)
         except StatusError as error:
             answer = refusal(error, yaml=_wants_yaml(http))
+        except MalformedPath:
+            answer = web.Response(status=400, text="400 Bad Request")
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
@@ -176,6 +185,16 @@ class HttpApi:
         if exact is not None:
             return exact
         return next((handler for prefix, handler in self._prefixes if path.startswith(prefix)), None)
+
+
+def _path(http: web.BaseRequest) -> str:
+    """The path, decoded; bytes that are no text become lone surrogates. What is no path is refused, as in Go."""
+    raw = http.raw_path.partition("?")[0]
+    if "%" not in raw:
+        return http.path
+    if _NO_ESCAPE.search(raw):
+        raise MalformedPath
+    return unquote(raw, errors="surrogateescape")
 
 
 def page_not_found() -> web.Response:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from koord.apiserver import formats
 from koord.apiserver.discovery import subresource_verbs
 from koord.apiserver.request_info import RequestInfo
 from koord.apiserver.resource import Resource
-from koord.apiserver.status import StatusError, object_not_found
+from koord.apiserver.status import StatusError, bad_request, go_quoted, object_not_found
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACROSS_NAMESPACES: Final = ("list", "watch")
@@ -28,7 +29,7 @@ LEFT_OUT: Final = {
 
 
 def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
-    """Raises unless the path exists and takes the method."""
+    """Raises unless the path exists and takes the method, and its name could be one."""
     collection = not info.name or info.verb in _ACROSS_NAMESPACES
     # The path of a namespace names itself as the namespace.
     misplaced = bool(info.namespace) != resource.namespaced and resource.collection != "namespaces"
@@ -44,6 +45,10 @@ def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
         raise not_allowed()
     if not info.subresource and info.verb not in resource.verbs:
         raise not_allowed()
+    if info.namespace in (".", ".."):
+        raise StatusError(500, "", f'invalid key: "/{resource.plural}/{info.namespace}"', details=False)
+    if not collection and (texts := formats.path_segment(info.name)):
+        raise bad_request(f"Name parameter invalid: {go_quoted(info.name)}: {';'.join(texts)}")
 
 
 def _wrong_verbs(collection: bool) -> tuple[str, ...]:

@@ -80,6 +80,11 @@ def _joined(text: str, detail: str) -> str:
     return f"{text}: {detail}" if detail else text
 
 
+def _sayable(text: str) -> str:
+    """Without the bytes of a path that are no text: they come as lone surrogates, which no answer can hold."""
+    return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="replace")
+
+
 class StatusError(Exception):
     """A request was refused; this is the answer."""
 
@@ -99,8 +104,8 @@ class StatusError(Exception):
         empty_details: bool = False,
     ) -> None:
         super().__init__(message)
-        self.code, self.reason, self.message = code, reason, message
-        self.name, self.group, self.kind, self.uid = name, group, kind, uid
+        self.code, self.reason, self.message = code, reason, _sayable(message)
+        self.name, self.group, self.kind, self.uid = _sayable(name), _sayable(group), _sayable(kind), uid
         self.causes, self.retry_after_s, self.has_details = tuple(causes), retry_after_s, details
         self.has_empty_details = empty_details
         self.continue_token = ""
@@ -135,8 +140,33 @@ def qualified(resource: str, group: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
+def go_quoted(text: str) -> str:
+    """A string as Go's `%q` prints it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_go_character(character) for character in text) + '"'
+
+
+def _go_character(character: str) -> str:
+    if character in _GO_ESCAPES:
+        return _GO_ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte that is no text; see `_sayable`.
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_GO_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
+    "\v": "\\v",
+}  # fmt: skip
+
+
 def object_not_found(resource: str, group: str, name: str) -> StatusError:
-    message = f'{qualified(resource, group)} "{name}" not found'
+    message = f"{qualified(resource, group)} {go_quoted(name)} not found"
     return StatusError(404, "NotFound", message, name=name, group=group, kind=resource)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
 
 from koord.apiserver import http as http_api
 from koord.apiserver import listening
@@ -240,6 +241,20 @@ async def test_what_is_left_out_says_so(tmp_path: Path, method: str, path: str, 
         code, _, body = await client.ask(method, path)
     assert code == 501
     assert f"{what} is left out of koord's API server: ".encode() in body
+
+
+@pytest.mark.parametrize("token", ["root", "nobody"])
+@pytest.mark.parametrize(
+    "path",
+    ["/%ff", "/api/%ff", "/api/v1/%ff", "/apis/%ff/v1/x", "/api/v1/nodes/%ff/%fe", "/api/v1/namespaces/%ff/pods/%c3"],
+)
+async def test_bytes_that_are_no_text_are_refused_in_text(tmp_path: Path, path: str, token: str) -> None:
+    async with served(tmp_path) as client:
+        for method in ("GET", "PUT", "DELETE"):
+            url = URL(client.server.url + path, encoded=True)
+            async with client.session.request(method, url, headers={"Authorization": f"Bearer {token}"}) as answer:
+                assert answer.status in (400, 403, 404, 405)
+                await answer.text(encoding="utf-8", errors="strict")
 
 
 async def test_no_answer_is_compressed_or_cached(tmp_path: Path) -> None:
