@@ -253,7 +253,7 @@ async def test_bytes_that_are_no_text_are_refused_in_text(tmp_path: Path, path: 
         for method in ("GET", "PUT", "DELETE"):
             url = URL(client.server.url + path, encoded=True)
             async with client.session.request(method, url, headers={"Authorization": f"Bearer {token}"}) as answer:
-                assert answer.status in (400, 403, 404, 405)
+                assert 400 <= answer.status < 500
                 await answer.text(encoding="utf-8", errors="strict")
 
 
