@@ -170,13 +170,22 @@ class Cluster:
         """A namespace is there, or has changed: terms choose namespaces by their labels."""
         self.counts.put_namespace(namespace.metadata.name, namespace.metadata.labels)
 
+    def remove_namespace(self, name: str) -> None:
+        self.counts.remove_namespace(name)
+
     def put_service(self, service: Service) -> None:
         """A Service is there, or has changed: by default, its pods are spread."""
         self.owners.put_service(service)
 
+    def remove_service(self, namespace: str, name: str) -> None:
+        self.owners.remove_service(namespace, name)
+
     def put_workload(self, workload: Workload) -> None:
         """A controller of pods is there, or has changed: by default, its pods are spread."""
         self.owners.put_workload(workload)
+
+    def remove_workload(self, workload: Workload) -> None:
+        self.owners.remove_workload(workload)
 
     def put_storage(self, thing: StorageObject) -> None:
         """A claim, a volume, a class, or what a driver says of nodes or of its room is there, or has changed."""

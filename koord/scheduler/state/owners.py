@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from koord.api.core import Service
 from koord.api.meta import OwnerReference
-from koord.api.selector import EVERYTHING, LabelMatcher, compile_labels, match_labels
+from koord.api.selector import EVERYTHING, LabelMatcher, SelectorError, compile_labels, match_labels
 from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
 from koord.scheduler.state.counts import Counts, Face
 from koord.scheduler.state.selector_index import SelectorIndex
@@ -66,12 +66,18 @@ class Owners:
             self._services_at += 1
 
     def put_workload(self, workload: Workload) -> None:
-        """A ReplicaSet, StatefulSet or ReplicationController is there, or has changed."""
+        """A ReplicaSet, StatefulSet or ReplicationController is there, or has changed.
+
+        One whose selector makes no sense says nothing about its pods, as for kube-scheduler.
+        """
         selector: LabelMatcher | Mapping[str, str]
         if isinstance(workload, ReplicationController):
             selector = workload.spec.selector
         else:
-            selector = compile_labels(workload.spec.selector, absent=EVERYTHING)
+            try:
+                selector = compile_labels(workload.spec.selector, absent=EVERYTHING)
+            except SelectorError:
+                selector = EVERYTHING
         name = (workload.metadata.namespace, *_KINDS[type(workload)], workload.metadata.name)
         if self._workloads.get(name) != selector:
             self._workloads[name] = selector

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from math import log
 from typing import Any
 
@@ -11,6 +12,7 @@ from koord.api.codec import convert
 from koord.api.core import Service
 from koord.api.node import Node
 from koord.api.workloads import ReplicaSet
+from koord.scheduler.framework import engine as framework
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.plugins.pod_topology_spread import NO_LABEL, SKEWED, PodTopologySpread
@@ -211,3 +213,16 @@ def test_ten_pods_go_evenly_over_five_hosts() -> None:
     engine.cluster.put_service(service(app="web"))
     nodes = [engine.place(Ask(pod(f"web-{i}", labels={"app": "web"}))).node for i in range(10)]
     assert sorted(nodes) == sorted([f"n{i}" for i in range(5)] * 2)  # type: ignore[type-var]  # none is None
+
+
+def test_what_was_counted_for_a_class_is_dropped_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framework, "CLASSES_KEPT", 4)
+    engine = spreading(zoned("a", "b"))
+    gc.disable()
+    try:
+        for i in range(20):
+            wanted = constraint(labelSelector={"matchLabels": {"app": "web", f"key-{i}": "x"}})
+            assert engine.place(web(wanted, name=f"p{i}", labels={f"key-{i}": "x"})).node
+    finally:
+        gc.enable()
+    assert len(engine.cluster.counts._selections) == 4
