@@ -113,7 +113,8 @@ def _spec_faults(spec: Source) -> Iterator[Cause]:
         yield invalid("spec.versions", printed_versions(versions, shared), text)
     if sum(1 for version in versions if version.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
-        yield invalid("spec.versions", printed_versions(versions, shared), text)
+        printed = printed_versions(versions, shared) if spec.get("versions") is not None else None
+        yield invalid("spec.versions", printed, text)
     if names and (faults := formats.dns_1035_label(names[0])):
         yield invalid("spec.version", names[0], ",".join(faults))
     for name in ("plural", "singular", "kind", "listKind"):

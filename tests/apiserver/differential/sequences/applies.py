@@ -37,6 +37,22 @@ def _containers(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return made
 
 
+NULLS = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "n": {"type": "integer"},
+                "d": {"type": "integer", "default": 3},
+                "none": {"type": "string", "nullable": True},
+                "table": {"type": "object", "additionalProperties": {"type": "string"}},
+                "obj": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        }
+    },
+}
 LISTS = {
     "type": "object",
     "properties": {
@@ -237,6 +253,23 @@ SEQUENCES = [
         apply(f"{CUSTOM}/w/status", widget("w", status={"phase": "Good"}), "controller"),
         apply(f"{CUSTOM}/w", widget("w", spec={}, status={"phase": "Bad"}), "first"),
         patch(f"{CUSTOM}/w?fieldManager=patcher", {"spec": {"number": 5, "set": ["z"]}}, MERGE),
+        get(f"{CUSTOM}/w"),
+    ),
+    sequence(
+        "apply-custom-nulls",
+        *defined(schema=NULLS),
+        apply(f"{CUSTOM}/w", widget("w", spec={"n": None})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"table": {"t": None}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"obj": None})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"d": None, "none": None, "free": {"x": None}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"obj": {"a": "1"}, "table": {"t": "1"}, "free": {"x": {"y": 1}}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"obj": {}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"table": {"t": "1"}, "free": {}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"n": 1})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"d": 5}), "second"),
+        apply(f"{CUSTOM}/w", widget("w", spec={}), "second"),
+        patch(f"{CUSTOM}/w", {"spec": {"n": None, "d": None, "obj": {"a": None}}}, MERGE),
+        post(CUSTOM, widget("sent", spec={"n": None, "d": None, "none": None, "table": {"t": None}, "obj": None, "free": {"x": None}})),
         get(f"{CUSTOM}/w"),
     ),
     sequence(
