@@ -114,8 +114,11 @@ class _Words:
         if name == "nodePort" and isinstance(value, int) and 30000 <= value <= 32767:
             return "<nodePort>"
         if name == "managedFields" and isinstance(value, list):
+            return sorted((self.replaced(entry) for entry in value), key=_sorted_json)
+        if name == "causes" and isinstance(value, list) and all(_is_conflict(cause) for cause in value):
+            # The real server goes through the managers as its map gives them.
             return sorted(
-                (self.replaced(entry) for entry in value), key=lambda entry: json.dumps(entry, sort_keys=True)
+                (self.replaced(cause) for cause in value), key=lambda cause: json.dumps(cause, sort_keys=True)
             )
         if name == "columnDefinitions" and isinstance(value, list):
             return [{**column, "description": "<prose>"} for column in value]
@@ -159,6 +162,14 @@ class _Words:
 
     def _uid(self, match: re.Match[str]) -> str:
         return self._uids.setdefault(match[0], f"<uid-{len(self._uids) + 1}>")
+
+
+def _sorted_json(value: Json) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _is_conflict(cause: Json) -> bool:
+    return isinstance(cause, dict) and cause.get("reason") == "FieldManagerConflict"
 
 
 def _sorted_inside(match: re.Match[str]) -> str:
