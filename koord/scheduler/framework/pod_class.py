@@ -102,11 +102,17 @@ class PodClass:
         """The score of a row by plugin, 0..100, as they went into its total."""
         self._catch_up()
         found = {name: int(self._scores[i][row]) for i, name in enumerate(self._scorer_names)}
-        counts = self._candidates()
-        for part, facet in self._facets:
-            if not facet.gates:
-                table = facet.table(counts(facet) if facet.normalised else None)
-                found[part.plugin.name] = found.get(part.plugin.name, 0) + int(table[facet.groups[row]])
+        counter: _Counter | None = None
+        for i, (part, facet) in enumerate(self._facets):
+            if facet.gates:
+                continue
+            counts: Array | None = None
+            if facet.normalised and self._counts is not None and not self._gated:
+                counts = self._counts[i]
+            elif facet.normalised:
+                counter = counter or self._candidates()
+                counts = counter(facet)
+            found[part.plugin.name] = found.get(part.plugin.name, 0) + int(facet.table(counts)[facet.groups[row]])
         return found
 
     def why_not(self) -> dict[str, dict[str, int]]:
