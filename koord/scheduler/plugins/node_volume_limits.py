@@ -5,6 +5,7 @@ A volume that several pods of the node use is attached once. One that is still t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, KeysView
 
 import numpy as np
@@ -29,6 +30,7 @@ class Attached(Index):
         self._disk_of: dict[str, Disk | None] = {}
         self._held: dict[str, dict[Row, dict[str, int]]] = {}
         "By driver, row and volume, how many claims lead to it."
+        self._rows_with: dict[Disk, int] = {}
         for record, row in cluster.pods.values():
             self.pod_moved(record, row, +1)
 
@@ -52,6 +54,9 @@ class Attached(Index):
         """The volumes of a driver on a row."""
         return self._held.get(driver, {}).get(row, {}).keys()
 
+    def is_somewhere(self, disk: Disk) -> bool:
+        return disk in self._rows_with
+
     def catch_up(self) -> None:
         """Claims may lead to other volumes than they did: rows that use them are looked at again."""
         for claim in self._storage.take_changed_claims():
@@ -71,11 +76,17 @@ class Attached(Index):
             return
         driver, volume = disk
         on_row = self._held.setdefault(driver, {}).setdefault(row, {})
-        on_row[volume] = on_row.get(volume, 0) + sign
-        if not on_row[volume]:
+        before = on_row.get(volume, 0)
+        on_row[volume] = before + sign
+        if not before:
+            self._rows_with[disk] = self._rows_with.get(disk, 0) + 1
+        elif not on_row[volume]:
             del on_row[volume]
             if not on_row:
                 del self._held[driver][row]
+            self._rows_with[disk] -= 1
+            if not self._rows_with[disk]:
+                del self._rows_with[disk]
 
 
 class NodeVolumeLimits(Plugin):
@@ -88,35 +99,40 @@ class NodeVolumeLimits(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
             return None
-        cluster.index(Attached).catch_up()
-        storage = cluster.storage
+        attached, storage = cluster.index(Attached), cluster.storage
+        attached.catch_up()
         disks = {storage.disk_of(f"{ask.meta.namespace}/{name}") for name in (*ask.claims, *ask.own_claims)}
-        limited = tuple(sorted(disk for disk in disks if disk is not None and disk[0] in storage.limits))
-        return (limited, storage.limits_version) if limited else None
+        limited = sorted(disk for disk in disks if disk is not None and disk[0] in storage.limits)
+        if not limited:
+            return None
+        # Of volumes that are on no node yet only the number matters, so that pods which bring their own are alike.
+        new = Counter(driver for driver, volume in limited if not attached.is_somewhere((driver, volume)))
+        known = tuple(disk for disk in limited if attached.is_somewhere(disk))
+        return tuple(sorted(new.items())), known, storage.limits_version
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         match self.key(ask, cluster):
-            case (tuple(disks), int()):
-                return _Attachable(disks, cluster)
+            case (tuple(new), tuple(known), int()):
+                return _Attachable(dict(new), known, cluster)
         return None
 
 
 class _Attachable(Judge):
     filters_on = Reason.NODE | Reason.PODS
 
-    def __init__(self, disks: tuple[Disk, ...], cluster: Cluster) -> None:
-        self._cluster, self._attached = cluster, cluster.index(Attached)
-        self._wanted: dict[str, set[str]] = {}
-        for driver, volume in disks:
-            self._wanted.setdefault(driver, set()).add(volume)
+    def __init__(self, new: dict[str, int], known: tuple[Disk, ...], cluster: Cluster) -> None:
+        self._cluster, self._attached, self._new = cluster, cluster.index(Attached), new
+        self._known: dict[str, set[str]] = {driver: set() for driver in new}
+        for driver, volume in known:
+            self._known.setdefault(driver, set()).add(volume)
 
     def feasible(self, cells: Cells) -> Numbers:
         table, limits = self._cluster.table, self._cluster.storage.limits
         if isinstance(cells.rows, int):
             name = table.names[cells.rows]
-            return int(any(self._exceeds(d, cells.rows, limits[d][name]) for d in self._wanted if name in limits[d]))
+            return int(any(self._exceeds(d, cells.rows, limits[d][name]) for d in self._known if name in limits[d]))
         found = np.zeros(table.capacity, np.bool_)
-        for driver in self._wanted:
+        for driver in self._known:
             for name, limit in limits[driver].items():
                 row = table.row_of.get(name)
                 if row is not None and self._exceeds(driver, row, limit):
@@ -125,7 +141,7 @@ class _Attachable(Judge):
 
     def _exceeds(self, driver: str, row: Row, limit: int) -> bool:
         attached = self._attached.volumes(driver, row)
-        more = len(self._wanted[driver] - attached)
+        more = self._new.get(driver, 0) + len(self._known[driver] - attached)
         return more > 0 and len(attached) + more > limit
 
     def reasons(self, mask: int) -> list[str]:

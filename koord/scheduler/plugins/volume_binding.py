@@ -10,13 +10,13 @@ promised is kept, so that the next pod does not count on the same volume.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from koord.api.resources import amounts
 from koord.api.scheduler_args import VolumeBindingArgs
-from koord.api.selector import NOTHING, Operator, Requirement, compile_labels
+from koord.api.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
 from koord.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
@@ -24,6 +24,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import (
     SELECTED_NODE_ANNOTATION,
     WAITS_FOR_POD,
+    Promise,
     class_name,
     is_bound,
     matching_rows,
@@ -45,6 +46,10 @@ _REASONS: Final = {
 _NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
 
 
+NOWHERE: Final = "nowhere"
+_Reach = NodeSelector | Literal["nowhere"]
+
+
 class VolumeBinding(Plugin):
     name = "VolumeBinding"
     wakes_on = Reason.NODE | Reason.LABELS
@@ -58,25 +63,42 @@ class VolumeBinding(Plugin):
         refusal = _refusal(ask, cluster)
         if refusal is not None:
             return refusal
-        return ask.meta.namespace, ask.claims, ask.own_claims, cluster.storage.version
+        claims = _claims(ask, cluster)
+        waiting = tuple(claim.metadata.key for claim in claims if not is_bound(claim))
+        # Of bound claims only it matters where their volumes can be reached, so that many pods are alike.
+        return _reach(claims, cluster), waiting, cluster.storage.version if waiting else 0
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         key = self.key(ask, cluster)
         if key is None:
             return None
-        return Refused(key) if isinstance(key, str) else _Bindable(_claims(ask, cluster), cluster)
+        if isinstance(key, str):
+            return Refused(key)
+        claims = _claims(ask, cluster)
+        return _Bindable(_reach(claims, cluster), claims, cluster)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
         claims = _claims(ask, cluster) if ask.spec.volumes else []
         if all(is_bound(claim) for claim in claims):
             return
         node = cluster.table.names[row]
-        for claim, volume in _Bindable(claims, cluster).promises(row):
-            cluster.storage.promise(ask.key, claim.metadata.key, volume, node)
-        cluster.undoable(lambda: cluster.storage.take_back(ask.key))
+        promises = _Bindable((), claims, cluster).promises(row)
+        _promise(ask.key, [(claim.metadata.key, volume, node) for claim, volume in promises], cluster)
+
+        def undo() -> None:
+            cluster.storage.take_back(ask.key)
+
+        cluster.undoable(undo)
 
     def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        cluster.storage.take_back(key)
+        promises = cluster.storage.take_back(key)
+        if promises:
+            cluster.undoable(lambda: _promise(key, promises, cluster))
+
+
+def _promise(pod: str, promises: Sequence[Promise], cluster: Cluster) -> None:
+    for claim, volume, node in promises:
+        cluster.storage.promise(pod, claim, volume, node)
 
 
 def _claims(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
@@ -89,6 +111,24 @@ def _claims(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
         elif volume.ephemeral is not None:
             keys.append(f"{ask.meta.namespace}/{ask.meta.name}-{volume.name}")
     return [found[key] for key in keys if key in found]
+
+
+def _reach(claims: Sequence[PersistentVolumeClaim], cluster: Cluster) -> tuple[_Reach, ...]:
+    """Where the volumes of bound claims can be reached, as far as that is not everywhere."""
+    found: list[_Reach] = []
+    for claim in claims:
+        if is_bound(claim):
+            volume = cluster.storage.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                return (*found, NOWHERE)
+            selector = _affinity(volume)
+            if selector is not None:
+                found.append(selector)
+    return tuple(found)
+
+
+def _affinity(volume: PersistentVolume) -> NodeSelector | None:
+    return volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
 
 
 def _refusal(ask: Ask, cluster: Cluster) -> str | None:
@@ -124,9 +164,8 @@ def _waits(claim: PersistentVolumeClaim, cluster: Cluster) -> bool:
 class _Bindable(Judge):
     filters_on = Reason.NODE | Reason.LABELS
 
-    def __init__(self, claims: Sequence[PersistentVolumeClaim], cluster: Cluster) -> None:
-        self._cluster, self._storage = cluster, cluster.storage
-        self._bound = [claim for claim in claims if is_bound(claim)]
+    def __init__(self, reach: Sequence[_Reach], claims: Sequence[PersistentVolumeClaim], cluster: Cluster) -> None:
+        self._cluster, self._storage, self._reach = cluster, cluster.storage, reach
         waiting = [claim for claim in claims if not is_bound(claim)]
         self._selected = {claim.metadata.key: node for claim in waiting if (node := self._node_of(claim))}
         self._to_make = [claim for claim in waiting if claim.metadata.key in self._selected]
@@ -156,12 +195,11 @@ class _Bindable(Judge):
     def _codes(self, rows: Array) -> Array:
         codes = np.zeros(len(rows), np.int64)
         undecided = np.ones(len(rows), np.bool_)
-        for claim in self._bound:
-            volume = self._storage.volumes.get(claim.spec.volume_name)
-            if volume is None:
+        for selector in self._reach:
+            if isinstance(selector, str):
                 codes[undecided] |= VOLUME_GONE
                 break
-            away = undecided & ~self._reachable(volume, rows)
+            away = undecided & ~matching_rows(selector, self._cluster.labels, rows)
             codes[away] |= UNREACHABLE
             undecided &= ~away
         if self._to_make or self._to_find:
@@ -189,19 +227,32 @@ class _Bindable(Judge):
 
     def _found(self, rows: Array) -> tuple[dict[tuple[str, str], Array], list[Array]]:
         """Which claim takes which volume on which rows, and on which rows each claim finds none."""
+        everywhere = np.ones(len(rows), np.bool_)
+        reachable: dict[NodeSelector | None, Array] = {None: everywhere}
         taken: dict[str, Array] = {}
         by_claim: dict[tuple[str, str], Array] = {}
         missed = []
         for claim, candidates in zip(self._to_find, self._candidates, strict=True):
-            open_ = np.ones(len(rows), np.bool_)
+            open_ = everywhere.copy()
+            served: set[NodeSelector | None] = set()
             for volume in candidates:
-                name = volume.metadata.name
-                here = open_ & self._reachable(volume, rows)
+                name, selector = volume.metadata.name, _affinity(volume)
+                if selector in served:
+                    continue
+                if selector not in reachable:
+                    assert selector is not None
+                    reachable[selector] = matching_rows(selector, self._cluster.labels, rows)
+                here = open_ & reachable[selector]
                 if name in taken:
                     here &= ~taken[name]
-                taken[name] = taken[name] | here if name in taken else here
+                    taken[name] = taken[name] | here
+                else:
+                    taken[name] = here
+                    served.add(selector)
                 by_claim[claim.metadata.key, name] = here
                 open_ &= ~here
+                if not open_.any():
+                    break
             missed.append(open_)
         return by_claim, missed
 
@@ -212,37 +263,30 @@ class _Bindable(Judge):
 
     def _suitable(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """The volumes that a claim could get, the smallest first. One that is kept for it is the only one."""
+        storage, key, size = self._storage, claim.metadata.key, wanted_bytes(claim)
+        promised = {name for name, kept in storage.kept_for.items() if kept == key}
+        named = storage.volumes_for.get(key, {})
+        free = storage.free_volumes.get(class_name(claim), {})
+        for name in [*named, *promised]:
+            volume = storage.volumes.get(name)
+            if volume is not None and volume_bytes(volume) >= size and self._is_for(volume, claim):
+                return [volume]
+        matcher = None if claim.spec.selector is None else compile_labels(claim.spec.selector, absent=NOTHING)
         found = []
-        selector = claim.spec.selector
-        matcher = None if selector is None else compile_labels(selector, absent=NOTHING)
-        for volume in self._storage.volumes.values():
-            spec = volume.spec
-            owner = self._owner(volume)
-            if owner is not None and owner != claim.metadata.key:
+        for name in sorted((name for name in free if free[name] >= size), key=free.__getitem__):
+            volume = storage.volumes[name]
+            if name in storage.kept_for or volume.status.phase != "Available" or not _is_alike(volume, claim):
                 continue
-            if class_name(volume) != class_name(claim) or spec.volume_mode != claim.spec.volume_mode:
-                continue
-            if volume_bytes(volume) < wanted_bytes(claim) or volume.metadata.deletion_timestamp is not None:
-                continue
-            if owner is not None:
-                if spec.claim_ref is None or spec.claim_ref.uid in ("", claim.metadata.uid):
-                    return [volume]
-                continue
-            suits = matcher is None or matcher.matches(volume.metadata.labels)
-            if volume.status.phase == "Available" and suits and set(claim.spec.access_modes) <= set(spec.access_modes):
+            if matcher is None or matcher.matches(volume.metadata.labels):
                 found.append(volume)
-        return sorted(found, key=volume_bytes)
+        return found
 
-    def _owner(self, volume: PersistentVolume) -> str | None:
-        """The claim that a volume is bound to, or kept for."""
+    def _is_for(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+        """Whether a volume that is kept for a claim of that name can be had by this one."""
         ref = volume.spec.claim_ref
-        return self._storage.kept_for.get(volume.metadata.name) if ref is None else f"{ref.namespace}/{ref.name}"
-
-    def _reachable(self, volume: PersistentVolume, rows: Array) -> Array:
-        affinity = volume.spec.node_affinity
-        if affinity is None or affinity.required is None:
-            return np.ones(len(rows), np.bool_)
-        return matching_rows(affinity.required, self._cluster.labels, rows)
+        mine = ref is None or ref.uid in ("", claim.metadata.uid)
+        same = class_name(volume) == class_name(claim) and volume.spec.volume_mode == claim.spec.volume_mode
+        return mine and same and volume.metadata.deletion_timestamp is None
 
     def _allowed(self, class_: StorageClass, rows: Array) -> Array:
         """Where a class may make volumes: anywhere, or where one of its terms holds. An empty term never does."""
@@ -272,6 +316,12 @@ class _Bindable(Judge):
                     here &= self._cluster.labels.matches(requirement, rows)
                 found |= here
         return found
+
+
+def _is_alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is of the kind that a claim wants."""
+    same = volume.spec.volume_mode == claim.spec.volume_mode and volume.metadata.deletion_timestamp is None
+    return same and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
 
 
 def _largest_bytes(capacity: CSIStorageCapacity) -> int:

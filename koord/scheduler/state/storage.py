@@ -30,6 +30,9 @@ StorageObject: TypeAlias = (
 Disk: TypeAlias = tuple[str, str]
 """A driver, and what it calls a volume."""
 
+Promise: TypeAlias = tuple[str, str | None, str]
+"""A claim, the volume that it gets (None: one that is to be made), and the node."""
+
 OLD_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE_ANNOTATION: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED_ANNOTATION: Final = "pv.kubernetes.io/bind-completed"
@@ -56,7 +59,11 @@ class Storage:
         "Volumes that are promised to a claim whose pod has just been placed."
         self.selected_nodes: dict[str, str] = {}
         "Claims whose pod has just been placed, with its node: their volumes are to be made there."
-        self._promises: dict[str, list[tuple[str, str | None, str]]] = {}
+        self.free_volumes: dict[str, dict[str, int]] = {}
+        "By class, the volumes that no claim has, with their sizes in bytes."
+        self.volumes_for: dict[str, dict[str, int]] = {}
+        "By claim, the volumes that name it, with their sizes in bytes."
+        self._promises: dict[str, list[Promise]] = {}
         self._promised: dict[tuple[str, str | None], int] = {}
         self._claims_of_volume: dict[str, set[str]] = {}
         self._claims_of_class: dict[str, set[str]] = {}
@@ -81,9 +88,10 @@ class Storage:
                 self.selected_nodes[claim] = node
             self.version += 1
 
-    def take_back(self, pod: str) -> None:
+    def take_back(self, pod: str) -> list[Promise]:
         """A pod does not run there after all, or has run: what no other pod was promised too is free again."""
-        for claim, volume, _ in self._promises.pop(pod, ()):
+        promises = self._promises.pop(pod, [])
+        for claim, volume, _ in promises:
             self._promised[claim, volume] -= 1
             if not self._promised[claim, volume]:
                 del self._promised[claim, volume]
@@ -92,6 +100,7 @@ class Storage:
                 else:
                     del self.selected_nodes[claim]
                 self.version += 1
+        return promises
 
     def disk_of(self, claim_key: str) -> Disk | None:
         """What a driver attaches to a node for a claim, or will once it is made."""
@@ -128,6 +137,7 @@ class Storage:
                 self._index_claim(key, now, +1)
                 self._changed_claims[key] = None
             case PersistentVolume():
+                self._index_volume(key, old, now)
                 self._changed_claims |= dict.fromkeys(sorted(self._claims_of_volume.get(key, ())))
             case StorageClass():
                 self._changed_claims |= dict.fromkeys(sorted(self._claims_of_class.get(key, ())))
@@ -160,6 +170,18 @@ class Storage:
                 index.setdefault(name, set()).add(key)
             else:
                 index[name].discard(key)
+
+    def _index_volume(self, name: str, old: StorageObject | None, now: StorageObject | None) -> None:
+        if isinstance(old, PersistentVolume):
+            del self._place_of(old)[name]
+        if isinstance(now, PersistentVolume):
+            self._place_of(now)[name] = volume_bytes(now)
+
+    def _place_of(self, volume: PersistentVolume) -> dict[str, int]:
+        ref = volume.spec.claim_ref
+        if ref is None:
+            return self.free_volumes.setdefault(class_name(volume), {})
+        return self.volumes_for.setdefault(f"{ref.namespace}/{ref.name}", {})
 
     def _put_limits(self, node: str, now: StorageObject | None) -> None:
         for limits in self.limits.values():
