@@ -20,27 +20,39 @@ from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.api.scheduler_args import LoadAwareAggregation, LoadAwareSchedulingArgs
 from koord.api.scheduler_config import Profile
-from koord.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from koord.api.struct import Struct
 from koord.api.timestamp import from_seconds
-from koord.api.workloads import ReplicaSet, StatefulSet
+from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
 from tests.scheduler import generate_pod
 from tests.scheduler.build import NOW_S
 from tests.scheduler.dice import Dice
-from tests.scheduler.generate_pod import APPS, HOSTNAME, IMAGES, REGION, ZONE, Manifest
+from tests.scheduler.generate_pod import APPS, HOSTNAME, IMAGES, OWNERS, REGION, ZONE, Manifest
 from tests.scheduler.profiles import BATCH_CPU, BATCH_MEMORY, GPU, PROFILES
 from tests.scheduler.reference.cluster import Cluster
 
 CSI: Final = "csi.example.com"
+SCARCE_CSI: Final = "scarce.example.com"
+"""A driver that says how much it can still make, and where."""
 KINDS: Final[dict[str, tuple[type[Struct], str]]] = {
     "Namespace": (Namespace, "namespaces"),
     "Service": (Service, "services"),
     "ReplicaSet": (ReplicaSet, "replica_sets"),
+    "ReplicationController": (ReplicationController, "replication_controllers"),
     "StatefulSet": (StatefulSet, "stateful_sets"),
     "StorageClass": (StorageClass, "storage_classes"),
     "PersistentVolume": (PersistentVolume, "volumes"),
     "PersistentVolumeClaim": (PersistentVolumeClaim, "claims"),
     "CSINode": (CSINode, "csi_nodes"),
+    "CSIDriver": (CSIDriver, "csi_drivers"),
+    "CSIStorageCapacity": (CSIStorageCapacity, "storage_capacities"),
     "Node": (Node, "nodes"),
     "NodeMetric": (NodeMetric, "node_metrics"),
     "Pod": (Pod, "pods"),
@@ -78,7 +90,7 @@ class Scene:
 
 def random_scene(seed: int, *, stock: bool = False) -> Scene:
     """`stock` leaves out what only Koordinator heeds and a stock scheduler must not see."""
-    return _scene(Dice(seed), stock=stock)
+    return _scene(Dice(seed), USUAL, stock=stock)
 
 
 def random_cluster(seed: int) -> tuple[Cluster, list[Pod]]:
@@ -88,29 +100,44 @@ def random_cluster(seed: int) -> tuple[Cluster, list[Pod]]:
 
 
 def scenes(*, stock: bool = False) -> st.SearchStrategy[Scene]:
-    """The same for Hypothesis, which shrinks towards few nodes and plain pods."""
-    return st.randoms(use_true_random=False).map(lambda source: _scene(Dice(source), stock=stock))
+    """Smaller ones for Hypothesis, which shrinks them further, towards few nodes and plain pods."""
+    return st.randoms(use_true_random=False).map(lambda source: _scene(Dice(source), SMALL, stock=stock))
 
 
 def clusters() -> st.SearchStrategy[tuple[Cluster, list[Pod]]]:
     return scenes().map(lambda scene: (scene.cluster(), scene.pods()))
 
 
-def _scene(dice: Dice, *, stock: bool) -> Scene:
-    names = [f"n{i}" for i in range(dice.integer(5, 15))]
+@dataclass(frozen=True)
+class Sizes:
+    """How many there are of each, from and to."""
+
+    nodes: tuple[int, int] = (5, 15)
+    placed: tuple[int, int] = (10, 60)
+    pending: tuple[int, int] = (2, 4)
+
+
+USUAL: Final = Sizes()
+SMALL: Final = Sizes((1, 4), (0, 6), (1, 1))
+"""Hypothesis makes no more choices than these need."""
+
+
+def _scene(dice: Dice, sizes: Sizes, *, stock: bool) -> Scene:
+    names = [f"n{i}" for i in range(dice.integer(*sizes.nodes))]
     nodes = [_node(dice, name) for name in names]
     storage = _storage(dice, names) if dice.chance(0.2) else []
     claims = [thing["metadata"]["name"] for thing in storage if thing["kind"] == "PersistentVolumeClaim"]
     if claims and dice.chance(0.2):
         claims.append("absent")
-    placed = []
-    for i in range(dice.integer(10, 60)):
+    placed: list[Manifest] = []
+    for i in range(dice.integer(*sizes.placed)):
         pod = generate_pod.pod(dice, f"p{i}", names, [c for c in claims if c != "absent"], pending=False)
         generate_pod.place(dice, pod, _home(dice, pod, names))
         generate_pod.importance(dice, pod)
+        _release_taken_ports(pod, placed)
         placed.append(pod)
     pending = []
-    for i in range(dice.integer(2, 4)):
+    for i in range(dice.integer(*sizes.pending)):
         pod = generate_pod.pod(dice, f"pending-{i}", names, claims, pending=True)
         generate_pod.importance(dice, pod)
         pending.append(pod)
@@ -121,6 +148,15 @@ def _scene(dice: Dice, *, stock: bool) -> Scene:
             node["metadata"].setdefault("annotations", {}).update(extra)
     objects = [*_namespaces(), *_owners(dice), *storage, *nodes, *metrics, *placed]
     return Scene(objects, pending, dice.one(PROFILES), _load_args(dice))
+
+
+def _release_taken_ports(pod: Manifest, placed: list[Manifest]) -> None:
+    """No two pods of a node have one port: kube-scheduler forgets such a port when the first of them ends."""
+    there = [other for other in placed if other["spec"]["nodeName"] == pod["spec"]["nodeName"]]
+    taken = {key for other in there for key, _ in generate_pod.host_ports(other)}
+    for key, container in generate_pod.host_ports(pod):
+        if key in taken:
+            del container["ports"]
 
 
 def _home(dice: Dice, pod: Manifest, names: list[str]) -> str:
@@ -148,19 +184,24 @@ def _owners(dice: Dice) -> list[Manifest]:
                     spec["selector"]["tier"] = "front"
                 found.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
             if dice.chance(0.5):
-                kind = "StatefulSet" if app == "db" else "ReplicaSet"
-                template = {
-                    "metadata": {"labels": {"app": app, "rev": "1"}},
-                    "spec": {"containers": [{"name": "c", "image": "i"}]},
-                }
-                selector = (
-                    {"matchLabels": {"app": app}} if dice.chance(0.6) else {"matchLabels": {"app": app, "rev": "1"}}
-                )
-                owner = {"replicas": 1, "selector": selector, "template": template}
-                if kind == "StatefulSet":
-                    owner["serviceName"] = app
-                found.append({"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": owner})
+                found.append(_workload(dice, app, meta))
     return found
+
+
+def _workload(dice: Dice, app: str, meta: Manifest) -> Manifest:
+    kind = OWNERS[app]
+    template = {
+        "metadata": {"labels": {"app": app, "rev": "1"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    chosen = {"app": app} if dice.chance(0.6) else {"app": app, "rev": "1"}
+    if kind == "ReplicationController":
+        spec = {"replicas": 1, "selector": chosen, "template": template}
+        return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
+    spec = {"replicas": 1, "selector": {"matchLabels": chosen}, "template": template}
+    if kind == "StatefulSet":
+        spec["serviceName"] = app
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": spec}
 
 
 def _node(dice: Dice, name: str) -> Manifest:
@@ -327,12 +368,32 @@ def _storage(dice: Dice, nodes: list[str]) -> list[Manifest]:
         "static": {"provisioner": "kubernetes.io/no-provisioner", **waits},
         "made": {"provisioner": CSI, "allowedTopologies": in_z0, **waits},
         "anywhere": {"provisioner": CSI, **waits},
+        "scarce": {"provisioner": SCARCE_CSI, **waits},
         "at-once": {"provisioner": CSI, "volumeBindingMode": "Immediate"},
     }
     found: list[Manifest] = [
         {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, **class_}
         for name, class_ in classes.items()
     ]
+    found.append(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIDriver",
+            "metadata": {"name": SCARCE_CSI},
+            "spec": {"storageCapacity": True, "attachRequired": True},
+        }
+    )
+    for zone in ("z0", "z1"):
+        found.append(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSIStorageCapacity",
+                "metadata": {"name": zone, "namespace": "default"},
+                "storageClassName": "scarce",
+                "nodeTopology": {"matchLabels": {ZONE: zone}},
+                "capacity": dice.one(("2Gi", "9Gi")),
+            }
+        )
     for i in range(dice.integer(1, 3)):
         found.append(_volume(dice, f"free-{i}", "static"))
     for i in range(dice.integer(2, 5)):
@@ -363,10 +424,10 @@ def _storage(dice: Dice, nodes: list[str]) -> list[Manifest]:
 def _volume(dice: Dice, name: str, class_name: str) -> Manifest:
     labels = {}
     if dice.chance(0.3):
-        labels[ZONE] = dice.one(("z0", "z1__z2"))
+        labels[dice.one((ZONE, "failure-domain.beta.kubernetes.io/zone"))] = dice.one(("z0", "z1__z2"))
     spec: Manifest = {
         "capacity": {"storage": dice.one(("2Gi", "5Gi"))},
-        "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"][: dice.integer(1, 2)],
+        "accessModes": dice.some(("ReadWriteOnce", "ReadOnlyMany"), 2, 1),
         "storageClassName": class_name,
         "csi": {"driver": CSI, "volumeHandle": name},
         "persistentVolumeReclaimPolicy": "Retain",
@@ -374,8 +435,6 @@ def _volume(dice: Dice, name: str, class_name: str) -> Manifest:
     if dice.chance(0.6):
         there = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": dice.some(("z0", "z1", "z2"), 2, 1)}]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [there]}}
-    if len(spec["accessModes"]) == 2:
-        spec["accessModes"] = ["ReadWriteOnce", "ReadOnlyMany"]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -18,6 +18,7 @@ Manifest = dict[str, Any]
 HOSTNAME, ZONE, REGION = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 KEYS = (HOSTNAME, ZONE, REGION, "disk")
 APPS = ("api", "db", "job", "web")
+OWNERS = {"api": "ReplicaSet", "db": "StatefulSet", "job": "ReplicationController", "web": "ReplicaSet"}
 NAMESPACES = ("default", "team-a", "team-b")
 IMAGES = {
     "example.com/api:v1": 40 * 1024**2,
@@ -39,8 +40,10 @@ def labels(dice: Dice, app: str) -> dict[str, str]:
     return found
 
 
-def label_selector(dice: Dice, app: str) -> Manifest:
-    """Mostly by app; sometimes by something harder, rarely for every pod."""
+def label_selector(dice: Dice, app: str) -> Manifest | None:
+    """Mostly by app; sometimes by something harder, rarely for every pod, or for none."""
+    if dice.chance(0.04):
+        return None
     if dice.chance(0.05):
         return {}
     if dice.chance(0.25):
@@ -93,7 +96,29 @@ def containers(dice: Dice, *, large: bool) -> Manifest:
         for container in [*spec["containers"], *spec.get("initContainers", ())]:
             container["resources"] = {"requests": dice.one(({}, {"cpu": "50m"}, {"memory": "64Mi"}))}
         spec["resources"] = {"requests": dice.one(({"cpu": "700m"}, {"memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"}))}
+    _drop_doubles([*spec["containers"], *spec.get("initContainers", ())])
     return spec
+
+
+def _drop_doubles(all_containers: list[Manifest]) -> None:
+    """A pod may not take one port of its node twice."""
+    taken = set()
+    for container in all_containers:
+        for port in container.get("ports", ()):
+            key = (port["protocol"], port["hostPort"])
+            if key in taken:
+                del container["ports"]
+            taken.add(key)
+
+
+def host_ports(pod: Manifest) -> list[tuple[tuple[str, int, str], Manifest]]:
+    """The ports that a pod takes of its node, and the container of each."""
+    spec = pod["spec"]
+    return [
+        ((port["protocol"], port["hostPort"], port.get("hostIP", "0.0.0.0")), container)
+        for container in [*spec["containers"], *spec.get("initContainers", ())]
+        for port in container.get("ports", ())
+    ]
 
 
 def _container(dice: Dice, name: str, large: bool) -> Manifest:
@@ -124,11 +149,19 @@ def pod_term(dice: Dice, app: str) -> Manifest:
                 {"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]},
             )
         )
+    if term["labelSelector"] is None:
+        return term
     if dice.chance(0.12):
-        term["matchLabelKeys"] = [dice.one(("rev", "tier"))]
+        term["matchLabelKeys"] = [_borrowed(dice, term)]
     elif dice.chance(0.1):
-        term["mismatchLabelKeys"] = [dice.one(("rev", "tier"))]
+        term["mismatchLabelKeys"] = [_borrowed(dice, term)]
     return term
+
+
+def _borrowed(dice: Dice, term: Manifest) -> str:
+    """A key whose value a term takes from its pod: none that its selector has."""
+    key = dice.one(("rev", "tier"))
+    return "rev" if any(e["key"] == key for e in term["labelSelector"].get("matchExpressions", ())) else key
 
 
 def pod_affinity(dice: Dice, app: str, *, often: float) -> Manifest:
@@ -192,8 +225,8 @@ def spread(dice: Dice, app: str) -> list[Manifest]:
             constraint["nodeAffinityPolicy"] = dice.one(("Honor", "Ignore"))
         if dice.chance(0.3):
             constraint["nodeTaintsPolicy"] = dice.one(("Honor", "Ignore"))
-        if dice.chance(0.15):
-            constraint["matchLabelKeys"] = [dice.one(("rev", "tier"))]
+        if dice.chance(0.15) and constraint["labelSelector"] is not None:
+            constraint["matchLabelKeys"] = [_borrowed(dice, constraint)]
         constraints.append(constraint)
     return constraints
 
@@ -222,8 +255,9 @@ def pod(dice: Dice, name: str, nodes: Sequence[str], claims: Sequence[str], *, p
     meta: Manifest = {"name": name, "namespace": namespace, "labels": labels(dice, app)}
     spec = containers(dice, large=pending)
     if dice.chance(0.6):
-        kind = "StatefulSet" if app == "db" else "DaemonSet" if dice.chance(0.1) else "ReplicaSet"
-        owner = {"apiVersion": "apps/v1", "kind": kind, "name": app, "uid": f"{namespace}-{app}", "controller": True}
+        kind = "DaemonSet" if dice.chance(0.1) else OWNERS[app]
+        version = "v1" if kind == "ReplicationController" else "apps/v1"
+        owner = {"apiVersion": version, "kind": kind, "name": app, "uid": f"{namespace}-{app}", "controller": True}
         meta["ownerReferences"] = [owner]
     if dice.chance(0.5 if pending else 0.25):
         spec["affinity"] = pod_affinity(dice, app, often=1 if pending else 0.7)
@@ -240,7 +274,26 @@ def pod(dice: Dice, name: str, nodes: Sequence[str], claims: Sequence[str], *, p
         names = dice.some(claims, 2, 1)
         spec["volumes"] = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": n}} for i, n in enumerate(names)]
         meta["namespace"] = "default"
+    if dice.chance(0.1):
+        spec.setdefault("volumes", []).append(_disk(dice))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def _disk(dice: Dice) -> Manifest:
+    """A disk that the pod names itself, as few as can be shared by accident."""
+    reads = {"readOnly": dice.chance(0.4)}
+    return dice.one(
+        (
+            {"name": "disk", "gcePersistentDisk": {"pdName": "gce", **reads}},
+            {"name": "disk", "awsElasticBlockStore": {"volumeID": "aws", **reads}},
+            {
+                "name": "disk",
+                "iscsi": {"targetPortal": "10.0.0.9", "iqn": "iqn.2026-11.com.example:d", "lun": 0, **reads},
+            },
+            {"name": "disk", "rbd": {"monitors": dice.some(("m0", "m1"), 2, 1), "image": "d", "pool": "rbd", **reads}},
+            {"name": "disk", "emptyDir": {}},
+        )
+    )
 
 
 def place(dice: Dice, manifest: Manifest, node: str) -> None:
@@ -254,10 +307,20 @@ def place(dice: Dice, manifest: Manifest, node: str) -> None:
         status["conditions"] = [
             {"type": type_, "status": "True", "lastTransitionTime": from_seconds(at_s)} for type_, at_s in times.items()
         ]
+    if dice.chance(0.08):
+        status["containerStatuses"] = [_resized(dice, c) for c in manifest["spec"]["containers"]]
     if dice.chance(0.06):
         status["phase"] = dice.one(("Succeeded", "Failed"))
     elif dice.chance(0.1):
         manifest["metadata"]["deletionTimestamp"] = from_seconds(NOW_S)
+
+
+def _resized(dice: Dice, container: Manifest) -> Manifest:
+    """A container that has, or is granted, something else than it asks for by now."""
+    base = {"name": container["name"], "image": "i", "imageID": "", "ready": True, "restartCount": 0}
+    granted = {"cpu": dice.one(("100m", "1", "3")), "memory": dice.one(("64Mi", "1Gi"))}
+    in_force = {"requests": {"cpu": dice.one(("100m", "2")), "memory": "128Mi"}}
+    return {**base, "allocatedResources": granted, "resources": in_force}
 
 
 def importance(dice: Dice, manifest: Manifest) -> None:

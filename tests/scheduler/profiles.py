@@ -1,7 +1,7 @@
 """Scheduler profiles that differ in strategies, weights and arguments, for kube-scheduler and koord alike.
 
-Each has a twin that refuses every node in the end, by an affinity that no node satisfies: what a scheduler says of it
-counts the reasons of all nodes that a plugin before it refuses.
+Each has twins that refuse every node in the end, by an affinity that no node satisfies: what a scheduler then says
+counts the reasons of all nodes that another plugin refused before.
 """
 
 from __future__ import annotations
@@ -122,15 +122,21 @@ BATCH: Final = Profile(
 PROFILES: Final = (DEFAULT, PACKING, RATIO, BATCH)
 
 
-def refusing(profile: Profile) -> Profile:
-    """The twin: NodeAffinity comes last, and refuses all that is left."""
+def refusing(profile: Profile, *, backwards: bool = False) -> Profile:
+    """The twin: NodeAffinity comes last, and refuses all that is left.
+
+    Only the first plugin that refuses a node is heard of. With the others `backwards`, that is another one.
+    """
     filters = [name for name in profile.resolved().at["filter"] if name != "NodeAffinity"]
     nowhere = NodeAffinity(NodeSelector((_term("example.com/nowhere", "Exists"),)))
     refuses = PluginConfig("NodeAffinity", NodeAffinityArgs(nowhere))
+    order = (*(filters[::-1] if backwards else filters), "NodeAffinity")
     return Profile(
-        f"{profile.scheduler_name}-refusing",
-        plugins=Plugins(
-            filter=PluginSet(tuple(map(PluginRef, (*filters, "NodeAffinity"))), (PluginRef("*"),)),
-        ),
+        f"{profile.scheduler_name}-refusing{'-backwards' if backwards else ''}",
+        plugins=Plugins(filter=PluginSet(tuple(map(PluginRef, order)), (PluginRef("*"),))),
         plugin_config=(*(config for config in profile.plugin_config if config.name != "NodeAffinity"), refuses),
     )
+
+
+def twins(profile: Profile) -> tuple[Profile, Profile]:
+    return refusing(profile), refusing(profile, backwards=True)

@@ -78,12 +78,11 @@ class Cluster:
 
     def pods_on(self, node: Node) -> list[Pod]:
         """The pods that take room on a node. A pod that has run to its end does not."""
-        return [pod for pod in self.placed_pods() if pod.spec.node_name == node.metadata.name]
+        return self.once(_by_node, self.pods).get(node.metadata.name, [])
 
     def placed_pods(self) -> list[Pod]:
         """The pods that take room on a node that exists."""
-        names = {node.metadata.name for node in self.nodes}
-        return [pod for pod in self.pods if pod.spec.node_name in names and not pod.is_finished]
+        return [pod for node in self.nodes for pod in self.pods_on(node)]
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         return next((ns.metadata.labels for ns in self.namespaces if ns.metadata.name == name), {})
@@ -114,6 +113,14 @@ class Cluster:
             self._memory[key] = (args, function(*args, **kwargs))  # holding args keeps their identities taken
         result: T = self._memory[key][1]
         return result
+
+
+def _by_node(pods: tuple[Pod, ...]) -> dict[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.spec.node_name and not pod.is_finished:
+            found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
 
 
 def allocatable(node: Node) -> dict[str, int]:

@@ -132,11 +132,12 @@ def feasible(pod: Pod, cluster: Cluster, profile: Profile | None = None) -> dict
     those which a pod is pinned to are not asked any further.
     """
     profile = profile or Profile()
-    plugins = [plugin for plugin in profile.resolved().at["filter"] if plugin in FILTERS]
-    everywhere = _rejection(pod, cluster, profile)
+    points = profile.resolved().at
+    plugins = [plugin for plugin in points["filter"] if plugin in FILTERS]
+    everywhere = _rejection(pod, cluster, points["preFilter"])
     if everywhere is not None:
         return {node.metadata.name: everywhere for node in cluster.nodes}
-    pinned = node_rules.node_affinity_names(pod) if "NodeAffinity" in profile.resolved().at["preFilter"] else None
+    pinned = node_rules.node_affinity_names(pod) if "NodeAffinity" in points["preFilter"] else None
     verdicts = {}
     for node in cluster.nodes:
         name = node.metadata.name
@@ -161,8 +162,8 @@ def _all_args(profile: Profile) -> dict[str, PluginArgs]:
     return {plugin: args_of(profile, plugin) for plugin in {*FILTERS, *SCORES}}
 
 
-def _rejection(pod: Pod, cluster: Cluster, profile: Profile) -> Verdict | None:
-    for plugin in profile.resolved().at["preFilter"]:
+def _rejection(pod: Pod, cluster: Cluster, plugins: Iterable[str]) -> Verdict | None:
+    for plugin in plugins:
         verdict = REJECTIONS[plugin](pod, cluster) if plugin in REJECTIONS else OK
         if not verdict:
             return Verdict(verdict.code, verdict.reasons, plugin)

@@ -6,6 +6,8 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.api.resources import NON_ZERO_REQUESTS, pod_requests
@@ -92,8 +94,11 @@ def _is_ignored(name: str, args: NodeResourcesFitArgs) -> bool:
 
 
 def fit_score(pod: Pod, nodes: list[Node], cluster: Cluster, args: NodeResourcesFitArgs) -> dict[str, int]:
+    """kube-scheduler, when it scores, overlooks amounts that the incoming pod states for itself as a whole, though it
+    counts them for placed pods and when it filters."""
     strategy = args.scoring_strategy
-    wanted = pod_requests(pod, missing=NON_ZERO_REQUESTS)
+    by_containers = replace(pod, spec=replace(pod.spec, resources=None))
+    wanted = pod_requests(by_containers, use_status=False, missing=NON_ZERO_REQUESTS)
     scores = {}
     for node in nodes:
         used = cluster.once(requested, node, cluster)
