@@ -85,6 +85,8 @@ class Limits:
     "Revisions forgotten at a time, so that no write waits for a long clean-up."
     watch_queue: int = 10_000
     "Events a watcher may lag behind."
+    tell_every_s: float = 0.005
+    "Watchers are told at once if nothing happened for so long; else together with what else happens in that time."
     inline_commit_s: float = 0.0005
     "A lone write to a disk that is usually quicker than this is not worth a thread."
 
@@ -122,6 +124,9 @@ class Collection:
         self._keys: list[str] = []
         self._pending: dict[str, _Write] = {}
         self._history: deque[Event] = deque()
+        self._untold: list[Event] = []
+        self._told_s = float("-inf")
+        self._telling: asyncio.TimerHandle | None = None
         self._forgotten = store.revision
         "Events up to this revision are not in memory."
 
@@ -230,6 +235,8 @@ class Collection:
             # Memory may have moved on meanwhile, and the disk's history even past where the watch begins.
             self._store.check_revision(from_rev)
             reached = until
+        # Before the newcomer is there, to whom it is all history.
+        self.tell_now()
         subscription = Subscription(wanted, self._store.limits.watch_queue, self.subscriptions.discard)
         self.subscriptions.add(subscription)
         if self._store.ending:
@@ -271,7 +278,27 @@ class Collection:
         return event
 
     def _tell(self, events: list[Event]) -> None:
-        """Let the watchers know of a group. What they encode for each other is not kept for longer."""
+        """Let the watchers know of a group, now or soon."""
+        if not self.subscriptions:
+            return
+        self._untold += events
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            next_s = self._told_s + self._store.limits.tell_every_s
+            if loop.time() >= next_s:
+                self.tell_now()
+            else:
+                self._telling = loop.call_at(next_s, self.tell_now)
+
+    def tell_now(self) -> None:
+        """Let the watchers know of all that was committed. What they encode for each other is kept no longer."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        events, self._untold = self._untold, []
+        if not events:
+            return
+        self._told_s = asyncio.get_running_loop().time()
         for subscription in self.subscriptions:
             subscription.push(events)
         for event in events:
@@ -378,6 +405,7 @@ class Store:
         """Let every watch end as if its time were up: its client resumes at the next server."""
         self.ending = True
         for collection in self._collections.values():
+            collection.tell_now()
             for subscription in collection.subscriptions:
                 subscription.end()
 

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, web
 from koord.apiserver.listing import Filter, item_value
 from koord.apiserver.resource import Resource
 from koord.apiserver.status import StatusError, gone
-from koord.apiserver.store import Collection, Compacted, Ended, Entry, Event, EventType, Overflow, Store
+from koord.apiserver.store import Collection, Compacted, Ended, Entry, Event, EventType, Overflow, Store, Subscription
 
 BOOKMARK_EVERY_S = 30.0
 DEFAULT_TIMEOUT_S = 1800.0
@@ -167,7 +167,7 @@ async def stream(
         past = []
         if not watch.columns:
             subscription.direct = _Direct(watch, outlet)
-        await _follow(store, subscription.batch, watch, send)
+        await _follow(store, collection, subscription, watch, send)
     except Overflow:
         await send(line("ERROR", _encoded(gone("too old resource version: the watcher was too slow"))))
     except Ended:
@@ -177,19 +177,23 @@ async def stream(
         subscription.close()
 
 
-async def _follow(
-    store: Store, next_batch: Callable[[float], Awaitable[list[Event]]], watch: Watch, send: Send
-) -> None:
+async def _follow(store: Store, collection: Collection, subscription: Subscription, watch: Watch, send: Send) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + watch.timeout_s
     while (left := end - loop.time()) > 0:
-        events = await next_batch(min(BOOKMARK_EVERY_S, left))
+        events = await subscription.batch(min(BOOKMARK_EVERY_S, left))
+        if not events and watch.bookmarks:
+            collection.tell_now()
+            events = await subscription.batch(0)
+            if not events:
+                # All up to this revision has been seen.
+                await send(bookmark(watch, store.revision))
         if events:
             await send(b"".join([watch.frame(event) for event in events]))
-        elif watch.bookmarks:
-            # Nothing is queued: all up to this revision has been seen.
-            await send(bookmark(watch, store.revision))
-    if watch.bookmarks and not await next_batch(0):
+    collection.tell_now()
+    while events := await subscription.batch(0):
+        await send(b"".join([watch.frame(event) for event in events]))
+    if watch.bookmarks:
         await send(bookmark(watch, store.revision))
 
 

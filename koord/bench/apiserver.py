@@ -217,10 +217,10 @@ class _Cases:
         watchers = await asyncio.gather(*(self._target.connect(WatchConnection) for _ in range(size.watchers)))
         path = f"{PODS}?watch=true&resourceVersion={await self._version()}"
         await asyncio.gather(*(watcher.begin(encode("GET", path)) for watcher in watchers))
-        writers = self._target.spread(size.clients, self._patches(size.watched_patches, "watched"), 200)
+        writer = self._target.spread(1, self._patches(size.watched_patches, "watched"), 200)
 
         async def followed() -> None:
-            await asyncio.gather(writers, *(watcher.seen(size.watched_patches) for watcher in watchers))
+            await asyncio.gather(writer, *(watcher.seen(size.watched_patches) for watcher in watchers))
 
         took_s = await timed(lambda: asyncio.wait_for(followed(), WATCH_WITHIN_S))
         for watcher in watchers:

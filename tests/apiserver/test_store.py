@@ -73,7 +73,7 @@ def seen(events: list[Event]) -> list[tuple[str, str, int, bytes | None]]:
 @asynccontextmanager
 async def opened(directory: Path, **limits: Any) -> AsyncIterator[Store]:
     # Tests hold commits up, which must not hold up the event loop.
-    store = await Store.open(directory, limits=Limits(**{"inline_commit_s": 0, **limits}))
+    store = await Store.open(directory, limits=Limits(**{"inline_commit_s": 0, "tell_every_s": 0, **limits}))
     writer = asyncio.create_task(store.run())
     try:
         yield store
@@ -161,7 +161,8 @@ class StoreModel(RuleBasedStateMachine):
     def _open(self) -> None:
         async def start() -> tuple[Store, asyncio.Task[None]]:
             store = await Store.open(
-                self.directory, limits=Limits(history_bytes=3000, disk_revisions=12, compact_step=4, inline_commit_s=0)
+                self.directory,
+                limits=Limits(history_bytes=3000, disk_revisions=12, compact_step=4, inline_commit_s=0, tell_every_s=0),
             )
             return store, asyncio.create_task(store.run())
 
@@ -605,6 +606,23 @@ async def test_a_watch_that_is_ended_gives_what_it_has_and_then_stops(tmp_path: 
         for subscription in (behind, idle, (await pods.watch(1, everything))[1]):
             with pytest.raises(Ended):
                 await (waiting if subscription is idle else subscription.batch(60))
+
+
+async def test_events_in_quick_succession_reach_watchers_together(tmp_path: Path) -> None:
+    async with opened(tmp_path, tell_every_s=0.2) as store:
+        pods = store.collection("pods", index_of)
+        _, watcher = await pods.watch(0, everything)
+        await put(pods, "a/1")
+        assert [e.rev for e in await watcher.batch(0)] == [1]
+        for _ in range(3):
+            await put(pods, "a/1")
+        assert await watcher.batch(0) == []
+        assert [e.rev for e in await watcher.batch(5)] == [2, 3, 4]
+        await put(pods, "a/1")
+        past, newcomer = await pods.watch(4, everything)
+        assert [e.rev for e in past] == [5]
+        assert [e.rev for e in await watcher.batch(0)] == [5]
+        assert await newcomer.batch(0.3) == []
 
 
 async def test_a_watch_of_the_future_is_refused(tmp_path: Path) -> None:
