@@ -20,7 +20,8 @@ import numpy as np
 from koord.api.scheduler_args import InterPodAffinityArgs
 from koord.api.selector import NOTHING, LabelMatcher
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Plugin
+from koord.scheduler.framework.plugin import Facet, Judge, Plugin
+from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.counts import HeldTally, Tally
 from koord.scheduler.state.domains import Dimension, Grouped
@@ -137,11 +138,8 @@ def _by_key(sources: Iterable[tuple[str, Tally, int]]) -> Mapping[str, list[tupl
     return found
 
 
-class _Near(Grouped):
+class _Near(DomainGate):
     """What rules rows out: the pods near that are missing, shunned, or shunning."""
-
-    gates = True
-    normalised = False
 
     def __init__(self, ask: Ask, shunning: Sequence[HeldTally], cluster: Cluster) -> None:
         terms = ask.terms
@@ -158,46 +156,20 @@ class _Near(Grouped):
             dimensions.append((_SHUNNING, Dimension(cluster, key, sources, most=1)))
         self._roles = [role for role, _ in dimensions]
         super().__init__(cluster, [dimension for _, dimension in dimensions])
-        self._why: Array | None = None
-        self._shape = (-1, -1)
 
-    def changed(self) -> None:
-        self._why = None
-
-    @property
-    def flat(self) -> bool:
-        return self.size < 2
-
-    @property
-    def size(self) -> int:
-        """One, where no group is ruled out: then there is nothing to look up."""
-        return max(2, self.grouping.size) if self._reasons().any() else 1
-
-    def table(self, candidates: Array | None) -> Array:
-        return (self._reasons() > 0) * INFEASIBLE
-
-    def why(self, group: int) -> int:
-        return int(self._reasons()[group])
-
-    def _reasons(self) -> Array:
-        """Why each group is ruled out, by the first rule that does so; 0 where none does."""
-        if self._why is not None:
-            return self._why
+    def reasons(self) -> Array:
+        """The first rule that rules a group out gives the reason."""
         grouping = self.grouping
-        if self._shape != grouping.shape:
-            self._has = [grouping.codes(i) > 0 for i in range(len(self._roles))]
-            self._shape = grouping.shape
         why: Array | None = None
         anyone_will_do = self._matches_itself and not self._anywhere()
         for i, role in enumerate(self._roles):
-            near = self._has[i] & (grouping.values(i) > 0)
-            if role == _NOT_NEAR:
-                out = ~self._has[i] if anyone_will_do else ~near
-            else:
-                out = near
-            why = out * role if why is None else np.where(why > 0, why, out * role)
+            near = grouping.dimensions[i].values > 0
+            near[0] = False
+            if role == _NOT_NEAR and anyone_will_do:
+                near[1:] = True
+            by_group = grouping.spread(i, (near != (role == _NOT_NEAR)) * role)
+            why = by_group if why is None else np.where(why > 0, why, by_group)
         assert why is not None
-        self._why = why
         return why
 
     def _anywhere(self) -> bool:

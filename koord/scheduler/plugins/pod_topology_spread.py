@@ -25,7 +25,8 @@ from koord.api.scheduler_args import PodTopologySpreadArgs
 from koord.api.selector import NOTHING, LabelMatcher, compile_labels, match_labels
 from koord.api.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, Plugin
+from koord.scheduler.framework.plugin import Facet, Judge, Many, Plugin
+from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.plugins.node_affinity import NodeAffinity
 from koord.scheduler.plugins.taint_toleration import TaintToleration
 from koord.scheduler.state.cluster import Cluster
@@ -37,6 +38,7 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(5, TopologyKey.ZONE, WhenUnsatisfiable.SCHEDULE_ANYWAY),
 )
 REMEMBERED: Final = 1 << 12
+FEW_GROUPS: Final = 24
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 _HOSTNAME: Final = str(TopologyKey.HOSTNAME)
@@ -193,11 +195,8 @@ def _dimension(
     return Dimension(cluster, constraint.key, [(tally, 1)], by_row=by_row, counted=counted)
 
 
-class _Even(Grouped):
+class _Even(DomainGate):
     """The hard constraints of a pod."""
-
-    gates = True
-    normalised = False
 
     def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster) -> None:
         self._constraints = [(each, int(each.pods.matches(ask.meta.labels))) for each in constraints]
@@ -209,46 +208,29 @@ class _Even(Grouped):
                 for each in constraints
             ],
         )
-        self._why: Array | None = None
 
-    def changed(self) -> None:
-        self._why = None
-
-    @property
-    def flat(self) -> bool:
-        return self.size < 2
-
-    @property
-    def size(self) -> int:
-        """One, where no group is ruled out: then there is nothing to look up."""
-        return max(2, self.grouping.size) if self._reasons().any() else 1
-
-    def table(self, candidates: Array | None) -> Array:
-        return (self._reasons() > 0) * INFEASIBLE
-
-    def why(self, group: int) -> int:
-        return int(self._reasons()[group])
-
-    def _reasons(self) -> Array:
-        """Why each group is ruled out by the first constraint that does so; 0 where none does."""
-        if self._why is not None:
-            return self._why
-        why = np.zeros(self.grouping.size, np.int8)
+    def reasons(self) -> Array:
+        """The first constraint that rules a group out gives the reason."""
+        why: Array | None = None
         for i, (constraint, itself) in enumerate(self._constraints):
-            skew = self.grouping.values(i) + itself - self._least(self.grouping.dimensions[i], constraint)
-            reason = np.where(self.grouping.codes(i) == 0, _NO_LABEL, (skew > constraint.max_skew) * _SKEWED)
-            why = np.where(why > 0, why, reason)
-        self._why = why
+            dimension = self.grouping.dimensions[i]
+            most = constraint.max_skew - itself + self._least(dimension, constraint)
+            by_code = (dimension.values > most) * _SKEWED
+            by_code[0] = _NO_LABEL
+            by_group = self.grouping.spread(i, by_code)
+            why = by_group if why is None else np.where(why > 0, why, by_group)
+        assert why is not None
         return why
 
     @staticmethod
     def _least(dimension: Dimension, constraint: _Constraint) -> int:
         """The fewest pods of an eligible domain, none where there are fewer domains than there should be."""
         rows = dimension.rows[1:]
-        domains = int(rows.sum()) if dimension.by_row else np.count_nonzero(rows)
+        there = rows.nonzero()[0]
+        domains = int(rows.sum()) if dimension.by_row else len(there)
         if domains < max(1, constraint.min_domains):
             return 0
-        return int(dimension.values[1:][rows > 0].min())
+        return int(dimension.values[1:][there].min())
 
 
 class _Evener(Grouped):
@@ -277,6 +259,8 @@ class _Evener(Grouped):
         grouping = self.grouping
         if self._shape != grouping.shape:
             self._look_at_groups()
+        if self._few:
+            return self._table_of_few(candidates.tolist())
         if self._scored is not None:
             candidates = candidates * self._scored
         present = candidates.nonzero()[0]
@@ -300,6 +284,27 @@ class _Evener(Grouped):
             scores = 100 * (most + least - raw) // most
         return scores if self._scored is None else scores * self._scored
 
+    def _table_of_few(self, candidates: list[int]) -> Array:
+        """The same with plain numbers, on which Python is faster than numpy where groups are few."""
+        if self._scored is not None:
+            candidates = [number if scored else 0 for number, scored in zip(candidates, self._scored, strict=True)]
+        present = [group for group, number in enumerate(candidates) if number]
+        if not present:
+            return self._nothing.astype(np.int64)
+        raw = [0.0] * len(candidates)
+        for dimension, constraint, codes in zip(self.grouping.dimensions, self._constraints, self._lists, strict=True):
+            at_host = constraint.key == _HOSTNAME
+            domains = sum(candidates) if at_host else len({codes[group] for group in present})
+            weight, least, values = log(domains + 2), constraint.max_skew - 1, dimension.values.tolist()
+            for group, code in enumerate(codes):
+                if code:
+                    raw[group] += values[code] * weight + least
+        whole = [int(number + 0.5) for number in raw]
+        those = [whole[group] for group in present]
+        most, both = max(those), max(those) + min(those)
+        scores = np.array([100 if most == 0 else 100 * (both - number) // most for number in whole])
+        return scores if self._scored is None else scores * self._scored
+
     def _look_at_groups(self) -> None:
         """What depends on the groups alone."""
         grouping = self.grouping
@@ -312,6 +317,9 @@ class _Evener(Grouped):
             # By default, nodes without the label are together one domain, the one with an empty name.
             unnamed = None if self._needs_labels else grouping.dimensions[i].code_of("")
             self._codes.append(each if unnamed is None else np.where(each == 0, unnamed, each))
+        self._lists = [each.tolist() for each in codes]
+        named = self._needs_labels or all(each.code_of("") is None for each in grouping.dimensions)
+        self._few = named and grouping.size <= FEW_GROUPS
         self._shape = grouping.shape
 
     def _domains(self, i: int, values: Array, present: Array) -> tuple[int, Array]:

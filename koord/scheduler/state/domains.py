@@ -216,8 +216,11 @@ class Grouping:
 
     def values(self, dimension: int) -> Array:
         """The number of every group in a dimension."""
-        values = self.dimensions[dimension].values
-        return values if len(self.dimensions) == 1 else values[self._codes[dimension]]
+        return self.spread(dimension, self.dimensions[dimension].values)
+
+    def spread(self, dimension: int, by_code: Array) -> Array:
+        """What every group has, of something that is known for the codes of a dimension."""
+        return by_code if len(self.dimensions) == 1 else by_code[self._codes[dimension]]
 
     def refresh(self, changed: Changes | None) -> bool:
         """Catch up with the state; whether anything changed."""

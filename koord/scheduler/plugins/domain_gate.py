@@ -1,0 +1,48 @@
+"""A gate over groups of rows: each group passes, or is ruled out for a reason, which is a small number."""
+
+from __future__ import annotations
+
+from koord.scheduler.framework.plugin import INFEASIBLE
+from koord.scheduler.state.domains import Grouped
+from koord.scheduler.state.table import Array
+
+
+class DomainGate(Grouped):
+    """What gates over domains have in common. Subclasses say why groups are ruled out."""
+
+    gates = True
+    normalised = False
+    _why: Array | None = None
+    _size = 1
+
+    def reasons(self) -> Array:
+        """Why each group is ruled out; 0 where it is not."""
+        raise NotImplementedError(type(self).__name__)
+
+    def changed(self) -> None:
+        self._why = None
+
+    @property
+    def flat(self) -> bool:
+        return self.size < 2
+
+    @property
+    def size(self) -> int:
+        """One, where no group is ruled out: then there is nothing to look up."""
+        self._current()
+        return self._size
+
+    def table(self, candidates: Array | None) -> Array:
+        self._current()
+        return self._table
+
+    def why(self, group: int) -> int:
+        return int(self._current()[group])
+
+    def _current(self) -> Array:
+        if self._why is None:
+            self._why = self.reasons()
+            out = self._why > 0
+            self._size = max(2, len(out)) if out.any() else 1
+            self._table: Array = out * INFEASIBLE
+        return self._why
