@@ -151,7 +151,7 @@ async def reach(store: Store, rev: int) -> None:
         raise StatusError(
             504,
             "Timeout",
-            f"Too large resource version: {rev}, current: {store.revision}",
+            f"Timeout: Too large resource version: {rev}, current: {store.revision}",
             causes=[Cause("", "ResourceVersionTooLarge", "Too large resource version")],
             retry_after_s=1,
         )

@@ -233,11 +233,18 @@ class Objects:
             strategy.prepare_update(new, old)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any], context: Context
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        options: Mapping[str, Any],
+        context: Context,
+        *,
+        one_of_many: bool = False,
     ) -> tuple[bytes, bool]:
         """Delete, or mark as being deleted where grace or finalizers ask for it.
 
-        Gives the last state, and whether the object is gone.
+        Gives the last state, and whether the object is gone. `one_of_many`: the request named no object.
         """
         collection = self.collection(resource)
         key = resource.key(namespace, name)
@@ -247,7 +254,8 @@ class Objects:
                 raise object_not_found(resource.plural, resource.group, name)
             old = _decode(resource, head.value)
             deletion.check_preconditions(resource, options, old)
-            await self._validate("DELETE", resource, "", None, old, replace(context, options=options))
+            attributes = _attributes("DELETE", resource, "", None, old, replace(context, options=options))
+            await self.admission.validate(replace(attributes, name="") if one_of_many else attributes)
             outcome = deletion.outcome(resource.strategy, old, options, self._now_s())
             mark = outcome.mark if outcome.mark is None or not _same(outcome.mark, old) else None
             try:

@@ -259,7 +259,7 @@ class Verbs:
         for entry in listed.entries:
             namespace, _, name = entry.key.rpartition("/")
             try:
-                await self._objects.delete(resource, namespace, name, options, context)
+                await self._objects.delete(resource, namespace, name, options, context, one_of_many=True)
             except StatusError as error:
                 if error.code != 404:
                     raise

@@ -259,6 +259,8 @@ def fields(pod: Obj) -> Mapping[str, str]:
         "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
         "status.phase": status.get("phase", ""),
         "status.podIP": addresses[0].get("ip", "") if addresses else status.get("podIP", ""),
+        # May be asked for, and is never anything: as the real server has it.
+        "status.podIPs": "",
         "status.nominatedNodeName": status.get("nominatedNodeName", ""),
     }
 

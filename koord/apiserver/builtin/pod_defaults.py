@@ -27,6 +27,7 @@ _POD_LEVEL: Final = ("cpu", "memory")
 
 def default_pod(pod: Obj) -> None:
     spec = pod.setdefault("spec", {})
+    _settle_addresses(pod.get("status") or {})
     default_pod_spec(spec)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
@@ -51,6 +52,15 @@ def default_template(template: Obj | None) -> None:
         return
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
+
+
+def _settle_addresses(status: Obj) -> None:
+    """`podIP` is the first of `podIPs`; where they contradict each other, it is the one that counts."""
+    address, addresses = status.get("podIP"), status.get("podIPs") or ()
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = addresses[0].get("ip", "")
 
 
 def default_pod_spec(spec: Obj) -> None:

@@ -109,7 +109,10 @@ def validate_cluster_role_binding(binding: Obj) -> Sequence[Cause]:
 def validate_binding_update(new: Obj, old: Obj) -> Sequence[Cause]:
     if new.get("roleRef") == old.get("roleRef"):
         return ()
-    return [invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+    ref = new.get("roleRef") or {}
+    # By the names of the real server's own struct.
+    shown = {"APIGroup": ref.get("apiGroup", ""), "Kind": ref.get("kind", ""), "Name": ref.get("name", "")}
+    return [invalid("roleRef", shown, "cannot change roleRef")]
 
 
 def name_fault(name: str) -> str | None:

@@ -4,7 +4,8 @@ Uids, generated names, times, addresses and tokens become placeholders, equal wh
 become their rank among the versions that objects of this sequence had, so that equal stays equal and later stays
 later; a list's version (any revision since the last write will do) becomes the newest object version it covers.
 Managed fields are sorted without their times, since the server sorts them by the second. The descriptions of table
-columns are prose, which each server may write for itself; the diff of the real server's own Go structs, with which
+columns are prose, which each server may write for itself; resources in discovery are by name, since a served one more
+or less is one difference; the diff of the real server's own Go structs, with which
 some refusals end, is left out.
 """
 
@@ -33,6 +34,7 @@ _VERSION_IN_TEXT = re.compile(
 )
 _OLDEST = re.compile(r"(too old resource version: \d+ \()\d+")
 _VERSION_INSIDE = re.compile(r'(resourceVersion\\*"?: ?\\*")(\d+)(?=\\*")')
+_QUOTED_UID = re.compile(r'uid: "(<uid-\d+>)"')
 _GO_DIFF = re.compile(r"\n@@ -\d+,\d+ \+\d+,\d+ @@\n(?:[ +@-][^\n]*\n)*")
 _QUOTED_OBJECT = re.compile(r'(?<=Invalid value: )"(?:\{(?:[^"\\]|\\.)*\})"')
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
@@ -120,6 +122,8 @@ class _Words:
             return sorted(
                 (self.replaced(cause) for cause in value), key=lambda cause: json.dumps(cause, sort_keys=True)
             )
+        if name == "resources" and isinstance(value, list) and all("singularName" in each for each in value):
+            return {each["name"]: self.replaced(each) for each in value}
         if name == "columnDefinitions" and isinstance(value, list):
             return [{**column, "description": "<prose>"} for column in value]
         if name == "cells" and isinstance(value, list):
@@ -143,6 +147,7 @@ class _Words:
         if self._generated is not None:
             text = self._generated.sub(self._name, text)
         text = _UUID.sub(self._uid, text)
+        text = _QUOTED_UID.sub(r"uid: \1", text)
         text = _TIME.sub(lambda match: "<microtime>" if match[1] else "<time>", text)
         text = _GO_TIME.sub("<go time>", text)
         text = _JWT.sub("<jwt>", text)
