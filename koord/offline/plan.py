@@ -190,7 +190,8 @@ def _somewhere(placement: Placement) -> PodPlan:
 
 def _nowhere(placement: Placement, nodes: int) -> PodPlan:
     counted = sorted(f"{number} {reason}" for reason, number in placement.rejections.items())
-    reason = f"0/{nodes} nodes are available: {', '.join(counted)}." if nodes else "there are no nodes"
+    said = placement.refusal or ", ".join(counted)
+    reason = f"0/{nodes} nodes are available: {said}." if nodes else "there are no nodes"
     rejected = {
         f"{plugin}: {_inside_a_sentence(why)}": number
         for plugin, counts in placement.why_not.items()

@@ -43,6 +43,8 @@ class Placement:
     "Reasons, with the number of nodes that each turned away."
     why_not: dict[str, dict[str, int]] = field(default_factory=dict)
     "The same by plugin."
+    refusal: str = ""
+    "Why the pod is turned away whatever the node, where that is so."
 
     @property
     def rejected_by(self) -> frozenset[str]:
@@ -133,7 +135,9 @@ class Engine:
         for counts in why_not.values():
             for reason, rows in counts.items():
                 histogram[reason] = histogram.get(reason, 0) + rows
-        return Placement(ask.key, None, rejections=histogram, why_not=why_not)
+        refusal = found.refusal()
+        why = ", ".join(refusal[1]) if refusal else ""
+        return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
 
     def _parts(self, ask: Ask) -> list[Part]:
         parts = []

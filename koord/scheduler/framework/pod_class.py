@@ -18,7 +18,7 @@ from zlib import crc32
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, One, Overlay, Plugin
+from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, One, Overlay, Plugin, Refused
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
@@ -132,6 +132,11 @@ class PodClass:
                 counts[reason] = counts.get(reason, 0) + rows
 
         left = self._table.alive.copy()
+        refusal = self.refusal()
+        if refusal is not None:
+            # It is the reason everywhere, whatever else speaks against a row.
+            note(*refusal, int(np.count_nonzero(left)))
+            left[:] = False
         codes_of = dict(zip((id(judge) for judge, _ in self._filters), self._codes, strict=True))
         for part in self.parts:
             judge = part.judge
@@ -159,6 +164,11 @@ class PodClass:
                 note(plugin, [reason], 1)
         self._why = (self._version, found)
         return found
+
+    def refusal(self) -> tuple[str, list[str]] | None:
+        """The plugin that turns these pods away whatever the node, and its reason."""
+        refusals = (part for part in self.parts if isinstance(part.judge, Refused))
+        return next(((part.plugin.name, part.judge.reasons(1)) for part in refusals), None)
 
     def rejections(self) -> dict[Row, tuple[Part, list[str]]]:
         """Why each row will not do: the first plugin that turns it away, and its reasons."""

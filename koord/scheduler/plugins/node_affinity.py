@@ -1,16 +1,18 @@
 """NodeAffinity: nodeSelector and required terms choose nodes; preferred terms add their weights.
 
-feasible:  all of nodeSelector, and one of the required terms
+feasible:  all of nodeSelector, and one of the required terms; and one of those that the configuration adds for all
 score:     sum of the weights of matching preferred terms, normalised by the highest among the candidates
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Final
 
 import numpy as np
 
 from koord.api.pod import NodeAffinity as Terms
+from koord.api.scheduler_args import NodeAffinityArgs
 from koord.api.selector import OPERATORS, NodeSelectorRequirement, NodeSelectorTerm, Requirement, match_labels
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
@@ -19,11 +21,17 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED_MISMATCH = "node(s) didn't match scheduler-enforced node affinity"
+_OWN: Final = 1
+_ENFORCED: Final = 2
 
 
 class NodeAffinity(Plugin):
     name = "NodeAffinity"
     wakes_on = Reason.NODE | Reason.LABELS
+
+    def __init__(self, args: NodeAffinityArgs | None = None) -> None:
+        self._added = args.added_affinity if args is not None else None
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         affinity = ask.spec.affinity
@@ -32,21 +40,27 @@ class NodeAffinity(Plugin):
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         terms = ask.spec.affinity.node_affinity if ask.spec.affinity else None
-        if not ask.spec.node_selector and terms is None:
+        if not ask.spec.node_selector and terms is None and self._added is None:
             return None
-        return _Chosen(match_labels(ask.spec.node_selector).requirements, terms or Terms(), cluster)
+        selector = match_labels(ask.spec.node_selector).requirements
+        return _Chosen(selector, terms or Terms(), self._added or Terms(), cluster)
 
 
 class _Chosen(Judge):
-    def __init__(self, selector: Sequence[Requirement], terms: Terms, cluster: Cluster) -> None:
+    def __init__(self, selector: Sequence[Requirement], terms: Terms, added: Terms, cluster: Cluster) -> None:
         self._selector, self._cluster = selector, cluster
+        enforced = added.required_during_scheduling_ignored_during_execution
+        self._enforced = None if enforced is None else [_term(each) for each in enforced.node_selector_terms]
         required = terms.required_during_scheduling_ignored_during_execution
         self._required = None if required is None else [_term(each) for each in required.node_selector_terms]
-        if selector or self._required is not None:
+        if selector or self._required is not None or self._enforced is not None:
             self.filters_on = Reason.NODE | Reason.LABELS
         preferred = [
             (each.weight, _term(each.preference))
-            for each in terms.preferred_during_scheduling_ignored_during_execution
+            for each in (
+                *terms.preferred_during_scheduling_ignored_during_execution,
+                *added.preferred_during_scheduling_ignored_during_execution,
+            )
             if each.weight
         ]
         if preferred:
@@ -60,7 +74,10 @@ class _Chosen(Judge):
             matches &= self._cluster.labels.matches(requirement, index)
         if self._required is not None:
             matches &= _any_term(self._required, index, self._cluster)
-        return int(not matches[0]) if isinstance(rows, int) else ~matches
+        code = np.where(matches, 0, _OWN)
+        if self._enforced is not None:
+            code = np.where(_any_term(self._enforced, index, self._cluster), code, _ENFORCED)
+        return int(code[0]) if isinstance(rows, int) else code
 
     def only(self) -> list[Row] | None:
         """Where every term pins node names, these are all there are to look at."""
@@ -76,7 +93,7 @@ class _Chosen(Judge):
         return [row_of[name] for name in names if name in row_of]
 
     def reasons(self, mask: int) -> list[str]:
-        return [MISMATCH]
+        return [ENFORCED_MISMATCH if mask == _ENFORCED else MISMATCH]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from koord.api.scheduler_args import NodeResourcesFitArgs
+from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
 from koord.scheduler.state.cluster import Cluster
@@ -40,9 +40,9 @@ class NodeResourcesFit(Plugin):
         return ask.requests, ask.non_zero
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge:
-        requests, non_zero = ask.requests, ask.non_zero
-        for name, _ in requests:
+        for name, _ in ask.requests:
             cluster.resource(name)
+        needed = tuple((name, amount) for name, amount in ask.requests if not self._is_ignored(name))
         strategy = self._args.scoring_strategy
         resources = [(each.name, each.weight) for each in strategy.resources]
         for name, _ in resources:
@@ -51,7 +51,13 @@ class NodeResourcesFit(Plugin):
         if strategy.requested_to_capacity_ratio is not None:
             points = strategy.requested_to_capacity_ratio.shape
             shape = tuple((point.utilization, point.score * 10) for point in points)
-        return _Fit(requests, non_zero, str(strategy.type), resources, shape)
+        return _Fit(needed, ask, str(strategy.type), resources, shape)
+
+    def _is_ignored(self, name: str) -> bool:
+        """Resources of vendors can be left to someone else."""
+        args = self._args
+        named = name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
+        return named and is_extended_resource(name)
 
 
 class _Fit(Judge):
@@ -60,14 +66,15 @@ class _Fit(Judge):
 
     def __init__(
         self,
-        requests: Amounts,
-        non_zero: tuple[int, int],
+        needed: Amounts,
+        ask: Ask,
         strategy: str,
         resources: Sequence[tuple[str, int]],
         shape: tuple[tuple[int, int], ...],
     ) -> None:
-        self._requests, self._strategy, self._shape = requests, strategy, shape
-        asked = dict(requests)
+        self._requests, self._strategy, self._shape = needed, strategy, shape
+        asked = dict(ask.requests)
+        non_zero = ask.non_zero
         # Per resource: the columns to read, what the pod adds, and the weight.
         self._scored = [
             (("allocatable", name), _used_column(name), _adds(name, asked, non_zero), weight)
