@@ -91,6 +91,7 @@ class Objects:
         obj = await self._admit("CREATE", resource, "", obj, None, context)
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
+        self._refuse_if_invalid(resource, obj, [*resource.strategy.begin(obj, None)])
         resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
         faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
@@ -98,12 +99,11 @@ class Objects:
         await self._validate("CREATE", resource, "", obj, None, context)
         context.warnings.extend(resource.strategy.warnings(obj))
         collection = self.collection(resource)
+        _read_back(resource, obj)
         for _ in range(8 if generated else 1):
             if collection.head(key) is None:
                 if context.dry_run:
                     return Written(_encode(resource, obj), created=True)
-                if not resource.custom:
-                    typed.settle(resource.schema, obj)
                 try:
                     return Written((await self._put(collection, resource, key, 0, obj)).value, created=True)
                 except Raced:
@@ -145,8 +145,7 @@ class Objects:
             new = change(_decode(resource, head.value))
             self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked)
-            if not resource.custom:
-                typed.settle(resource.schema, new)
+            _read_back(resource, new)
             if _same(new, old):
                 # Also for a rehearsal: nothing to write, and the version stays.
                 await self._settled(collection, head)
@@ -203,14 +202,17 @@ class Objects:
         new = admitted
         if subresource != "status":
             metadata.bump_generation(new, old, resource)
+        if subresource == "":
+            self._refuse_if_invalid(resource, new, [*strategy.begin(new, old)])
         causes = metadata.validate_metadata_update(new, old, resource)
         if subresource == "status":
             causes += strategy.validate_status(new, old)
             causes += structural.validate(resource.schema, new, old) if resource.custom else ()
         else:
             window = strategy.windows.get(subresource)
-            causes += self._faults(resource, new, old)
-            causes += window.validate(new, old) if window else strategy.validate_update(new, old)
+            change = [*(window.validate if window else strategy.validate_update)(new, old)]
+            whole = self._faults(resource, new, old)
+            causes += [*change, *whole] if strategy.judges_change_first else [*whole, *change]
         self._refuse_if_invalid(resource, new, causes)
         await self._validate("UPDATE", resource, subresource, new, old, context)
         if subresource == "" and strategy.warns_again(new, old):
@@ -428,6 +430,13 @@ def subresource_attributes(
     """Of an object of another kind that is posted to a subresource, as admission sees it."""
     made = _attributes("CREATE", resource, subresource, obj, None, context)
     return replace(made, kind=kind)
+
+
+def _read_back(resource: Resource, obj: Obj) -> None:
+    """The object as it is once it was stored and read again."""
+    if not resource.custom:
+        typed.settle(resource.schema, obj)
+        resource.strategy.when_read(obj)
 
 
 def _take(new: Obj, old: Obj, part: str) -> None:

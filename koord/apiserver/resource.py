@@ -43,6 +43,10 @@ def _valid_update(_new: Obj, _old: Obj) -> Sequence[Cause]:
     return ()
 
 
+def _begun(_new: Obj, _old: Obj | None) -> Sequence[Cause]:
+    return ()
+
+
 def _no_fields(_obj: Obj) -> Mapping[str, str]:
     return {}
 
@@ -63,6 +67,8 @@ class Strategy:
 
     default: Callable[[Obj], None] = _nothing
     "Fills in defaults that the schema cannot say."
+    begin: Callable[[Obj, Obj | None], Sequence[Cause]] = _begun
+    "Allots what the server has to give, before all checks; what it finds is told alone (new, old if there is one)."
     prepare_create: Callable[[Obj], None] = _nothing
     "Drops what a creator may not set (status, for most)."
     prepare_update: Callable[[Obj, Obj], None] = _nothing_on_update
@@ -77,6 +83,10 @@ class Strategy:
     "What must hold of a new object besides."
     validate_update: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
     validate_status: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
+    judges_change_first: bool = False
+    "Whether `validate_update` speaks before `validate`."
+    when_read: Callable[[Obj], None] = _nothing
+    "Fills in what an object has only once it was stored and read again."
     windows: Mapping[str, Window] = field(default_factory=dict)
     "Subresources besides status that show the object, by name."
     fields: Callable[[Obj], Mapping[str, str]] = _no_fields

@@ -313,6 +313,7 @@ DAEMON_SET: Final = Strategy(
     prepare_update=prepare_daemon_set_update,
     validate=validate_daemon_set,
     validate_update=_selector_stays,
+    judges_change_first=True,
     validate_status=validate_daemon_set_status,
     warnings=_warnings,
     warns_again=new_generation,

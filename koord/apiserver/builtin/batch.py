@@ -48,6 +48,13 @@ def default_job(job: Obj) -> None:
         job["metadata"]["labels"] = labels
 
 
+def when_read(job: Obj) -> None:
+    """Stored jobs get their labels like sent ones, and by then their templates have some."""
+    labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
+
+
 def default_job_spec(spec: Obj) -> None:
     default_template(spec.get("template"))
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -90,9 +97,6 @@ def prepare_create(job: Obj) -> None:
     selector = spec.get("selector") or {}
     selector["matchLabels"] = {_UID_LABELS[1]: meta.get("uid", ""), **(selector.get("matchLabels") or {})}
     spec["selector"] = selector
-    if not meta.get("labels"):
-        # Objects get their defaults once more when they are read, and by then the template has labels.
-        meta["labels"] = labels
 
 
 def validate(job: Obj) -> Sequence[Cause]:
@@ -273,6 +277,7 @@ JOB: Final = Strategy(
     orphaning_warning=_ORPHANING,
     default=default_job,
     prepare_create=prepare_create,
+    when_read=when_read,
     validate=validate,
     validate_update=validate_update,
     validate_status=validate_job_status,

@@ -50,10 +50,11 @@ def _pod_ranges(faults: Faults, ranges: Sequence[str]) -> None:
         add_all(faults, f"spec.podCIDRs[{i}]", value, texts[i])
     if len(ranges) < 2:
         return
-    for value, wrong in zip(ranges, texts, strict=True):
-        if wrong:
-            text_ = f"invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address: {value}"
-            faults.append(Cause("spec.podCIDRs", "InternalError", f"Internal error: {text_}"))
+    for i, value in enumerate(ranges):
+        if texts[i]:
+            why = f"invalid CIDR[{i}]: <nil> (invalid CIDR address: {value})"
+            text_ = f"Internal error: invalid PodCIDRs. failed to check with dual stack with error:{why}"
+            faults.append(Cause("spec.podCIDRs", "InternalError", text_))
             break
     families = {":" in value for value in ranges}
     if any(texts) or len(families) < 2 or len(ranges) > 2:

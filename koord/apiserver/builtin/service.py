@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, label_map, port_or_name
+from koord.apiserver.builtin.service_families import ADDRESSES, range_faults, related_faults, settle_families
 from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, UNSET, at, labels_text, of, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
 
-_ADDRESSES: Final = ipaddress.IPv4Network("10.96.0.0/12")
-_ELSEWHERE: Final = "the provided network does not match the current range"
 _LINK_MULTICAST: Final = ipaddress.ip_network("224.0.0.0/24")
 _NODE_PORTS: Final = range(30000, 32768)
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -55,7 +54,6 @@ def default_service(service: Obj) -> None:
 
 def prepare_create(service: Obj) -> None:
     service["status"] = {"loadBalancer": {}}
-    _allocate(service)
 
 
 def prepare_update(new: Obj, old: Obj) -> None:
@@ -79,30 +77,32 @@ def prepare_update(new: Obj, old: Obj) -> None:
             port.pop("nodePort", None)
         spec.pop("externalTrafficPolicy", None)
         spec.pop("allocateLoadBalancerNodePorts", None)
-    _allocate(new)
 
 
-def _allocate(service: Obj) -> None:
+def begin(service: Obj, old: Obj | None) -> Sequence[Cause]:
+    """Settle families, address and node ports."""
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
-        return
+        return ()
+    was: Part = old["spec"] if old is not None else {}
+    address, plural_stays = spec.get("clusterIP"), (spec.get("clusterIPs") or []) == (was.get("clusterIPs") or [])
+    if address and plural_stays and address != was.get("clusterIP"):
+        spec["clusterIPs"] = [address]
     uid = str(service["metadata"].get("uid", ""))
-    address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-    if not address:
-        offset = 1 + zlib.crc32(uid.encode()) % (_ADDRESSES.num_addresses - 2)
-        address = str(_ADDRESSES[offset])
-    spec["clusterIP"] = address
-    spec["clusterIPs"] = spec.get("clusterIPs") or [address]
-    any_family = address == "None" and not spec.get("selector")
-    if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = ["IPv4", "IPv6"] if any_family else ["IPv4"]
-    if spec.get("ipFamilyPolicy") is None:
-        spec["ipFamilyPolicy"] = "RequireDualStack" if any_family else "SingleStack"
+    if faults := settle_families(spec):
+        return faults
+    if not spec.get("clusterIP"):
+        offset = 1 + zlib.crc32(uid.encode()) % (ADDRESSES.num_addresses - 2)
+        spec["clusterIP"] = str(ADDRESSES[offset])
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    elif not was.get("clusterIPs") and (faults := range_faults(spec["clusterIPs"])):
+        return faults
     wants = spec.get("type") == "NodePort" or (
         spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts")
     )
     if wants:
         _node_ports(spec.get("ports") or (), uid)
+    return ()
 
 
 def _node_ports(ports: Iterable[Obj], uid: str) -> None:
@@ -135,7 +135,8 @@ def validate_service(service: Obj) -> Sequence[Cause]:
     affinity = spec.get("sessionAffinity", "")
     if affinity not in ("ClientIP", "None"):
         faults.append(not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None")))
-    _cluster_ips(faults, spec)
+    if kind != "ExternalName":
+        faults += related_faults(spec)
     for i, address in enumerate(spec.get("externalIPs") or ()):
         add_all(faults, f"spec.externalIPs[{i}]", address, formats.ip_address(address))
     if kind not in _TYPES:
@@ -198,18 +199,6 @@ def _port_conflicts(faults: Faults, ports: Sequence[Part], kind: str) -> None:
         seen.add(key)
 
 
-def _cluster_ips(faults: Faults, spec: Part) -> None:
-    if spec.get("type") == "ExternalName":
-        return
-    for i, address in enumerate(spec.get("clusterIPs") or ()):
-        if address != "None":
-            add_all(faults, f"spec.clusterIPs[{i}]", address, formats.ip_address(address))
-    addresses = spec.get("clusterIPs") or [""]
-    if spec.get("clusterIP", "") != addresses[0]:
-        text_ = "first value must match `clusterIP`"
-        faults.append(invalid("spec.clusterIPs[0]", addresses[0], text_))
-
-
 def _traffic(faults: Faults, spec: Part, kind: str) -> None:
     external = spec.get("externalTrafficPolicy", "")
     open_ = kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and spec.get("externalIPs"))
@@ -221,23 +210,6 @@ def _traffic(faults: Faults, spec: Part, kind: str) -> None:
     internal = spec.get("internalTrafficPolicy")
     if internal is not None and internal not in ("Cluster", "Local"):
         faults.append(not_supported("spec.internalTrafficPolicy", internal, ("Cluster", "Local")))
-
-
-def validate_service_create(service: Obj) -> Sequence[Cause]:
-    # An address is taken once all else is right, and only then may be found to be out of reach.
-    return () if validate_service(service) else _out_of_range(service["spec"])
-
-
-def _out_of_range(spec: Part) -> list[Cause]:
-    addresses = spec.get("clusterIPs") or []
-    if spec.get("type") == "ExternalName" or addresses[:1] == ["None"]:
-        return []
-    first, last = _ADDRESSES[0], _ADDRESSES[-1]
-    return [
-        invalid("spec.clusterIPs", addresses, f"failed to allocate IP {address}: {_ELSEWHERE}")
-        for address in addresses
-        if ":" in address or not first < ipaddress.IPv4Address(address) < last
-    ]
 
 
 def validate_service_update(new: Obj, old: Obj) -> Sequence[Cause]:
@@ -345,10 +317,10 @@ def _slice_endpoints(obj: Obj) -> str:
 
 SERVICE: Final = Strategy(
     default=default_service,
+    begin=begin,
     prepare_create=prepare_create,
     prepare_update=prepare_update,
     validate=validate_service,
-    validate_create=validate_service_create,
     validate_update=validate_service_update,
     fields=lambda obj: {"spec.clusterIP": obj["spec"].get("clusterIP", ""), "spec.type": obj["spec"].get("type", "")},
     columns=(

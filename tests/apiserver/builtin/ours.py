@@ -52,9 +52,12 @@ def create(resource: Resource, obj: Obj) -> tuple[Obj, list[Cause], list[str]]:
     meta["uid"], meta["creationTimestamp"] = "uid", NOW
     if strategy.has_generation:
         meta["generation"] = 1
+    if begun := [*strategy.begin(new, None)]:
+        return new, begun, []
     strategy.prepare_create(new)
     causes = [*validate_object_meta(new, resource), *strategy.validate(new), *strategy.validate_create(new)]
     typed.settle(resource.schema, new)
+    strategy.when_read(new)
     return json.loads(json.dumps(new)), causes, _warnings(resource, new) if not causes else []
 
 
@@ -70,6 +73,8 @@ def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple
         if strategy.has_status:
             _take(new, old, "status")
         strategy.prepare_update(new, old)
+        if begun := [*strategy.begin(new, old)]:
+            return new, begun, []
         aside = {"metadata", "status"} if strategy.has_status else {"metadata"}
         if strategy.has_generation and _but(new, aside) != _but(old, aside):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
