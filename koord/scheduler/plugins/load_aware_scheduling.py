@@ -161,6 +161,8 @@ class LoadAwareScheduling(Plugin):
         self._zero: Vector = (0,) * len(self.resources)
         self._reports: dict[str, _Report] = {}
         self._wishes: dict[LoadBasis, _Wish] = {}
+        self._facts: dict[Row, tuple[object, ...]] = {}
+        "What was last seen of a node, as far as it matters here."
         self._cluster: Cluster | None = None
         self._columns: _Columns
         self._global = _Limits(self._vector(args.usage_thresholds), None)
@@ -219,6 +221,11 @@ class LoadAwareScheduling(Plugin):
     def node_put(self, row: Row) -> None:
         assert self._cluster is not None
         node = self._cluster.nodes[row]
+        said = node.metadata.annotations
+        facts = (said.get(USAGE_THRESHOLDS.key), said.get(RAW_ALLOCATABLE.key), self._capacity(row))
+        if self._facts.get(row) == facts:
+            return
+        self._facts[row] = facts
         own = USAGE_THRESHOLDS.read(node.metadata, "Node")
         filters = self._filters or any(self._limits(row).percent) or any(self._prod_limits(row))
         by_prod = self._by_prod or any(self._vector(own.prod_usage_thresholds))
@@ -232,6 +239,7 @@ class LoadAwareScheduling(Plugin):
 
     def node_removed(self, row: Row) -> None:
         """Its columns go with the row; its report stays until that is removed."""
+        del self._facts[row]
 
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
         assert self._cluster is not None
