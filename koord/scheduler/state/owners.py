@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from koord.api.core import Service
 from koord.api.meta import OwnerReference
@@ -43,7 +43,8 @@ class Owners:
         self._services: dict[tuple[str, str], Mapping[str, str]] = {}
         self._index: dict[str, SelectorIndex[str]] = {}
         self._workloads: dict[tuple[str, str, str, str], LabelMatcher | Mapping[str, str]] = {}
-        self._found: dict[tuple[object, ...], OwnerSelector | None] = {}
+        self._found: dict[tuple[object, ...], OwnerSelector | Literal[False] | None] = {}
+        "What was merged before; None where nothing chooses such a pod. False is never kept: it means unknown."
         self._services_at = 0
 
     def put_service(self, service: Service) -> None:
@@ -95,12 +96,13 @@ class Owners:
         services = self._services_of(self._counts.face(namespace, labels)) if self._services else ()
         owner = None if controller is None else (controller.api_version, controller.kind, controller.name)
         name = (namespace, services, owner)
-        if name not in self._found:
+        found = self._found.get(name, False)
+        if found is False:
             if len(self._found) >= REMEMBERED:
                 self._found.clear()
             workload = None if owner is None else self._workloads.get((namespace, *owner))
-            self._found[name] = _merged(dict(services), workload)
-        return self._found[name]
+            found = self._found[name] = _merged(dict(services), workload)
+        return found
 
     def _services_of(self, face: Face) -> tuple[tuple[str, str], ...]:
         """The labels that the Services which choose a pod ask for, sorted."""
