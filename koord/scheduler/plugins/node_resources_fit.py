@@ -15,12 +15,13 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import Reason, Row
 
 CPU: Final = "cpu"
@@ -37,7 +38,7 @@ class NodeResourcesFit(Plugin):
         self._args = (args or NodeResourcesFitArgs()).completed()
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        return ask.requests, ask.non_zero
+        return ask.requests, ask.non_zero, None if ask.spec.resources is None else _by_containers(ask)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge:
         for name, _ in ask.requests:
@@ -73,8 +74,8 @@ class _Fit(Judge):
         shape: tuple[tuple[int, int], ...],
     ) -> None:
         self._requests, self._strategy, self._shape = needed, strategy, shape
-        asked = dict(ask.requests)
-        non_zero = ask.non_zero
+        requests, non_zero = _by_containers(ask)
+        asked = dict(requests)
         # Per resource: the columns to read, what the pod adds, and the weight.
         self._scored = [
             (("allocatable", name), _used_column(name), _adds(name, asked, non_zero), weight)
@@ -140,6 +141,14 @@ def _piecewise(utilisation: Numbers, xs: list[int], ys: list[int]) -> Numbers:
             width = xs[i] - xs[i - 1]
             result = np.where(below, ys[i - 1] + np.fix(steps / width).astype(np.int64), result)
     return result
+
+
+def _by_containers(ask: Ask) -> tuple[Amounts, tuple[int, int]]:
+    """What counts for the score: kube-scheduler overlooks there what a new pod states for itself as a whole."""
+    if ask.spec.resources is None:
+        return ask.requests, ask.non_zero
+    pod = replace(ask.pod, spec=replace(ask.spec, resources=None))
+    return requests_of(pod), non_zero_of(pod)
 
 
 def _used_column(name: str) -> Hashable:

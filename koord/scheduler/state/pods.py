@@ -80,7 +80,15 @@ def requests_of(pod: Pod) -> Amounts:
 
 
 def non_zero_of(pod: Pod) -> tuple[int, int]:
-    found = pod_requests(pod, missing=NON_ZERO_REQUESTS)
+    """Requested cpu and memory, with the usual amounts where a container names none.
+
+    Where a pod states amounts for itself as a whole, only what is stated nowhere in it is made up.
+    """
+    missing = NON_ZERO_REQUESTS
+    if pod.spec.resources is not None and pod.spec.resources.requests:
+        stated = pod_requests(pod)
+        missing = {name: amount for name, amount in missing.items() if name not in stated}
+    found = pod_requests(pod, missing=missing)
     return found.get("cpu", 0), found.get("memory", 0)
 
 

@@ -1,0 +1,53 @@
+"""A plan for one pod says what the plain reading of the spec says: whether it fits, where, its score, why not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from koord.api.manifest import parse
+from koord.api.pod import Pod
+from koord.api.scheduler_config import SchedulerConfiguration
+from koord.offline.plan import PodPlan, plan
+from koord.scheduler.profiles import profiles_of
+from tests.scheduler.build import NOW_S
+from tests.scheduler.generate import Scene, random_scene
+from tests.scheduler.generate_pod import Manifest
+from tests.scheduler.reference import cycle
+from tests.scheduler.reference.cluster import Verdict
+
+
+def planned(scene: Scene, pending: Manifest, pod: Pod) -> PodPlan:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*scene.objects, pending]})
+    profiles = profiles_of(SchedulerConfiguration(profiles=(scene.profile,)))
+    return plan(parse(text, "scene"), profiles, now_s=NOW_S).plan.pods[pod.metadata.key]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_pod_of_a_random_cluster(seed: int) -> None:
+    scene = random_scene(seed, stock=True)
+    cluster = scene.cluster()
+    for pending, pod in zip(scene.pending, scene.pods(), strict=True):
+        found = planned(scene, pending, pod)
+        if found.outcome == "waiting":
+            continue
+        verdicts = cycle.feasible(pod, cluster, scene.profile)
+        candidates = [name for name, verdict in verdicts.items() if verdict]
+        if candidates:
+            totals = cycle.totals(pod, candidates, cluster, scene.profile)
+            assert found.node in candidates
+            assert totals[found.node] == max(totals.values())
+            # A single candidate is not scored by kube-scheduler.
+            assert found.score == totals[found.node] or len(candidates) == 1
+        else:
+            assert found.node is None
+            assert found.nodes_rejected == _counted(verdicts)
+
+
+def _counted(verdicts: dict[str, Verdict]) -> dict[str, int]:
+    def key(plugin: str, reason: str) -> str:
+        return f"{plugin}: {reason[:1].lower()}{reason[1:]}"
+
+    return Counter(key(verdict.plugin, reason) for verdict in verdicts.values() for reason in verdict.reasons)
