@@ -181,3 +181,20 @@ def test_it_runs_without_the_wire_and_prints_plainly_into_a_pipe() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "\x1b" not in done.stdout
     assert {"aiohttp", "asyncio", "ssl", "cryptography", "rich", "koord.kube"} & set(done.stdout.split()) == set()
+
+
+def test_progress_shows_on_a_terminal_when_it_takes_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from koord.cli import plan as module
+
+    assert run(["plan", "-f", str(folder)]) == 0
+    assert "reading" not in capsys.readouterr().err, "not into a pipe"
+    monkeypatch.setattr(module, "SILENT_S", 0.0)
+    monkeypatch.setattr(module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert run(["plan", "-f", str(folder)]) == 0
+    printed = capsys.readouterr()
+    assert "reading" in printed.err
+    assert "placing pods: 1 of 1" in printed.err
+    assert "placing" not in printed.out
