@@ -53,8 +53,11 @@ def carry_over(new: Obj, old: Obj, resource: Resource) -> None:
     """What an update cannot change: it keeps the old values, whatever was sent."""
     was = old["metadata"]
     metadata = new.setdefault("metadata", {})
-    for key in ("creationTimestamp", "deletionTimestamp", "selfLink"):
+    for key in ("creationTimestamp", "selfLink"):
         _restore(metadata, was, key)
+    if was.get("deletionTimestamp"):
+        # What is being deleted stays so. Of anything else nobody may say it: that is for the checks to refuse.
+        metadata["deletionTimestamp"] = was["deletionTimestamp"]
     for key in ("uid", "generateName", "deletionGracePeriodSeconds"):
         if not metadata.get(key):
             _restore(metadata, was, key)
