@@ -48,6 +48,8 @@ _OLD_VERSIONS: Final = {
 }  # fmt: skip
 """Versions of a group's kinds that the real server reads but does not serve."""
 
+_INEXACT_IN_JSON: Final = re.compile(rb'(?:":|[\[,])-?[0-9]+[.eE]|[0-9]{19}')
+"Numbers that YAML may read otherwise than JSON."
 _INTERNAL_PACKAGES: Final = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
 
 
@@ -400,6 +402,8 @@ def _settle(prefix: str, faults: list[str], yaml_repeats: list[str], field_valid
 
 def _load_yaml(body: bytes, repeats: list[str]) -> object:
     """The first document of a YAML body."""
+    if not _INEXACT_IN_JSON.search(body) and (value := json_text.compact(body)) is not None:
+        return value
     text = body.decode(errors="replace")
 
     def repeated(line: int, key: str) -> None:

@@ -57,7 +57,7 @@ _pairs_decoder = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=_no_co
 
 def loads(body: bytes) -> tuple[object, bool]:
     """The value, and whether some object in it gives a key twice (the last one counts)."""
-    value = _compact(body)
+    value = compact(body)
     if value is not None:
         return value, False
     text = _text(body)
@@ -107,7 +107,7 @@ def _text(body: bytes) -> str:
     return body.decode(errors="replace")
 
 
-def _compact(body: bytes) -> object | None:
+def compact(body: bytes) -> object | None:
     """The value of text that is written as we would write it, as programs do: then no key can be there twice."""
     stripped = body.strip(_SPACE)
     if not stripped.startswith(b"{") or body.count(b"[") + body.count(b"{") > MAX_DEPTH:

@@ -236,7 +236,14 @@ def _apply(
         meta["managedFields"] = managers.encode(after)
     result: Obj = {**new, "metadata": meta}
     # In a built-in kind a null stands for nothing. Of a custom one, defaults and validation decide what it is.
-    return merging.without_nulls(plan, result) if schema.ref else result
+    return _without_nulls(plan, result, live or {}) if schema.ref else result
+
+
+def _without_nulls(plan: Plan, obj: Obj, live: Obj) -> Obj:
+    """Parts that the live object has as they are were cleaned when it was stored."""
+    kept = {key for key, part in obj.items() if live.get(key) is part}
+    cleaned = merging.without_nulls(plan, {key: part for key, part in obj.items() if key not in kept})
+    return {key: obj[key] if key in kept else cleaned[key] for key in obj if key in kept or key in cleaned}
 
 
 def _check_applied(applied: Obj, api_version: str, kind: str) -> None:
