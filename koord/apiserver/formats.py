@@ -218,6 +218,16 @@ def ip_address(value: str) -> Faults:
     return ()
 
 
+def legacy_ip_address(value: str) -> Faults:
+    """As `ip_address`, where leading zeros were allowed once."""
+    return ip_address(without_zeros(value))
+
+
+def without_zeros(value: str) -> str:
+    """An IPv4 address as it is written today."""
+    return re.sub(r"(?<![0-9])0+(?=[0-9])", "", value) if ":" not in value else value
+
+
 def cidr(value: str) -> Faults:
     try:
         ipaddress.ip_network(value, strict=False)

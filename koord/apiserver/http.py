@@ -28,7 +28,7 @@ from koord.apiserver.negotiation import Form, NotAcceptable, as_yaml, negotiate,
 from koord.apiserver.registry import Registry
 from koord.apiserver.request_info import RequestInfo, request_info
 from koord.apiserver.resource import Resource
-from koord.apiserver.routing import no_such_path, not_allowed
+from koord.apiserver.routing import NoPage, no_such_path, not_allowed
 from koord.apiserver.status import StatusError
 from koord.apiserver.telemetry import Telemetry
 
@@ -126,6 +126,8 @@ class HttpApi:
                 answer = await self._answer(http, info, query, deprecations, warnings)
             finally:
                 self._in_flight.leave(slot)
+        except NoPage:
+            answer = page_not_found()
         except StatusError as error:
             answer = refusal(error, yaml=_wants_yaml(http))
         except MalformedPath:
@@ -175,7 +177,7 @@ class HttpApi:
             if resource.deprecation:
                 deprecations.append(resource.deprecation)
             return await self._resources(request, resource)
-        if info.is_resource and self._registry.has_group(info.group):
+        if info.is_resource and self._registry.has_built_in(info.group):
             raise no_such_path()
         found = await self._otherwise(request)
         if found is not None and http.method != "GET":

@@ -7,7 +7,7 @@ What is particular to a kind is in its `Strategy`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -206,8 +206,8 @@ class Objects:
             self._refuse_if_invalid(resource, new, [*strategy.begin(new, old)])
         causes = metadata.validate_metadata_update(new, old, resource)
         if subresource == "status":
+            causes += _of_status(structural.validate(resource.schema, new, old)) if resource.custom else ()
             causes += strategy.validate_status(new, old)
-            causes += structural.validate(resource.schema, new, old) if resource.custom else ()
         else:
             window = strategy.windows.get(subresource)
             change = [*(window.validate if window else strategy.validate_update)(new, old)]
@@ -437,6 +437,17 @@ def _read_back(resource: Resource, obj: Obj) -> None:
     if not resource.custom:
         typed.settle(resource.schema, obj)
         resource.strategy.when_read(obj)
+
+
+def _of_status(causes: Iterable[Cause]) -> list[Cause]:
+    """Faults of a status that is judged by itself: their texts name fields from there on."""
+    return [
+        replace(
+            cause,
+            message=cause.message.replace(f"{cause.field} in body", f"{cause.field.removeprefix('status.')} in body"),
+        )
+        for cause in causes
+    ]
 
 
 def _take(new: Obj, old: Obj, part: str) -> None:

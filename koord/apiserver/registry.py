@@ -30,8 +30,9 @@ class Registry:
     def serves(self, group: str, version: str) -> bool:
         return any(g == group and v == version for g, v, _ in self._by_gvr)
 
-    def has_group(self, group: str) -> bool:
-        return any(g == group for g, _, _ in self._by_gvr)
+    def has_built_in(self, group: str) -> bool:
+        """Whether a group is one of the server's own, not one that definitions made."""
+        return any(each.group == group and not each.custom for each in self)
 
     def add(self, resource: Resource) -> None:
         self._by_gvr[resource.group, resource.version, resource.plural] = resource

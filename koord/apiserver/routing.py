@@ -28,6 +28,10 @@ LEFT_OUT: Final = {
 """What kubectl may ask for and this server does not have, with the reason that it gets."""
 
 
+class NoPage(Exception):
+    """A path that nothing serves. Definitions come and go, so the real server says no more of theirs."""
+
+
 def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
     """Raises unless the path exists and takes the method, and its name could be one."""
     collection = not info.name or info.verb in _ACROSS_NAMESPACES
@@ -36,7 +40,7 @@ def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
     if info.subresource:
         _check_subresource(resource, info, method, misplaced)
     elif misplaced and (info.namespace or not collection or resource.verbs == _CREATE_ONLY):
-        raise no_such_path()
+        raise NoPage if resource.custom else no_such_path()
     elif misplaced and info.verb not in _ACROSS_NAMESPACES:
         raise no_such_path() if resource.custom else not_allowed()
     elif not resource.custom and not collection and resource.verbs == _CREATE_ONLY:

@@ -73,6 +73,8 @@ def shown(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
+    if isinstance(value, str):
+        return go_quoted(value)
     return msgspec.json.encode(value).decode()
 
 
@@ -190,7 +192,7 @@ def unprocessable(kind: str, group: str, name: str, causes: Sequence[Cause]) -> 
     # A fault that several checks find is a cause each time, but told once.
     texts = list(dict.fromkeys(str(cause) for cause in causes))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    message = f'{qualified(kind, group)} "{name}" is invalid: {listed}'
+    message = f"{qualified(kind, group)} {go_quoted(name)} is invalid: {listed}"
     return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
 
 

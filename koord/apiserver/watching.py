@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import HttpVersion11, web
 
+from koord.apiserver.bodies import typed
 from koord.apiserver.listing import Filter, item_value
-from koord.apiserver.resource import Resource
+from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError, gone
 from koord.apiserver.store import Collection, Compacted, Ended, Entry, Event, EventType, Overflow, Store, Subscription
 
@@ -202,7 +203,11 @@ def bookmark(watch: Watch, rev: int, *, initial_end: bool = False) -> bytes:
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     resource = watch.resource
-    empty = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+    empty: Obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+    if not resource.custom:
+        # With what a built-in kind always has, as any object of it.
+        empty |= typed.read(resource.schema, {"metadata": metadata})[0]
+        empty["kind"], empty["apiVersion"] = resource.kind, resource.api_version
     return line("BOOKMARK", watch.shape(msgspec.json.encode(empty)))
 
 

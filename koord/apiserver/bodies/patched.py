@@ -74,14 +74,14 @@ def outcome(
             unknown = sorted(typed.unknown_fields(resource.schema, obj)) if has_unknown else []
     except typed.Mistyped as wrong:
         sent = sent or msgspec.json.encode(obj)
-        raise _refused(sent, patch, wrong.converting() if patch.media_type == STRATEGIC_PATCH else str(wrong)) from None
+        raise refused(sent, patch, wrong.converting() if patch.media_type == STRATEGIC_PATCH else str(wrong)) from None
     except structural.BadEmbedded as wrong:
-        raise _refused(sent, patch, str(wrong)) from None
+        raise refused(sent, patch, str(wrong)) from None
     faults = [*patch.faults, *(f'unknown field "{path}"' for path in unknown)]
     if not faults or field_validation == "Ignore":
         return result, []
     if field_validation == "Strict":
-        raise _refused(sent or msgspec.json.encode(obj), patch, f"strict decoding error: {', '.join(faults)}")
+        raise refused(sent or msgspec.json.encode(obj), patch, f"strict decoding error: {', '.join(faults)}")
     return result, faults
 
 
@@ -92,7 +92,7 @@ def _check_kind(resource: Resource, obj: Obj, patch: Patch) -> None:
         return
     group, _, version = str(api_version or resource.api_version).rpartition("/")
     if why := decoding.unregistered(group, version, str(kind or resource.kind)):
-        raise _refused(msgspec.json.encode(obj), patch, why)
+        raise refused(msgspec.json.encode(obj), patch, why)
     # What it makes is read as the kind that it says.
     typed.read(schemas.schema_for(group, version, str(kind or resource.kind)), obj)
 
@@ -105,7 +105,7 @@ def _coerced(resource: Resource, obj: Obj) -> list[str]:
     return decoding.coerce(resource, obj)
 
 
-def _refused(sent: bytes, patch: Patch, why: str) -> StatusError:
+def refused(sent: bytes, patch: Patch, why: str) -> StatusError:
     shown = _printed(patch.value) if patch.media_type == STRATEGIC_PATCH else sent.decode()
     return unprocessable("", "", "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {go_quoted(shown)}: {why}")])
 

@@ -27,6 +27,7 @@ _OLD_ANNOTATIONS: Final = {
     ),
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "seccomp.security.alpha.kubernetes.io/pod": 'non-functional in v1.27+; use the "seccompProfile" field instead',
 }
 
 
@@ -71,6 +72,9 @@ def _scheduling(spec: Part, meta: Part, path: str) -> Iterator[str]:
 
 
 def _lists(spec: Part, path: str) -> Iterator[str]:
+    for i, volume in enumerate(spec.get("volumes") or ()):
+        if volume.get("gitRepo") is not None:
+            yield f"{path}spec.volumes[{i}].gitRepo: deprecated in v1.11, and disabled by default in v1.33+"
     for name, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
         seen: set[str] = set()
         for i, item in enumerate(spec.get(name) or ()):

@@ -42,7 +42,7 @@ def validate_ephemeral(new: Obj, old: Obj) -> Sequence[Cause]:
             text = f'existing ephemeral containers "{name}" may not be removed\n'
             faults.append(forbidden("spec.ephemeralContainers", text))
         elif present[name] != before:
-            text = f'existing ephemeral containers "{name}" may not be changed\n'
+            text = f'existing ephemeral containers "{name}" may not be changed'
             faults.append(forbidden("spec.ephemeralContainers", text))
     return faults
 

@@ -43,7 +43,8 @@ def default_service(service: Obj) -> None:
             port["protocol"] = "TCP"
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port", 0)
-    if spec["type"] in _WITH_NODE_PORTS and not spec.get("externalTrafficPolicy"):
+    reachable = spec["type"] in _WITH_NODE_PORTS or (spec["type"] == "ClusterIP" and spec.get("externalIPs"))
+    if reachable and not spec.get("externalTrafficPolicy"):
         spec["externalTrafficPolicy"] = "Cluster"
     if spec.get("internalTrafficPolicy") is None and spec["type"] != "ExternalName":
         spec["internalTrafficPolicy"] = "Cluster"
@@ -138,7 +139,7 @@ def validate_service(service: Obj) -> Sequence[Cause]:
     if kind != "ExternalName":
         faults += related_faults(spec)
     for i, address in enumerate(spec.get("externalIPs") or ()):
-        add_all(faults, f"spec.externalIPs[{i}]", address, formats.ip_address(address))
+        add_all(faults, f"spec.externalIPs[{i}]", address, formats.legacy_ip_address(address))
     if kind not in _TYPES:
         faults.append(not_supported("spec.type", kind, _TYPES))
     _port_conflicts(faults, ports, kind)
@@ -220,6 +221,15 @@ def validate_service_update(new: Obj, old: Obj) -> Sequence[Cause]:
     if before and before[0] and before[:1] != after[:1]:
         return [invalid("spec.clusterIPs[0]", after, "may not change once set")]
     return ()
+
+
+def warnings(service: Obj) -> Sequence[str]:
+    return [
+        f'spec.externalIPs[{i}]: non-standard IP address "{address}" will be considered invalid in a future '
+        f'Kubernetes release: use "{formats.without_zeros(address)}"'
+        for i, address in enumerate(service["spec"].get("externalIPs") or ())
+        if formats.without_zeros(address) != address
+    ]
 
 
 def _external(service: Obj) -> str:
@@ -332,6 +342,7 @@ SERVICE: Final = Strategy(
         AGE,
         text("Selector", of(lambda obj: labels_text(obj["spec"].get("selector"))), 1),
     ),
+    warnings=warnings,
     name_fault=lambda name: next(iter(formats.dns_1035_label(name)), None),
     has_generation=False,
     allow_create_on_update=True,

@@ -422,8 +422,7 @@ def _repeats(values: Sequence[Any]) -> list[int]:
     seen: dict[bytes, int] = {}
     found = []
     for i, value in enumerate(values):
-        # A float is another value than an equal integer, as numbers of different Go types are.
-        key = _canonical([value, "float"]) if isinstance(value, float) else _canonical(value)
+        key = _canonical(value)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] == 2:
             found.append(i)

@@ -46,6 +46,7 @@ class Evictions:
         eviction, _ = decoding.decode_kind(group, version, kind, await request.body(), request.content_type)
         if (eviction.get("metadata") or {}).get("name", "") != info.name:
             raise bad_request("name in URL does not match name in Eviction object")
+        eviction["metadata"]["namespace"] = info.namespace
         attributes = subresource_attributes(resource, info.subresource, KIND, eviction, context)
         eviction = await self._objects.admission.admit(attributes)
         options = eviction.get("deleteOptions") or {}

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 
 from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels
-from koord.apiserver import schemas
-from koord.apiserver.bodies import decoding
+from koord.apiserver import schemas, tables
+from koord.apiserver.bodies import decoding, patched, typed
 from koord.apiserver.http import Answer, Request, json_answer
 from koord.apiserver.list_options import query_flag
 from koord.apiserver.objects import Context, Objects
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, scale_fields
-from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.status import MODIFIED, conflict, invalid, object_not_found, unprocessable
+from koord.apiserver.printing import AGE
+from koord.apiserver.resource import Column, Obj, Resource, Strategy
+from koord.apiserver.status import MODIFIED, conflict, internal_error, invalid, object_not_found, unprocessable
 from koord.apiserver.verbs import check_name, context_of
+
+SCALE = Resource(
+    "autoscaling",
+    "v1",
+    "scales",
+    "Scale",
+    namespaced=True,
+    schema=schemas.schema_for("autoscaling", "v1", "Scale"),
+    strategy=Strategy(
+        columns=(
+            Column("Name", "string", lambda scale, _now_s: scale["metadata"]["name"]),
+            Column("Desired", "integer", lambda scale, _now_s: scale["spec"].get("replicas", 0)),
+            Column("Available", "integer", lambda scale, _now_s: scale["status"]["replicas"]),
+            AGE,
+        )
+    ),
+)
+"""For its table and its schema: a Scale is never stored."""
 
 
 class Scales:
@@ -32,7 +52,7 @@ class Scales:
         if entry is None:
             raise object_not_found(resource.plural, resource.group, info.name)
         if info.verb == "get":
-            return json_answer(scale_of(resource, msgspec.json.decode(entry.value)))
+            return _shown(request, scale_of(resource, msgspec.json.decode(entry.value)))
         context, body = context_of(request), await request.body()
         written = await self._objects.update(
             resource,
@@ -43,18 +63,19 @@ class Scales:
             subresource="scale",
             tracked=True,
         )
-        return json_answer(scale_of(resource, msgspec.json.decode(written.value)))
+        return _shown(request, scale_of(resource, msgspec.json.decode(written.value)))
 
     def _scaled(self, request: Request, resource: Resource, live: Obj, body: bytes, context: Context) -> Obj:
         """The object with the replicas, and the owners of the replicas, that a write to its Scale gives it."""
         info, entries = request.info, live["metadata"].get("managedFields")
         mappings = scale_fields.mappings_of({resource.api_version: _replicas_path(resource)})
-        before = scale_of(resource, live)
+        before = scale_of(resource, live, needs_replicas=False)
         before["metadata"]["managedFields"] = scale_fields.to_scale(entries, mappings)
         after = self._scale_after(request, before, body, context)
         check_name(after, info.name, info.namespace)
         replicas = (after.get("spec") or {}).get("replicas", 0)
-        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        # A custom object is held to its own schema instead.
+        if replicas < 0 and not resource.custom:
             cause = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise unprocessable("Scale", "autoscaling", info.name, [cause])
         version = (after.get("metadata") or {}).get("resourceVersion")
@@ -69,7 +90,7 @@ class Scales:
 
     def _scale_after(self, request: Request, before: Obj, body: bytes, context: Context) -> Obj:
         content_type = request.content_type.partition(";")[0].strip()
-        schema = schemas.schema_for("autoscaling", "v1", "Scale")
+        schema = SCALE.schema
         now = self._objects.now()
         if request.info.verb == "patch" and content_type == "application/apply-patch+yaml":
             applied = decoding.decode_any(body, "application/yaml")
@@ -87,10 +108,8 @@ class Scales:
             )
         if request.info.verb == "update":
             after, _ = decoding.decode_kind("autoscaling", "v1", "Scale", body, request.content_type)
-        elif content_type == "application/json-patch+json":
-            after = json_patch.apply(before, decoding.decode_any(body))
         else:
-            after = merge_patch.apply(before, decoding.decode_any(body))
+            after = _patched(before, patched.read(body, content_type))
         after.setdefault("metadata", {})
         managed_fields.track(
             before,
@@ -104,12 +123,34 @@ class Scales:
         return after
 
 
-def scale_of(resource: Resource, obj: Obj) -> Obj:
-    """The Scale that an object shows."""
+def _shown(request: Request, scale: Obj) -> Answer:
+    form = request.form
+    if form.shape != "table":
+        return json_answer(scale)
+    return json_answer(tables.table(SCALE, [scale], time.time(), meta_version=form.meta_version))
+
+
+def _patched(before: Obj, patch: patched.Patch) -> Obj:
+    if patch.media_type == patched.JSON_PATCH:
+        after: Obj = json_patch.apply(before, patch.value)
+    else:
+        after = merge_patch.apply(before, patch.value)
+    try:
+        obj: Obj = typed.read(SCALE.schema, after)[0]
+    except typed.Mistyped as wrong:
+        raise patched.refused(msgspec.json.encode(after), patch, str(wrong)) from None
+    return obj
+
+
+def scale_of(resource: Resource, obj: Obj, *, needs_replicas: bool = True) -> Obj:
+    """The Scale that an object shows. A custom object without replicas shows none, but can be given some."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec: Obj = {}
-    if replicas := _get_at(obj, _path(resource, "specReplicas", ".spec.replicas")):
+    replicas = _get_at(obj, _path(resource, "specReplicas", ".spec.replicas"))
+    if replicas is None and resource.custom and needs_replicas:
+        raise internal_error(f'the spec replicas field "{_replicas_path(resource)}" does not exist')
+    if replicas:
         spec["replicas"] = replicas
     status: Obj = {"replicas": _get_at(obj, _path(resource, "statusReplicas", ".status.replicas")) or 0}
     if selector := _selector_text(resource, obj):

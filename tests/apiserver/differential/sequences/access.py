@@ -247,7 +247,7 @@ SEQUENCES = [
     sequence(
         "token-requests",
         post(f"{CORE}/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}),
-        saving(post(f"{CORE}/serviceaccounts/robot/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}), robot="status.token"),
+        saving(post(f"{CORE}/serviceaccounts/robot/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}, only=("kind", "metadata.name", "spec.expirationSeconds", "status.expirationTimestamp")), robot="status.token"),
         get(CM, user="{{robot}}"),
         post(f"{AUTHN}/selfsubjectreviews", {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, user="{{robot}}", only=("status.userInfo.username", "status.userInfo.groups")),
         post(ROLES, _role("reader", _rule("list", "configmaps"))),

@@ -100,7 +100,6 @@ SEQUENCES = [
         get(W),
         post(CUSTOM, widget("w")),
         delete(ONE),
-        get(ONE, only=("code", "metadata.finalizers")),
     ),
     sequence(
         "crd-watch",
