@@ -67,8 +67,8 @@ class ServeOptions:
     hosts: tuple[str, ...] = ()
     tokens: dict[str, UserInfo] = field(default_factory=dict)
     "Static bearer tokens, beside the one that the administrator gets."
-    service_accounts: bool = True
-    "Whether pods that name no service account get their namespace's default one."
+    disabled_admission: frozenset[str] = frozenset()
+    "Built-in steps of admission to leave out, by name."
 
 
 class ApiServer:
@@ -114,7 +114,7 @@ class ApiServer:
             authorizer,
             _default,
             self._resolve,
-            service_accounts=options.service_accounts,
+            disabled=options.disabled_admission,
         )
         self._stack.push_async_callback(admission.close)
         self.objects = Objects(self.store, admission, time.time)

@@ -1,8 +1,8 @@
 """How many placements a second does one core decide?
 
-Timed in CPU seconds from a decoded Pod to its placement, with class, queue and reservation; every node is scored. Clusters
-are half full, pods have unique names and labels, and Services select them, so that default spreading is on. Each case
-also tells how many rows were judged per pod, which is what the engine is about. Seeded: equal runs place alike.
+Timed in CPU seconds from a decoded Pod to its placement, with class, queue and reservation; every node is scored.
+Clusters are half full, pods have unique names and labels, and Services select them, so that default spreading is on.
+Each case also tells how many rows were judged per pod, which is what the engine is about. Equal runs place alike.
 
 The baseline is kube-scheduler's own published order of magnitude on such a machine; it scores a tenth of 5,000 nodes.
 """

@@ -28,17 +28,30 @@ log = logging.getLogger(__name__)
     help="full: no answer before its write is on disk. fast: survives a crash of the process, not of the machine.",
 )
 @click.option(
+    "--disable-admission-plugins",
+    "disabled",
+    metavar="NAME,...",
+    default="",
+    help="Leave out ServiceAccount, StorageObjectInUseProtection or TaintNodesByCondition: for a server without controllers.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
 )
-def apiserver(data_dir: Path, host: str, port: int, durability: str, log_format: str) -> int:
+def apiserver(data_dir: Path, host: str, port: int, durability: str, disabled: str, log_format: str) -> int:
     """Serve a Kubernetes API on this machine, with nothing else installed."""
+    from koord.apiserver.admission import PLUGINS
     from koord.apiserver.server import ApiServer, ServeOptions
     from koord.cli.component import start
     from koord.kube.shell import run_component
     from koord.up import tether
 
     supervised = start(log_format)
-    options = ServeOptions(data_dir, host, port, "full" if durability == "full" else "fast")
+    without = frozenset(name for name in disabled.split(",") if name)
+    if unknown := sorted(without - set(PLUGINS)):
+        raise click.BadParameter(
+            f"{', '.join(unknown)}: can be {', '.join(PLUGINS)}", param_hint="--disable-admission-plugins"
+        )
+    options = ServeOptions(data_dir, host, port, "full" if durability == "full" else "fast", disabled_admission=without)
 
     async def main() -> None:
         async with ApiServer(options) as server:

@@ -39,12 +39,12 @@ class Embedded:
 
 
 @contextmanager
-def embedded() -> Iterator[Embedded]:
+def embedded(*flags: str) -> Iterator[Embedded]:
     with TemporaryDirectory(prefix="koord-embedded-") as folder:
         server = Embedded(Path(folder))
         with (server.dir / "log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "koord", "apiserver", "--data-dir", folder, "--durability", "fast"],
+                [sys.executable, "-m", "koord", "apiserver", "--data-dir", folder, "--durability", "fast", *flags],
                 stdout=log,
                 stderr=log,
             )

@@ -30,7 +30,7 @@ Plane: TypeAlias = ControlPlane | Embedded
 def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
     """The real one without the plugin that taints new nodes: no controller is here to take the taint away."""
     if request.param == "embedded":
-        with embedded() as server:
+        with embedded("--disable-admission-plugins=TaintNodesByCondition") as server:
             yield server
     else:
         with ControlPlane("--disable-admission-plugins=TaintNodesByCondition") as real:

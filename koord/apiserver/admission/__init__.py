@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
@@ -22,7 +23,10 @@ from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.store import Collection, Entry
 
-__all__ = ["Admission", "Attributes", "refusal"]
+__all__ = ["PLUGINS", "Admission", "Attributes", "refusal"]
+
+PLUGINS: Final = ("ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition")
+"""Built-in steps that can be switched off, by the names that the real server has for them."""
 
 
 class Admission:
@@ -36,13 +40,13 @@ class Admission:
         default: Callable[[Resource, Obj], None],
         resolve: Resolver,
         *,
-        service_accounts: bool = True,
+        disabled: frozenset[str] = frozenset(),
     ) -> None:
         self._namespaces = _Decoded(collection("namespaces"))
         self._classes = _Decoded(collection("priorityclasses.scheduling.k8s.io"))
         self._mutating = Configurations(collection("mutatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
-        self._registry, self._authorizer, self._service_accounts = registry, authorizer, service_accounts
+        self._registry, self._authorizer, self._disabled = registry, authorizer, disabled
         self._client = WebhookClient(resolve)
         self._webhooks = Webhooks(self._client, self._namespaces.get, self._equivalents, default)
 
@@ -97,9 +101,9 @@ class Admission:
         namespace_lifecycle.admit(attributes, self._namespaces.get)
         resource, obj = attributes.resource, attributes.obj
         if attributes.operation == "CREATE" and obj is not None and not attributes.subresource:
-            newcomers.admit(resource.collection, obj)
+            newcomers.admit(resource.collection, obj, self._disabled)
         if resource.plural == "pods" and not resource.group and not attributes.subresource and obj is not None:
-            if self._service_accounts and attributes.operation == "CREATE":
+            if "ServiceAccount" not in self._disabled and attributes.operation == "CREATE":
                 pod_defaults.set_service_account(obj)
             pod_defaults.add_tolerations(obj)
             priority.admit_pod(attributes, obj, self._classes.get, self._classes.all)

@@ -14,11 +14,11 @@ _PROTECTED: Final = {
 }
 
 
-def admit(collection: str, obj: Obj) -> None:
+def admit(collection: str, obj: Obj, disabled: frozenset[str] = frozenset()) -> None:
     """Completes a new object of that collection."""
-    if collection == "nodes":
+    if collection == "nodes" and "TaintNodesByCondition" not in disabled:
         _taint(obj)
-    elif finalizer := _PROTECTED.get(collection):
+    elif (finalizer := _PROTECTED.get(collection)) and "StorageObjectInUseProtection" not in disabled:
         meta = obj.setdefault("metadata", {})
         finalizers = list(meta.get("finalizers") or ())
         if finalizer not in finalizers:
