@@ -34,6 +34,7 @@ _VERSION_IN_TEXT = re.compile(
 )
 _OLDEST = re.compile(r"(too old resource version: \d+ \()\d+")
 _VERSION_INSIDE = re.compile(r'(resourceVersion\\*"?: ?\\*")(\d+)(?=\\*")')
+_FAULT_LINES = re.compile(r"(: errors:\n)((?:  [^\n]*(?:\n(?=  ))?)+)")
 _QUOTED_UID = re.compile(r'uid: "(<uid-\d+>)"')
 _GO_DIFF = re.compile(r"\n@@ -\d+,\d+ \+\d+,\d+ @@\n(?:[ +@-][^\n]*\n)*")
 _QUOTED_OBJECT = re.compile(r'(?<=Invalid value: )"(?:\{(?:[^"\\]|\\.)*\})"')
