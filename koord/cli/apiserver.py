@@ -42,6 +42,7 @@ def apiserver(data_dir: Path, host: str, port: int, durability: str, disabled: s
     from koord.apiserver.admission import PLUGINS
     from koord.apiserver.server import ApiServer, ServeOptions
     from koord.cli.component import start
+    from koord.kube import collector
     from koord.kube.shell import run_component
     from koord.up import tether
 
@@ -55,6 +56,7 @@ def apiserver(data_dir: Path, host: str, port: int, durability: str, disabled: s
 
     async def main() -> None:
         async with ApiServer(options) as server:
+            collector.for_a_server()
             log.info("serving", extra={"url": server.url, "kubeconfig": str(server.kubeconfig)})
             if supervised:
                 tether.say_ready({"api": server.url})
