@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
     "disabled",
     metavar="NAME,...",
     default="",
-    help="Leave out ServiceAccount, StorageObjectInUseProtection or TaintNodesByCondition: for a server without controllers.",
+    help="Leave out ServiceAccount, StorageObjectInUseProtection or TaintNodesByCondition, where no controllers run.",
 )
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."

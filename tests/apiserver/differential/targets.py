@@ -54,7 +54,9 @@ def embedded() -> Iterator[Target]:
             "admin-token": UserInfo("token-admin", uid="1", groups=("system:masters",)),
             "nobody-token": UserInfo("nobody", uid="2", groups=("strangers",)),
         }
-        server = ApiServer(ServeOptions(Path(folder), durability="fast", tokens=users, disabled_admission=frozenset({"ServiceAccount"})))
+        without = frozenset({"ServiceAccount"})
+        options = ServeOptions(Path(folder), durability="fast", tokens=users, disabled_admission=without)
+        server = ApiServer(options)
         loop.run(server.__aenter__())
         stop = asyncio.Event()
         serving = Thread(target=loop.run, args=(_serve(server, stop),), name="embedded API server")
