@@ -164,9 +164,7 @@ class ControlPlane:
             )
         )
         (self.dir / "sa.pub").write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
+            key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         )
         self.write_kubeconfig(
             self.kubeconfig,
