@@ -143,6 +143,8 @@ class _Words:
     def _text(self, text: str) -> str:
         text = _QUOTED_OBJECT.sub(_sorted_inside, text)
         text = _without_templates(_GO_DIFF.sub("", text))
+        # Faults of an applied configuration come as a Go map gives its fields.
+        text = _FAULT_LINES.sub(lambda match: match[1] + "\n".join(sorted(match[2].split("\n"))), text)
         for literal, word in self._literals:
             text = text.replace(literal, word)
         if self._generated is not None:
