@@ -23,7 +23,8 @@ pytestmark = pytest.mark.kubectl
 
 
 async def ready_node(client: Client, name: str, **labels: str) -> None:
-    await client.create(NODES, {"metadata": {"name": name, "labels": labels}})
+    with contextlib.suppress(AlreadyExists):
+        await client.create(NODES, {"metadata": {"name": name, "labels": labels}})
     now = from_seconds(time.time())
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
     await client.patch(NODES, name, {"status": {"conditions": [ready]}}, type="strategic", subresource="status")
@@ -100,14 +101,15 @@ async def test_a_node_that_falls_silent_is_tainted_and_its_pods_go(plane: Plane)
 
 async def test_a_drain_waits_for_the_disruption_budget(plane: Plane) -> None:
     word = uuid.uuid4().hex[:6]
-    namespace = f"drain-{word}"
+    # A drain looks at all namespaces, and other tests have pods on this node: the label tells these apart.
+    namespace, name = f"drain-{word}", f"web-{word}"
     async with controllers(plane, namespace) as client:
         await ready_node(client, "node-a")
-        await client.create(DEPLOYMENTS, deployment("web", 2), namespace=namespace)
-        selector = {"matchLabels": {"app": "web"}}
+        await client.create(DEPLOYMENTS, deployment(name, 2), namespace=namespace)
+        selector = {"matchLabels": {"app": name}}
         budget = {"metadata": {"name": "web"}, "spec": {"maxUnavailable": "50%", "selector": selector}}
         await client.create(POD_DISRUPTION_BUDGETS, budget, namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", "deployment/web", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", f"deployment/{name}", "--timeout=8s")
 
         async def one_may_go() -> bool:
             status = (await client.get(POD_DISRUPTION_BUDGETS, "web", namespace=namespace)).status
@@ -118,7 +120,7 @@ async def test_a_drain_waits_for_the_disruption_budget(plane: Plane) -> None:
         await eventually(one_may_go)
         before = {pod.metadata.uid for pod in await client.list(PODS, namespace=namespace)}
         # kubectl asks for both at once, is refused the second, and asks again five seconds later.
-        said = await kubectl(plane, namespace, "drain", "node-a", "--timeout=9s", "--pod-selector=app=web")
+        said = await kubectl(plane, namespace, "drain", "node-a", "--timeout=9s", f"--pod-selector=app={name}")
         assert "drained" in said
         assert "node.kubernetes.io/unschedulable" in {key for key, _ in await taints(client, "node-a")}
         after = {pod.metadata.uid for pod in await client.list(PODS, namespace=namespace)}

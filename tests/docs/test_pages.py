@@ -32,6 +32,8 @@ def test_the_page_about_the_api_server(tmp_path: Path) -> None:
     assert lines[-1] == "rm -r ./data"
     up = f"{lines[0].partition(' &')[0]} > out &"
     wait = "for i in $(seq 600); do grep -q ready: out && break; sleep 0.1; done"
+    # Usage is reported a while after a node came; a reader is slower than this script.
+    lines = [f"until {line}; do sleep 0.5; done" if line.startswith("kubectl top") else line for line in lines]
     end = ("kill $up", "wait $up", "trap - EXIT")
     script = "\n".join(["set -ex", up, "up=$!", "trap 'kill $up' EXIT", wait, *lines[1:-1], *end, lines[-1]])
     path = os.pathsep.join([str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]])
