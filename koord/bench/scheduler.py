@@ -4,7 +4,8 @@ Timed in CPU seconds from a decoded Pod to its placement, with class, queue and 
 Clusters are half full, pods have unique names and labels, and Services select them, so that default spreading is on.
 Each case also tells how many rows were judged per pod, which is what the engine is about. Equal runs place alike.
 
-The baseline is kube-scheduler's own published order of magnitude on such a machine; it scores a tenth of 5,000 nodes.
+The baseline is a fixed figure, not part of the run: what kube-scheduler was once seen to do on such a machine with
+identical pods, scoring a tenth of 5,000 nodes.
 """
 
 from __future__ import annotations
