@@ -15,7 +15,8 @@ from koord.api.node import Node, Taint
 from koord.api.pod import Pod, Toleration
 from koord.api.resources import amounts, pod_requests
 from koord.api.selector import NodeMatcher, compile_nodes, match_labels
-from koord.api.words import SchedulerName, TaintEffect, TaintKey, TolerationOperator
+from koord.api.taints import tolerates
+from koord.api.words import SchedulerName, TaintEffect, TaintKey
 
 SCHEDULERS: Final[frozenset[str]] = frozenset({SchedulerName.DEFAULT, SchedulerName.KOORD})
 KEEPS_OFF: Final = (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
@@ -154,13 +155,3 @@ class _Wish:
                     return "node(s) were unschedulable"
                 return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
         return None
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in (TaintEffect.ALL, taint.effect):
-        return False
-    if toleration.key not in (TaintKey.ANY, taint.key):
-        return False
-    if toleration.operator == TolerationOperator.EXISTS:
-        return True
-    return toleration.key == taint.key and toleration.value == taint.value
