@@ -12,9 +12,9 @@ import msgspec
 from koord.apiserver import schemas, structural
 from koord.apiserver.bodies import decoding, json_text, typed
 from koord.apiserver.bodies.json_text import JsonFault, Pairs
-from koord.apiserver.custom.schema_validation import go_float, go_quoted
+from koord.apiserver.custom.schema_validation import go_float
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.status import Cause, StatusError, bad_request, unprocessable
+from koord.apiserver.status import Cause, StatusError, bad_request, go_quoted, unprocessable
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"

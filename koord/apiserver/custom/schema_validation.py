@@ -23,6 +23,7 @@ from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
     Cause,
     duplicate,
+    go_quoted,
     invalid,
     not_supported,
     required,
@@ -331,11 +332,6 @@ def go_float(number: float) -> str:
     digits = "".join(map(str, exact.as_tuple().digits))
     mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
     return f"{'-' if number < 0 else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02}"
-
-
-def go_quoted(text: str) -> str:
-    """A string as Go's %q prints it."""
-    return msgspec.json.encode(text).decode()
 
 
 def _enum_faults(schema: Schema, value: object, path: str) -> list[Cause]:
