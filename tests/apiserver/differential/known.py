@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 _NO_MAP = "until stored, the real server tells a map without entries from no map; here they are one, shown as null"
 _LEFT_OUT = "left out: neither kubectl's daily commands nor koord's users need it"
 _NO_NETWORK = "left out: hollow nodes run no processes and have no network; asking for it says so"
-_COST = "rules are not priced before they run; one that takes too long is stopped when it runs"
+_COST = "rules are not priced, neither before they run nor while they do: a dear one costs the server its time"
 _TYPES = "rules are not type-checked when they are defined; what does not fit is told when an object is checked"
 _BOOKMARK = "the object of a bookmark is no object; only its version and annotations mean something"
 _OWNERS = "the real server forgets all owners when a field is set that another version of a definition lacks"
