@@ -4,7 +4,6 @@ says. With the real one there, sequences that nobody wrote are compared too (tes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,9 +29,16 @@ def embedded_answers(request: pytest.FixtureRequest) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def real_answers(request: pytest.FixtureRequest) -> Iterator[Answers]:
+def real_answers(request: pytest.FixtureRequest) -> Answers:
+    """The real server learns of webhooks, roles and definitions a while after it has acknowledged them, and on a busy
+    machine that while is long: what differs is asked again, of a fresh server and one sequence at a time."""
     with real() as target:
-        yield _all_chosen(request, target, "test_the_record_is_what_the_real_server_says")
+        answers = _all_chosen(request, target, "test_the_record_is_what_the_real_server_says")
+    again = [SEQUENCES[name] for name, answer in answers.items() if _found(name, answer, explained=False)]
+    if again:
+        with real() as target:
+            answers |= asyncio.run(run_all(target, again, concurrent=1))
+    return answers
 
 
 def _all_chosen(request: pytest.FixtureRequest, target: Target, test: str) -> Answers:
@@ -66,7 +72,13 @@ def test_every_known_difference_is_about_a_sequence_that_exists() -> None:
 
 
 def _compare(name: str, answers: list[dict[str, Any]] | Failed, *, explained: bool) -> None:
-    assert not isinstance(answers, Failed), str(answers)
+    found = _found(name, answers, explained=explained)
+    assert not found, f"{name} differs from the real server\n" + "\n".join(found)
+
+
+def _found(name: str, answers: list[dict[str, Any]] | Failed, *, explained: bool) -> list[str]:
+    if isinstance(answers, Failed):
+        return [str(answers)]
     want = records.recorded(SEQUENCES[name])
     found = []
     for index, (left, right) in enumerate(zip(want, answers, strict=True)):
@@ -75,4 +87,4 @@ def _compare(name: str, answers: list[dict[str, Any]] | Failed, *, explained: bo
             lines = unexplained(name, index, lines)
         if lines:
             found.append("\n    ".join([f"step {index}: {left['request']}", *lines]))
-    assert not found, f"{name} differs from the real server\n" + "\n".join(found)
+    return found
