@@ -52,7 +52,7 @@ class NodeResourcesFit(Plugin):
         if strategy.requested_to_capacity_ratio is not None:
             points = strategy.requested_to_capacity_ratio.shape
             shape = tuple((point.utilization, point.score * 10) for point in points)
-        return _Fit(needed, ask, str(strategy.type), resources, shape)
+        return _Fit(needed, ask, str(strategy.type), resources, shape, cluster)
 
     def _is_ignored(self, name: str) -> bool:
         """Resources of vendors can be left to someone else."""
@@ -72,8 +72,9 @@ class _Fit(Judge):
         strategy: str,
         resources: Sequence[tuple[str, int]],
         shape: tuple[tuple[int, int], ...],
+        cluster: Cluster,
     ) -> None:
-        self._requests, self._strategy, self._shape = needed, strategy, shape
+        self._requests, self._strategy, self._shape, self._table = needed, strategy, shape, cluster.table
         requests, non_zero = _by_containers(ask)
         asked = dict(requests)
         # Per resource: the columns to read, what the pod adds, and the weight.
@@ -126,7 +127,10 @@ class _Fit(Judge):
         return found + [f"Insufficient {name}" for i, (name, _) in enumerate(self._requests, 1) if mask & (1 << i)]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
-        return False
+        """What the node could not give were it empty, nobody's leaving gives."""
+        columns = self._table.columns
+        short = (each for i, each in enumerate(self._requests, 1) if mask & (1 << i))
+        return any(amount > columns["allocatable", name].item(row) for name, amount in short)
 
 
 def _piecewise(utilisation: Numbers, xs: list[int], ys: list[int]) -> Numbers:
