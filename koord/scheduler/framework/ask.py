@@ -12,13 +12,12 @@ from koord.scheduler.state.pods import (
     HostPort,
     LoadBasis,
     PodRecord,
+    Shape,
     disks_of,
-    host_ports_of,
     load_basis_of,
     named_claims_of,
-    non_zero_of,
     own_claims_of,
-    requests_of,
+    shape_of,
     since_s,
 )
 from koord.scheduler.state.terms import PodTerms, terms_of
@@ -48,16 +47,20 @@ class Ask:
         return self.meta.key
 
     @once
+    def shape(self) -> Shape:
+        return shape_of(self.pod)
+
+    @property
     def requests(self) -> Amounts:
-        return requests_of(self.pod)
+        return self.shape.requests
 
-    @once
+    @property
     def non_zero(self) -> tuple[int, int]:
-        return non_zero_of(self.pod)
+        return self.shape.non_zero
 
-    @once
+    @property
     def ports(self) -> tuple[HostPort, ...]:
-        return host_ports_of(self.pod)
+        return self.shape.ports
 
     @once
     def terms(self) -> PodTerms:
@@ -65,7 +68,7 @@ class Ask:
 
     @once
     def load(self) -> LoadBasis:
-        return load_basis_of(self.pod)
+        return load_basis_of(self.pod, self.shape)
 
     @once
     def claims(self) -> tuple[str, ...]:
@@ -75,17 +78,16 @@ class Ask:
     def own_claims(self) -> tuple[str, ...]:
         return own_claims_of(self.pod) if self.spec.volumes else ()
 
-    def record(self) -> PodRecord:
-        """What the state keeps of it once it has a node."""
+    def record(self, now_s: float | None = None) -> PodRecord:
+        """What the state keeps of it once it has a node: since `now_s`, where the pod does not say."""
         meta = self.meta
+        placed_s = since_s(self.pod, PodConditionType.SCHEDULED)
         return PodRecord(
             self.key,
             meta.uid,
             meta.namespace,
             meta.labels,
-            self.requests,
-            self.non_zero,
-            self.ports,
+            self.shape,
             self.spec.priority or 0,
             meta.deletion_timestamp is not None,
             meta.controller,
@@ -94,6 +96,6 @@ class Ask:
             own_claims=self.own_claims,
             disks=disks_of(self.pod) if self.spec.volumes else (),
             load=self.load,
-            placed_s=since_s(self.pod, PodConditionType.SCHEDULED),
+            placed_s=now_s if placed_s is None else placed_s,
             initialized_s=since_s(self.pod, PodConditionType.INITIALIZED),
         )

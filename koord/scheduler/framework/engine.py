@@ -125,7 +125,7 @@ class Engine:
         return None
 
     def _reserve(self, ask: Ask, row: Row) -> None:
-        self.cluster.place(ask.record(), row)
+        self.cluster.place(ask.record(self.cluster.now_s), row)
         for plugin in self.profile.plugins:
             plugin.reserve(ask, row, self.cluster)
 

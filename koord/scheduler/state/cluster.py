@@ -248,15 +248,8 @@ class Cluster:
             self._undo.append(inverse)
 
     def _count(self, record: PodRecord, row: Row, sign: int) -> None:
-        table = self.table
-        for name, amount in record.requests:
-            self.resource(name)
-            table.add(("requested", name), row, sign * amount)
-        cpu, memory = record.non_zero
-        table.add("non-zero cpu", row, sign * cpu)
-        table.add("non-zero memory", row, sign * memory)
-        table.add("pod count", row, sign)
-        table.touch(row, _PODS)
+        self.table.gain(row, record.shape.gains, sign)
+        self.table.touch(row, _PODS)
         self.tell_of_pod(record, row, sign)
 
     def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:

@@ -6,7 +6,7 @@ interned, so that half a million bound pods cost little more than their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -42,6 +42,19 @@ class LoadBasis(msgspec.Struct, frozen=True, eq=False, gc=False):
     "The pod's own wishes, as its annotations have them."
 
 
+class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What a pod takes from a node. Pods of one template share one, so that it is worked out once for all of them."""
+
+    requests: Amounts
+    non_zero: tuple[int, int]
+    "Requested cpu (milli) and memory (bytes), with the usual amounts where a container names none."
+    ports: tuple[HostPort, ...] = ()
+    gains: tuple[tuple[Hashable, int], ...] = ()
+    "What the columns of a node gain by such a pod."
+    of_spec: bool = False
+    "Whether pods that share it have equal specs: then it stands for all of the spec."
+
+
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """What the state keeps of a pod that is on a node."""
 
@@ -49,10 +62,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     uid: str
     namespace: str
     labels: Mapping[str, str]
-    requests: Amounts
-    non_zero: tuple[int, int]
-    "Requested cpu (milli) and memory (bytes), with the usual amounts where a container names none."
-    ports: tuple[HostPort, ...] = ()
+    shape: Shape
     priority: int = 0
     terminating: bool = False
     owner: OwnerReference | None = None
@@ -68,6 +78,57 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     placed_s: float | None = None
     "When it got its node. Where the pod does not say, the time at which it is placed."
     initialized_s: float | None = None
+
+    @property
+    def requests(self) -> Amounts:
+        return self.shape.requests
+
+    @property
+    def non_zero(self) -> tuple[int, int]:
+        return self.shape.non_zero
+
+    @property
+    def ports(self) -> tuple[HostPort, ...]:
+        return self.shape.ports
+
+
+_KEPT: Final = 1 << 15
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
+_shapes: dict[tuple[object, ...], Shape] = {}
+_shapes_by_spec: dict[bytes, Shape] = {}
+
+
+def shape_of(pod: Pod) -> Shape:
+    """What a pod takes from a node.
+
+    Encoding a spec is far cheaper than looking through it. A node's name in it, or amounts that the status grants,
+    would make every pod another one: such pods share by what was worked out.
+    """
+    if pod.spec.node_name or pod.status.container_statuses or pod.status.init_container_statuses:
+        return _shared(pod)
+    text = _encode(pod.spec)
+    known = _shapes_by_spec.get(text)
+    if known is None:
+        if len(_shapes_by_spec) >= _KEPT:
+            _shapes_by_spec.clear()
+        known = _shapes_by_spec[text] = _shape(pod, of_spec=True)
+    return known
+
+
+def _shared(pod: Pod) -> Shape:
+    found = _shape(pod, of_spec=False)
+    name = (found.requests, found.non_zero, found.ports)
+    if len(_shapes) >= _KEPT:
+        _shapes.clear()
+    return _shapes.setdefault(name, found)
+
+
+def _shape(pod: Pod, *, of_spec: bool) -> Shape:
+    requests, non_zero = requests_of(pod), non_zero_of(pod)
+    more = (("non-zero cpu", non_zero[0]), ("non-zero memory", non_zero[1]), ("pod count", 1))
+    gains: list[tuple[Hashable, int]] = [(("requested", name), amount) for name, amount in requests]
+    gains += [(column, amount) for column, amount in more if amount]
+    return Shape(requests, non_zero, host_ports_of(pod), tuple(gains), of_spec)
 
 
 _amounts: dict[Amounts, Amounts] = {}
@@ -104,9 +165,8 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     )
 
 
-_KEPT: Final = 1 << 15
 _bases: dict[tuple[object, ...], LoadBasis] = {}
-_bases_of_plain_pods: dict[tuple[object, ...], tuple[LoadBasis, object]] = {}
+_bases_of_shapes: dict[tuple[object, ...], LoadBasis] = {}
 _LOAD_ANNOTATIONS: Final = (
     names.ANNOTATION_LOAD_ESTIMATED_SCALING_FACTORS,
     names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
@@ -114,27 +174,19 @@ _LOAD_ANNOTATIONS: Final = (
 )
 
 
-def load_basis_of(pod: Pod) -> LoadBasis:
+def load_basis_of(pod: Pod, shape: Shape) -> LoadBasis:
     """What a pod's load is estimated from."""
-    spec, labels, annotations = pod.spec, pod.metadata.labels, pod.metadata.annotations
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
     said = tuple(annotations.get(key, "") for key in _LOAD_ANNOTATIONS) if annotations else ("", "", "")
-    if spec.init_containers or spec.overhead or spec.resources is not None:
+    if not shape.of_spec:
         return _new_basis(pod, said)
-    # Equal maps of amounts are one object, so that identities tell pods apart; keeping them keeps those taken.
-    key = (
-        *[(id(each.resources.requests), id(each.resources.limits)) for each in spec.containers],
-        labels.get(names.LABEL_PRIORITY_CLASS),
-        labels.get(names.LABEL_QOS_CLASS),
-        spec.priority,
-        pod.status.qos_class,
-        said,
-    )
-    known = _bases_of_plain_pods.get(key)
+    key = (shape, labels.get(names.LABEL_PRIORITY_CLASS), labels.get(names.LABEL_QOS_CLASS), pod.status.qos_class, said)
+    known = _bases_of_shapes.get(key)
     if known is None:
-        if len(_bases_of_plain_pods) >= _KEPT:
-            _bases_of_plain_pods.clear()
-        known = _bases_of_plain_pods[key] = (_new_basis(pod, said), [each.resources for each in spec.containers])
-    return known[0]
+        if len(_bases_of_shapes) >= _KEPT:
+            _bases_of_shapes.clear()
+        known = _bases_of_shapes[key] = _new_basis(pod, said)
+    return known
 
 
 def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:

@@ -8,7 +8,7 @@ All writes go through `set` and `add`: inside a transaction they can be undone, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
@@ -141,6 +141,20 @@ class Table:
     def add(self, name: Hashable, row: Row, delta: int) -> None:
         if delta:
             self.set(name, row, self.columns[name].item(row) + delta)
+
+    def gain(self, row: Row, gains: Iterable[tuple[Hashable, int]], sign: int) -> None:
+        """Add to several cells of a row: what a pod brings (+1), or takes away (-1). Missing columns are made."""
+        columns, undo, reasons = self.columns, self._undo, 0
+        for name, amount in gains:
+            array = columns.get(name)
+            if array is None:
+                array = self.declare(Column(name, np.int64, Reason.REQUESTED))
+            old = array.item(row)
+            if undo is not None:
+                undo.append((name, row, old))
+            array[row] = old + sign * amount
+            reasons |= self._reasons[name]
+        self.touch(row, reasons)
 
     def touch(self, row: Row, reason: int) -> None:
         """Note that a row changed, also where the change is not in a column."""
