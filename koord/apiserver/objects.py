@@ -95,6 +95,8 @@ class Objects:
         resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
         faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
+        if not faults and not resource.strategy.metadata_checks.of_new:
+            faults = metadata.faults_of_any_object(obj, resource)
         self._refuse_if_invalid(resource, obj, faults)
         await self._validate("CREATE", resource, "", obj, None, context)
         context.warnings.extend(resource.strategy.warnings(obj))
@@ -204,15 +206,23 @@ class Objects:
             metadata.bump_generation(new, old, resource)
         if subresource == "":
             self._refuse_if_invalid(resource, new, [*strategy.begin(new, old)])
-        causes = metadata.validate_metadata_update(new, old, resource)
+        causes = metadata.faults_of_any_change(new, old, resource)
+        of_change = metadata.faults_of_change(new, old, resource, of_status=subresource == "status")
         if subresource == "status":
+            causes += of_change
+            if strategy.metadata_checks.of_status:
+                causes += metadata.faults_of_object(new, resource)
             causes += _of_status(structural.validate(resource.schema, new, old)) if resource.custom else ()
             causes += strategy.validate_status(new, old)
         else:
             window = strategy.windows.get(subresource)
             change = [*(window.validate if window else strategy.validate_update)(new, old)]
             whole = self._faults(resource, new, old)
-            causes += [*change, *whole] if strategy.judges_change_first else [*whole, *change]
+            if strategy.metadata_checks.of_object_first:
+                causes += [*whole, *of_change, *change]
+            else:
+                causes += of_change
+                causes += [*change, *whole] if strategy.judges_change_first else [*whole, *change]
         self._refuse_if_invalid(resource, new, causes)
         await self._validate("UPDATE", resource, subresource, new, old, context)
         if subresource == "" and strategy.warns_again(new, old):
@@ -299,13 +309,16 @@ class Objects:
         resource.strategy.default(obj)
 
     def _faults(self, resource: Resource, obj: Obj, old: Obj | None = None) -> list[Cause]:
-        causes = metadata.validate_metadata(obj, resource)
+        strategy = resource.strategy
+        of_kind = strategy.metadata_checks.of_new if old is None else strategy.metadata_checks.of_changed
+        causes = metadata.faults_of_object(obj, resource) if of_kind else []
         if resource.custom:
             causes += structural.validate(resource.schema, obj, old)
-        validate, of_metadata = resource.strategy.validate, resource.strategy.validate_metadata
+        validate, of_metadata = strategy.validate, strategy.validate_metadata
         if old is not None and of_metadata is not None and _same_but_metadata(obj, old):
             validate = of_metadata
-        return [*causes, *validate(obj)]
+        causes += validate(obj)
+        return causes * 2 if old is not None and strategy.judges_twice else causes
 
     def _refuse_if_invalid(self, resource: Resource, obj: Obj, causes: list[Cause]) -> None:
         if causes:

@@ -61,6 +61,26 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataChecks:
+    """When an object's metadata are looked at by the rules of its kind, besides those for all kinds."""
+
+    of_new: bool = True
+    of_generated: bool = True
+    "Whether the base of a generated name is judged too."
+    of_change: bool = True
+    "At updates, as a change."
+    of_changed: bool = True
+    "At updates, as the object that comes of it."
+    of_object_first: bool = False
+    "Whether the object is judged before the change."
+    of_status_change: bool = True
+    of_status: bool = False
+    "At updates of the status, as the object that comes of it."
+    of_finalizers: bool = True
+    "Whether finalizers must have a domain, whenever one of these looks."
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """What is particular to a kind. Every function does nothing by default; `default` and `prepare_*` change objects in
     place."""
@@ -83,6 +103,9 @@ class Strategy:
     "What must hold of a new object besides."
     validate_update: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
     validate_status: Callable[[Obj, Obj], Sequence[Cause]] = _valid_update
+    metadata_checks: MetadataChecks = field(default_factory=MetadataChecks)
+    judges_twice: bool = False
+    "Whether the real server calls its checks of a changed object twice, and so tells its faults."
     judges_change_first: bool = False
     "Whether `validate_update` speaks before `validate`."
     when_read: Callable[[Obj], None] = _nothing

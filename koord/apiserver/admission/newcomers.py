@@ -11,6 +11,7 @@ NOT_READY: Final = "node.kubernetes.io/not-ready"
 _PROTECTED: Final = {
     "persistentvolumeclaims": "kubernetes.io/pvc-protection",
     "persistentvolumes": "kubernetes.io/pv-protection",
+    "volumeattributesclasses.storage.k8s.io": "kubernetes.io/vac-protection",
 }
 
 

@@ -60,6 +60,7 @@ STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
     ("scheduling.k8s.io", "PriorityClass"): scheduling.PRIORITY_CLASS,
     ("node.k8s.io", "RuntimeClass"): scheduling.RUNTIME_CLASS,
     (_STORAGE, "StorageClass"): storage.STORAGE_CLASS,
+    (_STORAGE, "VolumeAttributesClass"): storage.ATTRIBUTES_CLASS,
     (_STORAGE, "CSIDriver"): storage.CSI_DRIVER,
     (_STORAGE, "CSINode"): storage.CSI_NODE,
     (_STORAGE, "CSIStorageCapacity"): storage.CSI_STORAGE_CAPACITY,

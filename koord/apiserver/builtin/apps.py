@@ -20,7 +20,7 @@ from koord.apiserver.builtin.int_or_percent import below_all, number_of, validat
 from koord.apiserver.builtin.pod_defaults import default_template
 from koord.apiserver.builtin.pod_spec import validate_template
 from koord.apiserver.builtin.pod_warnings import template_warnings
-from koord.apiserver.builtin.statuses import blank_status, counters, not_decremented, replica_counts
+from koord.apiserver.builtin.statuses import blank_status, counters, keep_metadata, not_decremented, replica_counts
 from koord.apiserver.printing import AGE, NAME, at, labels_text, number, of, selector_text, template_columns, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
@@ -274,6 +274,7 @@ DEPLOYMENT: Final = Strategy(
     default=default_deployment,
     prepare_create=blank_status("apps", "v1", "Deployment"),
     prepare_update=prepare_deployment_update,
+    prepare_status=lambda new, old: keep_metadata(new, old, ("labels",)),
     validate=validate_deployment,
     validate_update=_selector_stays,
     validate_status=validate_deployment_status,

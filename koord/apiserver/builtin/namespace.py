@@ -55,9 +55,9 @@ def validate(namespace: Obj) -> Sequence[Cause]:
     return faults
 
 
-def validate_status(new: Obj, old: Obj) -> Sequence[Cause]:
+def validate_status(new: Obj, _old: Obj) -> Sequence[Cause]:
     phase = (new.get("status") or {}).get("phase", "")
-    if old["metadata"].get("deletionTimestamp"):
+    if new["metadata"].get("deletionTimestamp"):
         if phase != "Terminating":
             return [invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")]
     elif phase != "Active":

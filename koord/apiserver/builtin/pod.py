@@ -19,6 +19,7 @@ from koord.apiserver.builtin.pod_scheduling import apply_label_keys, validate_to
 from koord.apiserver.builtin.pod_spec import validate_pod_annotations, validate_pod_spec
 from koord.apiserver.builtin.pod_warnings import pod_warnings
 from koord.apiserver.builtin.pod_windows import WINDOWS
+from koord.apiserver.builtin.statuses import keep_metadata
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, required
 
@@ -54,11 +55,7 @@ def prepare_create(pod: Obj) -> None:
 
 
 def prepare_status(new: Obj, old: Obj) -> None:
-    owners = old["metadata"].get("ownerReferences")
-    if owners is not None:
-        new["metadata"]["ownerReferences"] = owners
-    else:
-        new["metadata"].pop("ownerReferences", None)
+    keep_metadata(new, old, ("deletionTimestamp", "ownerReferences"))
     status, was = new.setdefault("status", {}), old.get("status") or {}
     for key in ("qosClass", "observedGeneration"):
         if not status.get(key) and was.get(key):

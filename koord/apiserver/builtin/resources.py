@@ -6,10 +6,12 @@ What is not here is not served: a request for it gets 404, and discovery does no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from koord.apiserver import schemas
 from koord.apiserver.builtin import STRATEGIES, event_forms
+from koord.apiserver.builtin.metadata_checks import metadata_checks
 from koord.apiserver.custom import kinds
 from koord.apiserver.resource import Resource, Strategy
 
@@ -147,7 +149,7 @@ def _resource(group: str, version: str, row: Row) -> Resource:
         categories=categories,
         verbs=_VERBS.get((group, plural), _ALL_VERBS),
         subresources=frozenset(subresources),
-        strategy=_strategy(group, kind, subresources),
+        strategy=replace(_strategy(group, kind, subresources), metadata_checks=metadata_checks(group, kind)),
         storage="events" if is_event else "",
         storage_version=event_forms.CORE if is_event else "",
         convert=event_forms.convert if group == "events.k8s.io" else None,

@@ -1,4 +1,4 @@
-"""Statuses that authors may not set: a new object begins with an empty one."""
+"""Statuses that authors may not set: a new object begins with an empty one; and what writers of statuses may not."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def blank_status(group: str, version: str, kind: str) -> Callable[[Obj], None]:
         obj["status"] = dict(_blank(group, version, kind))
 
     return prepare
+
+
+def keep_metadata(new: Obj, old: Obj, keys: Iterable[str]) -> None:
+    """What writers of a status may not touch, though it is not in the spec."""
+    for key in keys:
+        if key in old["metadata"]:
+            new["metadata"][key] = old["metadata"][key]
+        else:
+            new["metadata"].pop(key, None)
 
 
 def counters(faults: Faults, status: Part, keys: Iterable[str]) -> None:

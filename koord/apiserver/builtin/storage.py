@@ -18,14 +18,18 @@ from koord.apiserver.builtin.checks import (
     quantity_sign,
 )
 from koord.apiserver.builtin.pod_volumes import csi_driver_name
+from koord.apiserver.builtin.statuses import keep_metadata
 from koord.apiserver.printing import AGE, CREATED_AT, NAME, NONE, UNSET, age, at, of, text
 from koord.apiserver.resource import Column, Obj, Strategy
-from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
+from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required, too_long
 
 _DEFAULT_CLASS: Final = ("storageclass.kubernetes.io/is-default-class",
                          "storageclass.beta.kubernetes.io/is-default-class")  # fmt: skip
 _FS_GROUP: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _BINDING: Final = ("Immediate", "WaitForFirstConsumer")
+_MOST_PARAMETERS: Final = 512
+_PARAMETERS_LIMIT_BYTES: Final = 256 << 10
+_NOT_OF_STATUS: Final = ("annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences")
 
 
 def default_class(obj: Obj) -> None:
@@ -34,16 +38,29 @@ def default_class(obj: Obj) -> None:
             obj[key] = value
 
 
+def _provisioner(faults: Faults, obj: Obj, key: str) -> None:
+    name = obj.get(key, "")
+    if not name:
+        faults.append(required(key))
+    else:
+        add_all(faults, key, name.lower(), formats.label_key(name.lower()))
+
+
+def _parameters(faults: Faults, obj: Obj) -> None:
+    given: Mapping[str, str] = obj.get("parameters") or {}
+    if len(given) > _MOST_PARAMETERS:
+        faults.append(too_long("parameters", _MOST_PARAMETERS))
+        return
+    if "" in given:
+        faults.append(invalid("parameters", "", "field can not be empty."))
+    if sum(len(key.encode()) + len(value.encode()) for key, value in given.items()) > _PARAMETERS_LIMIT_BYTES:
+        faults.append(too_long("parameters", _PARAMETERS_LIMIT_BYTES))
+
+
 def validate_class(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
-    provisioner = obj.get("provisioner", "")
-    if not provisioner:
-        faults.append(required("provisioner"))
-    else:
-        add_all(faults, "provisioner", provisioner.lower(), formats.label_key(provisioner.lower()))
-    for key in obj.get("parameters") or {}:
-        if not key:
-            faults.append(invalid("parameters", key, "field can not be empty."))
+    _provisioner(faults, obj, "provisioner")
+    _parameters(faults, obj)
     choice(faults, obj, "reclaimPolicy", "", ("Delete", "Retain", ""), ("Delete", "Retain"))
     choice(faults, obj, "volumeBindingMode", "", _BINDING, _BINDING)
     return faults
@@ -194,6 +211,23 @@ def validate_attachment_update(new: Obj, old: Obj) -> Sequence[Cause]:
     return () if new["spec"] == old["spec"] else [invalid("spec", dict(new["spec"]), "field is immutable")]
 
 
+def validate_attributes_class(obj: Obj) -> Sequence[Cause]:
+    faults: Faults = []
+    _provisioner(faults, obj, "driverName")
+    _parameters(faults, obj)
+    if not obj.get("parameters"):
+        faults.append(required("parameters", "must contain at least one key/value pair"))
+    return faults
+
+
+def validate_attributes_class_update(new: Obj, old: Obj) -> Sequence[Cause]:
+    return [
+        forbidden(key, f"updates to {key} are forbidden.")
+        for key in ("driverName", "parameters")
+        if new.get(key) != old.get(key)
+    ]
+
+
 def _class_name(obj: Obj) -> str:
     annotations = obj["metadata"].get("annotations") or {}
     is_default = any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
@@ -225,6 +259,15 @@ STORAGE_CLASS: Final = Strategy(
     has_generation=False,
     returns_deleted=True,
 )
+ATTRIBUTES_CLASS: Final = Strategy(
+    validate=validate_attributes_class,
+    validate_update=validate_attributes_class_update,
+    judges_change_first=True,
+    columns=(NAME, text("DriverName", at("driverName")), AGE),
+    has_status=False,
+    has_generation=False,
+    returns_deleted=True,
+)
 CSI_DRIVER: Final = Strategy(
     default=default_driver,
     prepare_update=count_driver_change,
@@ -246,6 +289,7 @@ CSI_DRIVER: Final = Strategy(
     returns_deleted=True,
 )
 CSI_NODE: Final = Strategy(
+    judges_twice=True,
     validate=validate_csi_node,
     validate_update=validate_csi_node_update,
     columns=(NAME, Column("Drivers", "integer", of(lambda o: len(o["spec"].get("drivers") or ()))), AGE),
@@ -263,6 +307,7 @@ CSI_STORAGE_CAPACITY: Final = Strategy(
     unconditional_update=False,
 )
 VOLUME_ATTACHMENT: Final = Strategy(
+    prepare_status=lambda new, old: keep_metadata(new, old, _NOT_OF_STATUS),
     validate=validate_attachment,
     validate_create=validate_attachment_create,
     validate_update=validate_attachment_update,

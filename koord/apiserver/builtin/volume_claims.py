@@ -300,6 +300,7 @@ CLAIM: Final = Strategy(
     returns_deleted=True,
 )
 VOLUME: Final = Strategy(
+    judges_twice=True,
     default=default_volume,
     prepare_create=_prepare_volume,
     prepare_status=prepare_volume_status,

@@ -6,10 +6,10 @@ messages name that place: `spec.validation.openAPIV3Schema...` for the schema of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from koord.apiserver import formats
+from koord.apiserver import formats, metadata
 from koord.apiserver.custom import string_formats
 from koord.apiserver.custom.printed import GO_NAMES, printed_schema, printed_versions
 from koord.apiserver.custom.schema_checks import same, schema_faults, subschemas
@@ -36,18 +36,22 @@ _ROOT_FIELDS: Final = (
 _NO_WEBHOOKS: Final = "this server does not convert between versions by webhook; use None, and versions of one shape"
 
 
-def name_fault(crd: Obj) -> Cause | None:
+def _metadata_faults(crd: Obj) -> list[Cause]:
     """A definition's name says what it defines."""
-    name, spec = crd["metadata"].get("name", ""), crd.get("spec", {})
+    spec = crd.get("spec", {})
     wanted = f"{spec.get('names', {}).get('plural', '')}.{spec.get('group', '')}"
-    if name and name != wanted:
-        return invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    return None
+
+    def faults(name: str) -> Iterable[str]:
+        yield from formats.dns_subdomain(name)
+        if name != wanted:
+            yield 'must be spec.names.plural+"."+spec.group'
+
+    return metadata.faults_by(crd["metadata"], faults)
 
 
 def definition_faults(crd: Obj, old: Obj | None = None) -> list[Cause]:
     """Faults of a definition beyond its metadata, or of a change to one."""
-    causes = [fault] if old is None and (fault := name_fault(crd)) else []
+    causes = _metadata_faults(crd) if old is None else []
     causes += _spec_faults(crd.get("spec", {}))
     if old is not None:
         causes += _change_faults(crd, old)

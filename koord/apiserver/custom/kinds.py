@@ -18,7 +18,7 @@ from koord.apiserver.custom.definition_checks import definition_faults, format_w
 from koord.apiserver.custom.json_path import JsonPathError, compile_path, lookup, simple_path
 from koord.apiserver.custom.schema_validation import go_float
 from koord.apiserver.discovery import by_priority
-from koord.apiserver.resource import Column, Obj, Resource, Strategy
+from koord.apiserver.resource import Column, MetadataChecks, Obj, Resource, Strategy
 from koord.apiserver.schema import Schema
 from koord.apiserver.status import Cause, StatusError, invalid
 
@@ -293,6 +293,7 @@ def _strategy(
         fields=_selectable(version.get("selectableFields") or ()),
         columns=_columns(version.get("additionalPrinterColumns") or ()),
         has_status=has_status,
+        metadata_checks=MetadataChecks(of_changed=False, of_finalizers=False),
         unconditional_update=False,
     )
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver import formats, object_meta
+from koord.apiserver import formats, metadata
 from koord.apiserver.custom import string_formats
 from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
@@ -380,7 +380,7 @@ def _embedded_head_faults(value: Mapping[str, Any], path: str) -> list[Cause]:
             detail = "may have mixed case, but should otherwise match: " + ",".join(faults)
             causes.append(invalid(prefix + key, text, detail))
     if isinstance(meta := value.get("metadata"), Mapping):
-        causes += [replace(cause, field=prefix + cause.field) for cause in object_meta.embedded_meta_faults(meta)]
+        causes += [replace(cause, field=prefix + cause.field) for cause in metadata.faults_of_embedded(meta)]
     return causes
 
 

@@ -10,7 +10,7 @@ from koord.apiserver import structural
 from koord.apiserver.bodies import decoding, typed
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.custom.kinds import custom_schema
-from koord.apiserver.object_meta import validate_object_meta
+from koord.apiserver.metadata import faults_of_object
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource, Strategy
 from koord.apiserver.schema import Schema
@@ -74,7 +74,7 @@ def created(text: str, validation: str) -> Json:
         return {**refusal(error), **({"warnings": []} if error.code == 422 else {})}
     structural.default(resource.schema, obj)
     obj.pop("status", None)
-    causes = [*validate_object_meta(obj, resource), *structural.validate(resource.schema, obj)]
+    causes = [*faults_of_object(obj, resource), *structural.validate(resource.schema, obj)]
     if causes:
         return {"causes": comparable(causes), "warnings": warnings}
     return {"object": without_times(obj), "warnings": warnings}
@@ -97,7 +97,7 @@ def defined(definition: Json) -> Json:
     structural.default(resource.schema, obj)
     strategy.default(obj)
     strategy.prepare_create(obj)
-    causes = [*validate_object_meta(obj, resource), *strategy.validate(obj), *strategy.validate_create(obj)]
+    causes = [*faults_of_object(obj, resource), *strategy.validate(obj), *strategy.validate_create(obj)]
     warnings += strategy.warnings(obj)
     if causes:
         return {"causes": comparable(causes), "warnings": []}

@@ -11,7 +11,7 @@ from koord.apiserver import schemas, structural
 from koord.apiserver.bodies import typed
 from koord.apiserver.builtin import STRATEGIES
 from koord.apiserver.builtin.resources import builtin_resources
-from koord.apiserver.object_meta import validate_object_meta, validate_object_meta_update
+from koord.apiserver.metadata import faults_of_any_change, faults_of_change, faults_of_object
 from koord.apiserver.resource import Resource
 from koord.apiserver.status import Cause
 from tests.apiserver.builtin.case import CLUSTER_WIDE, PATHS, Case, Obj, merged
@@ -55,7 +55,7 @@ def create(resource: Resource, obj: Obj) -> tuple[Obj, list[Cause], list[str]]:
     if begun := [*strategy.begin(new, None)]:
         return new, begun, []
     strategy.prepare_create(new)
-    causes = [*validate_object_meta(new, resource), *strategy.validate(new), *strategy.validate_create(new)]
+    causes = [*faults_of_object(new, resource), *strategy.validate(new), *strategy.validate_create(new)]
     typed.settle(resource.schema, new)
     strategy.when_read(new)
     return json.loads(json.dumps(new)), causes, _warnings(resource, new) if not causes else []
@@ -68,7 +68,11 @@ def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple
         for part in {*new, *old} - {"metadata", "status"}:
             _take(new, old, part)
         strategy.prepare_status(new, old)
-        causes = [*validate_object_meta_update(new, old, resource), *strategy.validate_status(new, old)]
+        causes = [
+            *faults_of_any_change(new, old, resource),
+            *faults_of_change(new, old, resource, of_status=True),
+            *strategy.validate_status(new, old),
+        ]
     else:
         if strategy.has_status:
             _take(new, old, "status")
@@ -79,8 +83,9 @@ def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple
         if strategy.has_generation and _but(new, aside) != _but(old, aside):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         causes = [
-            *validate_object_meta_update(new, old, resource),
-            *validate_object_meta(new, resource),
+            *faults_of_any_change(new, old, resource),
+            *faults_of_change(new, old, resource),
+            *faults_of_object(new, resource),
             *strategy.validate(new),
             *strategy.validate_update(new, old),
         ]

@@ -230,7 +230,7 @@ def _decoded(data: bytes, response: aiohttp.ClientResponse) -> Any:
 
 
 def _encoded(body: Any) -> bytes:
-    return json.dumps(body).encode()
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _periodic_bookmark(event: Any) -> bool:

@@ -10,6 +10,7 @@ from tests.apiserver.differential.sequences import (
     definitions,
     deletion,
     discovery,
+    every_kind,
     hostile,
     lists,
     patches,
@@ -25,4 +26,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, access, discovery, webhooks, hostile, cluster,
+    every_kind,
 )  # fmt: skip
