@@ -12,14 +12,14 @@ import copy
 import json
 import math
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal
 from typing import Final, NoReturn
 
 import yaml
 
+from koord.api import yaml_lines
 from koord.api.faults import BadInput
+from koord.api.yaml_scalars import as_json, float_key, resolve
 
 MAX_DEPTH: Final = 100
 """How deep maps and lists may be nested."""
@@ -27,22 +27,9 @@ MAX_DEPTH: Final = 100
 MAX_EXPANDED: Final = 400_000
 """How many nodes aliases may stand for in one text, all together."""
 
+_MARKER: Final = re.compile(r"^---[ ]*(?:\n|\Z)", re.MULTILINE)
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_WORDS: Final[Mapping[str, object]] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-}
-_NUMERIC_START: Final = frozenset("+-.0123456789")
-_INTEGER: Final = re.compile(
-    r"(?P<sign>[+-]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<bin>[01]+)|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))"
-)
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_STRAY_UNDERSCORE: Final = re.compile(r"(?<![0-9])_|_(?![0-9])")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
 _TAG: Final = "tag:yaml.org,2002:"
 _RESOLVED_TAGS: Final[Mapping[str, tuple[str, type | tuple[type, ...]]]] = {
@@ -71,7 +58,12 @@ def load_all(text: str, source: str) -> list[object]:
             return _load_json(text)
         except (ValueError, RecursionError):
             pass  # flow-style YAML, or faulty: the YAML reader says where
-    return [document for document in _Reader(text, source).documents() if document is not None]
+    try:
+        documents = list(_documents(text, source))
+    except YamlError:
+        # Who has seen all of the text knows the place.
+        documents = list(_Reader(text, source).documents())
+    return [document for document in documents if document is not None]
 
 
 def load(text: str, source: str) -> object:
@@ -88,25 +80,32 @@ def load_first(text: str, source: str, repeated: Callable[[int, str], None]) -> 
     return next(_Reader(text, source, repeated).documents(), None)
 
 
-def resolve(scalar: str) -> object:
-    """What an unquoted scalar means: None, a bool, an int, a float or a string."""
-    if scalar in _WORDS:
-        return _WORDS[scalar]
-    if scalar[0] not in _NUMERIC_START:
-        return scalar
-    plain = scalar.replace("_", "")
-    integer = _INTEGER.fullmatch(plain)
-    if integer is not None and len(plain) < 80:
-        sign, hexadecimal, binary, octal, decimal = integer.groups()
-        base = 16 if hexadecimal else 2 if binary else 8 if octal else 10
-        number = int(hexadecimal or binary or octal or decimal, base)
-        if number < 2**63 or (number < 2**64 and not sign) or (number == 2**63 and sign == "-"):
-            return -number if sign == "-" else number
-    if _FLOAT.fullmatch(plain) and not (scalar[0] == "." and _STRAY_UNDERSCORE.search(scalar)):
-        value = float(plain)
-        if math.isfinite(value):
-            return value
-    return scalar
+def _documents(text: str, source: str) -> Iterator[object]:
+    """The documents of a text, each read by its lines where it is plain enough."""
+    reader = _Reader("", source)
+    # A line that begins with this ends whatever came before, wherever it stands.
+    begin = 0
+    while begin <= len(text):
+        marker = _MARKER.search(text, begin)
+        end, next_begin = marker.span() if marker else (len(text), len(text) + 1)
+        part, begin = text[begin:end], next_begin
+        try:
+            yield yaml_lines.read(part, _alone)
+        except yaml_lines.NotPlain:
+            # One reader for all, so that what aliases stand for is bounded for the whole text.
+            reader.text = part
+            yield from reader.documents()
+
+
+def _alone(text: str) -> object:
+    """The only document of a text that is part of a document."""
+    try:
+        documents = list(_Reader(text, "").documents(yaml_lines.MAX_DEPTH))
+    except YamlError:
+        raise yaml_lines.NotPlain from None
+    if len(documents) != 1:
+        raise yaml_lines.NotPlain
+    return documents[0]
 
 
 class _Reader:
@@ -121,13 +120,14 @@ class _Reader:
         self.count = 0
         self.expanded = 0
 
-    def documents(self) -> Iterator[object]:
+    def documents(self, depth: int = 0) -> Iterator[object]:
+        """All of them, as if they stood so deep in another one."""
         try:
             self.events = yaml.parse(self.text, Loader=_LOADER)
             for event in self.events:
                 if isinstance(event, yaml.DocumentStartEvent):
                     self.anchors.clear()
-                    yield self.value(next(self.events), 0)
+                    yield self.value(next(self.events), depth)
         except yaml.MarkedYAMLError as error:
             raise self.syntax_error(error) from None
         except yaml.reader.ReaderError as error:
@@ -147,7 +147,7 @@ class _Reader:
             return node
         if not math.isfinite(node):
             raise self.error(event, f"{node} cannot be said in JSON; write a finite number, or quote it")
-        return _as_json(node)
+        return as_json(node)
 
     def node(self, event: yaml.Event, depth: int) -> object:
         if depth > MAX_DEPTH:
@@ -213,7 +213,7 @@ class _Reader:
         if isinstance(node, int) and node < 2**63:
             return str(node)
         if isinstance(node, float):
-            return _float_key(node)
+            return float_key(node)
         raise self.error(event, "a key must be a string, a number, true or false")
 
     def merged(self, event: yaml.Event, depth: int) -> dict[str, object]:
@@ -268,31 +268,6 @@ def _is_merge(event: yaml.Event) -> bool:
     if not isinstance(event, yaml.ScalarEvent) or event.value != "<<":
         return False
     return event.tag == _TAG + "merge" if event.tag else bool(event.implicit[0])
-
-
-def _as_json(number: float) -> int | float:
-    """JSON does not tell 1000 from 1000.0, and neither does kubectl."""
-    return (
-        int(number) if number.is_integer() and abs(number) < 2**63 and int(number) == Decimal(repr(number)) else number
-    )
-
-
-def _float_key(number: float) -> str:
-    """A number as a key, which kubectl prints as a 32-bit float: 1.10 is `1.1`, 1e6 is `1e+06`."""
-    if math.isnan(number):
-        return ".nan"
-    try:
-        single: float = struct.unpack("f", struct.pack("f", number))[0]
-    except OverflowError:
-        single = math.copysign(math.inf, number)
-    if math.isinf(single):
-        return ".inf" if single > 0 else "-.inf"
-    for digits in range(9):
-        shortest = f"{single:.{digits}e}"
-        if struct.unpack("f", struct.pack("f", float(shortest)))[0] == single:
-            break
-    exponent = int(shortest.partition("e")[2])
-    return shortest if exponent < -4 or exponent >= 6 else f"{Decimal(shortest):f}"
 
 
 def _load_json(text: str) -> list[object]:
