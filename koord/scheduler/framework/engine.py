@@ -16,9 +16,13 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Shape
 from koord.scheduler.state.table import Row
 
 CLASSES_KEPT: Final = 512
+CELLS_KEPT: Final = 1 << 24
+"""Rows times classes: a class costs some 30 bytes a row, so this is half a gigabyte at most."""
+SHAPES_KEPT: Final = 1 << 14
 MOST_EXACT_CHECKS: Final = 64
 
 
@@ -59,6 +63,8 @@ class Engine:
         for plugin in profile.plugins:
             plugin.attach(cluster)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
+        self._by_spec: dict[Hashable, int] = {}
         self._judged_before = 0
 
     @property
@@ -68,16 +74,42 @@ class Engine:
 
     def class_of(self, ask: Ask) -> PodClass:
         """The class of a pod, made when it is new; the least recently used ones are dropped."""
-        key = tuple(plugin.key(ask, self.cluster) for plugin in self.profile.plugins)
+        key = self._key(ask)
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = PodClass(key, self.cluster, self._parts(ask))
-            if len(self._classes) > CLASSES_KEPT:
+            found = self._classes[key] = PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
+            most = max(1, min(CLASSES_KEPT, CELLS_KEPT // self.cluster.table.capacity))
+            while len(self._classes) > most:
                 _, dropped = self._classes.popitem(last=False)
                 self._judged_before += dropped.rows_judged
         else:
             self._classes.move_to_end(key)
         return found
+
+    def _key(self, ask: Ask) -> Hashable:
+        """What all plugins look at in a pod. Of what depends on its spec alone, a number stands for all of it."""
+        settled, others = self._of_shape.get(ask.shape) or self._look_at_spec(ask)
+        cluster = self.cluster
+        return (settled, *[plugin.key(ask, cluster) for plugin in others])
+
+    def _look_at_spec(self, ask: Ask) -> tuple[int, tuple[Plugin, ...]]:
+        """A number for the keys that depend on the spec alone, and the plugins that look at more."""
+        if len(self._of_shape) >= SHAPES_KEPT:
+            self._of_shape.clear()
+        settled, others = [], []
+        for plugin in self.profile.plugins:
+            if plugin.keyed_by_spec(ask):
+                settled.append(plugin.key(ask, self.cluster))
+            else:
+                settled.append(...)
+                others.append(plugin)
+        found = self._by_spec.setdefault(tuple(settled), len(self._by_spec)), tuple(others)
+        if ask.shape.of_spec:
+            self._of_shape[ask.shape] = found
+        return found
+
+    def _whole_key(self, ask: Ask) -> Hashable:
+        return tuple([plugin.key(ask, self.cluster) for plugin in self.profile.plugins])
 
     def place(self, ask: Ask, *, explain: bool = False) -> Placement:
         """Decide for one pod, and count it on its node."""

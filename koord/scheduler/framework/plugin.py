@@ -93,7 +93,12 @@ class Facet(Protocol):
 
     @property
     def flat(self) -> bool:
-        """Whether all rows are worth the same to it just now, so that it cannot decide anything."""
+        """Whether all rows are worth the same to it, so that it cannot decide anything. May change, but seldom."""
+        ...
+
+    @property
+    def closes(self) -> bool:
+        """Whether it rules out any group now."""
         ...
 
     def refresh(self, changed: Changes | None) -> bool:
@@ -102,7 +107,8 @@ class Facet(Protocol):
 
     @property
     def groups(self) -> Array:
-        """The group of every row."""
+        """The group of every row. Another array means that all groups may be numbered anew; while it is the same one,
+        only rows that the table logged as changed are in another group than before."""
         ...
 
     @property
@@ -196,6 +202,10 @@ class Plugin:
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         """What this plugin looks at in a pod. Pods that differ in nothing else share all work."""
         return None
+
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        """Whether `key` depends on nothing but the pod's spec: then it is asked once for all pods of a template."""
+        return False
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         """The judge for the class of this pod, or None where the plugin has nothing to say about it."""

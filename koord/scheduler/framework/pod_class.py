@@ -2,8 +2,8 @@
 
 Pods whose plugins' keys are equal get the same answers, so they are worked out once per class:
 
-    total[row] = (sum of weight * score, or INFEASIBLE) << TIE_BITS | tie      "base", from the row alone
-               + sum over facets of value[group[row]]                          domains, normalised scores
+    base[row]  = sum of weight * score << TIE_BITS | tie, or NEVER      from the row alone
+    total[row] = base[row] + worth[group[row]]                          domains, normalised scores: see `groups`
 
 A placement changes one row; the next pod of the class looks again at that row, and only at what its change concerns.
 Many rows are judged as arrays, few as plain numbers, by the same formulas. Ties go by a hash of seed, class and node.
@@ -11,23 +11,22 @@ Many rows are judged as arrays, few as plain numbers, by the same formulas. Ties
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import INFEASIBLE, Facet, Judge, Many, One, Overlay, Plugin, Refused
+from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
+from koord.scheduler.framework.plugin import Cells, Facet, Judge, Many, Numbers, One, Overlay, Plugin, Refused
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Changes, Reason, Row
+from koord.scheduler.state.table import Array, Changes, Reason, Row, Table
 
-TIE_BITS: Final = 16
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
-NEVER: Final = INFEASIBLE << TIE_BITS
-_NODE: Final = int(Reason.NODE)
-_REGROUPS: Final = int(Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.IMAGES)
+_ANY: Final = int(Reason.ANY)
+_MIXER: Final = 2654435761
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,173 +38,182 @@ class Part:
     weight: int
 
 
+class _Filter(NamedTuple):
+    feasible: Callable[[Cells], Numbers]
+    bit: int
+
+
+class _Scorer(NamedTuple):
+    score: Callable[[Cells], Numbers]
+    place: int
+    weight: int
+
+
 class PodClass:
     """Everything known about the nodes for one class of pods."""
 
     def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
         self.key, self.parts = key, tuple(parts)
         self._cluster, self._table = cluster, cluster.table
-        # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
-        self._filters = [(part.judge, int(part.judge.filters_on)) for part in parts if part.judge.filters_on]
-        self._scorers = [
-            (part.judge, int(part.judge.scores_on), part.weight)
-            for part in parts
-            if part.judge.scores_on and part.weight
-        ]
-        self._scorer_names = [part.plugin.name for part in parts if part.judge.scores_on and part.weight]
+        self._filters = [part for part in parts if part.judge.filters_on]
+        self._scorers = [part for part in parts if part.judge.scores_on and part.weight]
         self._facets: list[tuple[Part, Facet]] = [
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
-        self._gated = any(facet.gates for _, facet in self._facets)
-        self._counts: list[Array] | None = None
-        "Candidates by group, per normalised facet, kept where nothing but the rows themselves decides who is one."
-        self._was: list[bool] = []
         self._viewers = [part.judge for part in parts if part.judge.changes_view]
+        self._plans: dict[int, tuple[list[_Filter], list[_Scorer]]] = {}
+        "What is to be judged again after a change, by its reasons."
         self._overlay: Overlay | None = None
         self._only = self._allowed_rows()
         self._salt = crc32(repr(key).encode(), cluster.seed & 0xFFFFFFFF)
         self._version = -1
         self._barred: dict[Row, tuple[str, str]] = {}
         "Rows that failed an exact check, until they change: who says so, and why."
-        self._why: tuple[int, dict[str, dict[str, int]]] = (-1, {})
+        self._blocked: Array = np.zeros(0, np.uint32)
+        "Which filters turn a row away, as bits."
+        self._unscored: set[Row] = set()
+        "Rows that were turned away when they changed, and whose scores are therefore old."
+        self._base: Array = np.zeros(0, np.int64)
+        self._groups: Groups | None = None
+        self._worth: Array | None = None
+        self._is_calm = False
+        "Whether few rows changed since the last pod of the class: then it pays to keep the best rows in order."
+        self._why: dict[str, dict[str, int]] | None = None
+        self._verdicts: _Verdicts | None = None
         self.rows_judged = 0
 
     def best(self) -> Row | None:
         """The row with the highest total, or None where no row will do."""
         self._catch_up()
-        total = self._totals()
+        groups = self._groups
+        assert groups is not None
+        worth = self._worths()
+        if self._is_calm and not self._cluster.equal_hashes:
+            return groups.best_row(worth)
+        total = self._base + worth[groups.of_row] if groups.size > 1 else self._base
         row = int(total.argmax())
         top = total.item(row)
-        if top <= NEVER // 2:
+        if top <= LOW:
             return None
-        same = total == top
-        if np.count_nonzero(same) > 1:
-            ties = np.flatnonzero(same)
-            row = min((int(each) for each in ties), key=lambda each: (self._full_hash(each), self._table.names[each]))
+        if self._cluster.equal_hashes:
+            names = self._table.names
+            row = min((int(each) for each in np.flatnonzero(total == top)), key=lambda each: names[each])
         return row
 
     def bar(self, row: Row, plugin: str, reason: str) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
         self._barred[row] = (plugin, reason)
-        self._base[row] = NEVER
-        self._why = (-1, {})
-        if self._counts is not None and not self._gated:
-            for counts, (_, facet) in zip(self._counts, self._facets, strict=True):
-                if facet.normalised:
-                    counts[facet.groups[row]] -= 1
+        self._set_base(row, NEVER)
+        self._why = None
 
     def feasible_rows(self) -> Array:
         self._catch_up()
-        return np.flatnonzero(self._totals() > NEVER // 2)
+        assert self._groups is not None
+        return np.flatnonzero(self._base + self._worths()[self._groups.of_row] > LOW)
 
     def scores(self, row: Row) -> dict[str, int]:
         """The score of a row by plugin, 0..100, as they went into its total."""
         self._catch_up()
-        found = {name: int(self._scores[i][row]) for i, name in enumerate(self._scorer_names)}
-        counter: _Counter | None = None
-        for i, (part, facet) in enumerate(self._facets):
-            if facet.gates:
-                continue
-            counts: Array | None = None
-            if facet.normalised and self._counts is not None and not self._gated:
-                counts = self._counts[i]
-            elif facet.normalised:
-                counter = counter or self._candidates()
-                counts = counter(facet)
-            found[part.plugin.name] = found.get(part.plugin.name, 0) + int(facet.table(counts)[facet.groups[row]])
+        cells = One(self._table.columns, row, self._overlay)
+        found = {part.plugin.name: int(part.judge.score(cells)) for part in self._scorers}
+        for part, facet in self._facets:
+            if not facet.gates:
+                worth = int(facet.table(self._candidates(facet))[facet.groups[row]])
+                found[part.plugin.name] = found.get(part.plugin.name, 0) + worth
         return found
 
     def why_not(self) -> dict[str, dict[str, int]]:
         """How many rows each plugin turns away, by reason; a row counts for the first plugin that does so.
 
-        Counted by groups of rows that get one verdict, and kept until something changes: many pods of a class that fits
-        nowhere ask one after the other.
+        Kept until something changes: many pods of a class that fits nowhere ask one after the other.
         """
         self._catch_up()
-        if self._why[0] == self._version:
-            return self._why[1]
-        found: dict[str, dict[str, int]] = {}
-
-        def note(plugin: str, reasons: Iterable[str], rows: int) -> None:
-            counts = found.setdefault(plugin, {})
-            for reason in reasons:
-                counts[reason] = counts.get(reason, 0) + rows
-
-        left = self._table.alive.copy()
-        refusal = self.refusal()
-        if refusal is not None:
-            # It is the reason everywhere, whatever else speaks against a row.
-            note(*refusal, int(np.count_nonzero(left)))
-            left[:] = False
-        codes_of = dict(zip((id(judge) for judge, _ in self._filters), self._codes, strict=True))
-        for part in self.parts:
-            judge = part.judge
-            if judge.filters_on:
-                codes = codes_of[id(judge)]
-                for mask, rows in zip(*np.unique(codes[left], return_counts=True), strict=True):
-                    if mask:
-                        note(part.plugin.name, judge.reasons(int(mask)), int(rows))
-                left &= codes == 0
-            allowed = judge.only()
-            if allowed is not None:
-                others = left.copy()
-                others[allowed] = False
-                if others.any():
-                    note(part.plugin.name, judge.reasons(1), int(np.count_nonzero(others)))
-                left &= ~others
-            for facet in judge.facets:
-                if facet.gates:
-                    closed = left & (facet.table(None) == INFEASIBLE)[facet.groups]
-                    for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
-                        note(part.plugin.name, [judge.facet_reason(facet, int(group))], int(rows))
-                    left &= ~closed
-        for row, (plugin, reason) in self._barred.items():
-            if left[row]:
-                note(plugin, [reason], 1)
-        self._why = (self._version, found)
-        return found
+        if self._why is None:
+            refusal = self.refusal()
+            if refusal is not None:
+                # It is the reason everywhere, whatever else speaks against a row.
+                self._why = {refusal[0]: {reason: len(self._table) for reason in refusal[1]}}
+            elif self._only is None and not self._barred and not any(facet.gates for _, facet in self._facets):
+                self._why = self._counted_verdicts()
+            else:
+                self._why = self._looked_through()
+        return self._why
 
     def refusal(self) -> tuple[str, list[str]] | None:
         """The plugin that turns these pods away whatever the node, and its reason."""
         refusals = (part for part in self.parts if isinstance(part.judge, Refused))
         return next(((part.plugin.name, part.judge.reasons(1)) for part in refusals), None)
 
-    def rejections(self) -> dict[Row, tuple[Part, list[str]]]:
-        """Why each row will not do: the first plugin that turns it away, and its reasons."""
+    def reasons(self, row: Row) -> tuple[Part, list[str]] | None:
+        """Why a row will not do: the first plugin that turns it away, and its reasons. None where it will."""
         self._catch_up()
-        found: dict[Row, tuple[Part, list[str]]] = {}
-        for row in np.flatnonzero(self._table.alive):
-            for part in self.parts:
-                reasons = self._reasons(part, int(row))
-                if reasons:
-                    found[int(row)] = (part, reasons)
-                    break
+        for part in self.parts:
+            judge = part.judge
+            if judge.filters_on:
+                mask = int(judge.feasible(One(self._table.columns, row, self._overlay)))
+                if mask:
+                    return part, judge.reasons(mask)
+            allowed = judge.only()
+            if allowed is not None and row not in allowed:
+                return part, judge.reasons(1)
+            for facet in judge.facets:
+                if facet.gates:
+                    group = int(facet.groups[row])
+                    if facet.table(None)[group]:
+                        return part, [judge.facet_reason(facet, group)]
+        return None
+
+    def rejections(self) -> dict[Row, tuple[Part, list[str]]]:
+        """Why each row will not do, of those that will not."""
+        rows = np.flatnonzero(self._table.alive).tolist()
+        return {row: why for row in rows if (why := self.reasons(row)) is not None}
+
+    def _counted_verdicts(self) -> dict[str, dict[str, int]]:
+        """By what the filters alone say, kept row by row."""
+        if self._verdicts is None:
+            self._verdicts = _Verdicts(self._blocked, self._table, self._filters, self._overlay)
+        found: dict[str, dict[str, int]] = {}
+        for (index, mask), rows in self._verdicts.counts.items():
+            part = self._filters[index]
+            _note(found, part, part.judge.reasons(mask), rows)
         return found
 
-    def _reasons(self, part: Part, row: Row) -> list[str]:
-        judge = part.judge
-        if judge.filters_on:
-            mask = int(judge.feasible(One(self._table.columns, row, self._overlay)))
-            if mask:
-                return judge.reasons(mask)
-        allowed = judge.only()
-        if allowed is not None and row not in allowed:
-            return judge.reasons(1)
-        for facet in judge.facets:
-            if facet.gates:
-                group = int(facet.groups[row])
-                if facet.table(None)[group] == INFEASIBLE:
-                    return [judge.facet_reason(facet, group)]
-        return []
-
-    def _allowed_rows(self) -> Array | None:
-        """Where plugins know the only rows that can do: the rows in all of their lists."""
-        allowed: set[Row] | None = None
+    def _looked_through(self) -> dict[str, dict[str, int]]:
+        """Counted by groups of rows that get one verdict."""
+        found: dict[str, dict[str, int]] = {}
+        left = self._table.alive.copy()
         for part in self.parts:
-            rows = part.judge.only()
-            if rows is not None:
-                allowed = set(rows) if allowed is None else allowed & set(rows)
-        return None if allowed is None else np.array(sorted(allowed), np.intp)
+            judge = part.judge
+            if judge.filters_on:
+                masks = np.broadcast_to(
+                    np.asarray(judge.feasible(Many(self._table.columns, slice(None), self._overlay))), left.shape
+                )
+                for mask, rows in zip(*np.unique(masks[left], return_counts=True), strict=True):
+                    if mask:
+                        _note(found, part, judge.reasons(int(mask)), int(rows))
+                left &= masks == 0
+            allowed = judge.only()
+            if allowed is not None:
+                others = left.copy()
+                others[allowed] = False
+                _note(found, part, judge.reasons(1), int(np.count_nonzero(others)))
+                left &= ~others
+            for facet in judge.facets:
+                if facet.gates:
+                    closed = left & (facet.table(None) != 0)[facet.groups]
+                    for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
+                        _note(found, part, [judge.facet_reason(facet, int(group))], int(rows))
+                    left &= ~closed
+        for row, (plugin, reason) in self._barred.items():
+            if left[row]:
+                counts = found.setdefault(plugin, {})
+                counts[reason] = counts.get(reason, 0) + 1
+        return found
+
+    def _allowed_rows(self) -> frozenset[Row] | None:
+        """Where plugins know the only rows that can do: the rows in all of their lists."""
+        lists = [rows for part in self.parts if (rows := part.judge.only()) is not None]
+        return frozenset.intersection(*map(frozenset, lists)) if lists else None
 
     def _catch_up(self) -> None:
         """Judge again what changed since last time; everything, where that is too much to tell."""
@@ -215,49 +223,99 @@ class PodClass:
         changed = self._table.changes(self._version) if known else None
         if self._viewers:
             changed = self._look_again(changed)
+        self._why = None
         if changed is None:
             self._judge_all()
+            self._refresh(None)
+            self._regroup()
         elif len(changed.rows) <= FEW:
-            self._was = [self._base.item(row) > NEVER // 2 for row in changed.rows]
-            for row in changed.rows:
-                self._judge_one(row, changed.reasons)
+            self._judge_few(changed)
         else:
-            index = np.array(changed.rows, np.intp)
-            self._judge(Many(self._table.columns, index, self._overlay), index, changed.reasons)
-        self._refresh(changed)
+            self._judge_many(changed)
         self._version = self._table.read()
 
-    def _refresh(self, changed: Changes | None) -> None:
-        """Let the facets catch up, and count their candidates anew: by the rows that changed, where these are few."""
-        few = (
-            changed is not None
-            and len(changed.rows) <= FEW
-            and self._counts is not None
-            # These move rows between groups in ways that only the facet knows.
-            and not changed.reasons & _REGROUPS
-        )
-        rows = changed.rows if few and changed is not None else []
-        for i, (_, facet) in enumerate(self._facets):
-            counted = facet.normalised and not self._gated
-            before = [int(facet.groups[row]) for row in rows] if counted else []
-            groups, size = facet.groups, facet.size if few else 0
-            facet.refresh(changed)
-            if not counted:
-                continue
-            # Another array means that the facet numbered its groups anew.
-            if not few or facet.groups is not groups or facet.size != size:
-                self._count(i, facet)
-                continue
-            assert self._counts is not None
-            counts = self._counts[i]
-            for row, group, was in zip(rows, before, self._was, strict=True):
-                counts[group] -= was
-                counts[facet.groups[row]] += self._base.item(row) > NEVER // 2
+    def _judge_few(self, changed: Changes) -> None:
+        base = self._base
+        old = [base.item(row) for row in changed.rows]
+        for row in changed.rows:
+            self._judge_one(row, changed.reasons)
+        self._refresh(changed)
+        groups = self._groups
+        assert groups is not None
+        if not groups.holds(self._active()):
+            self._regroup()
+            return
+        self._is_calm = True
+        for row, was in zip(changed.rows, old, strict=True):
+            if groups.move(row, was, base.item(row)):
+                self._worth = None
 
-    def _count(self, i: int, facet: Facet) -> None:
-        if self._counts is None:
-            self._counts = [np.zeros(0, np.int64) for _ in self._facets]
-        self._counts[i] = np.bincount(facet.groups[self._base > NEVER // 2], minlength=facet.size)
+    def _judge_many(self, changed: Changes) -> None:
+        rows = np.array(changed.rows, np.intp)
+        were = self._base[rows] > LOW
+        self._judge(rows, changed.reasons)
+        self._refresh(changed)
+        assert self._groups is not None
+        self._is_calm = False
+        self._worth = None
+        if not self._groups.holds(self._active()) or not self._groups.move_many(rows, were):
+            self._regroup()
+
+    def _refresh(self, changed: Changes | None) -> None:
+        """Let the facets catch up."""
+        for _, facet in self._facets:
+            if facet.refresh(changed):
+                self._worth = None
+
+    def _active(self) -> list[Facet]:
+        return [facet for _, facet in self._facets if not facet.flat]
+
+    def _regroup(self) -> None:
+        self._groups = Groups(self._active(), self._base)
+        self._worth = None
+        self._is_calm = False
+
+    def _worths(self) -> Array:
+        """What every group adds to the totals of its rows. Gates first: normalised scores look at whom they leave."""
+        if self._worth is None:
+            groups = self._groups
+            assert groups is not None
+            worth: Array = np.zeros(groups.size, np.int64)
+            closed = self._closed()
+            number = groups.number if closed is None else groups.number * ~closed
+            for part, facet in self._facets:
+                if not facet.gates and not facet.flat:
+                    i = groups.facets.index(facet)
+                    table = facet.table(self._by_code(i, number) if facet.normalised else None)
+                    worth += part.weight * (table if len(groups.facets) == 1 else table[groups.codes[i]])
+            worth <<= TIE_BITS
+            if closed is not None:
+                worth[closed] = NEVER
+            self._worth = worth
+        return self._worth
+
+    def _closed(self) -> Array | None:
+        """The groups that gates rule out."""
+        groups = self._groups
+        assert groups is not None
+        closed: Array | None = None
+        for i, facet in enumerate(groups.facets):
+            if facet.gates and facet.closes:
+                out = (facet.table(None) != 0)[groups.codes[i]]
+                closed = out if closed is None else closed | out
+        return closed
+
+    def _by_code(self, i: int, number: Array) -> Array:
+        """Candidates by the groups of one facet."""
+        groups = self._groups
+        assert groups is not None
+        if len(groups.facets) == 1:
+            return number
+        return np.bincount(groups.codes[i], number, groups.facets[i].size).astype(np.int64)
+
+    def _candidates(self, facet: Facet) -> Array | None:
+        """How many candidates each group of a facet has, counted anew."""
+        return np.bincount(facet.groups[self.feasible_rows()], minlength=facet.size) if facet.normalised else None
 
     def _look_again(self, changed: Changes | None) -> Changes | None:
         """Take up the class's own view of rows; rows that it saw otherwise before have changed for it."""
@@ -267,90 +325,136 @@ class PodClass:
         touched = {row for overlay in (before or {}, self._overlay) for cells in overlay.values() for row in cells}
         return Changes(list(dict.fromkeys([*changed.rows, *touched])), int(Reason.ANY & ~Reason.NODE))
 
+    def _plan(self, reasons: int) -> tuple[list[_Filter], list[_Scorer]]:
+        """The filters and scorers that a change for these reasons concerns."""
+        # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
+        found = self._plans.get(reasons)
+        if found is None:
+            found = self._plans[reasons] = (
+                [
+                    _Filter(p.judge.feasible, 1 << i)
+                    for i, p in enumerate(self._filters)
+                    if p.judge.filters_on & reasons
+                ],
+                [
+                    _Scorer(p.judge.score, i, p.weight)
+                    for i, p in enumerate(self._scorers)
+                    if p.judge.scores_on & reasons
+                ],
+            )
+        return found
+
     def _judge_all(self) -> None:
         capacity = self._table.capacity
         self._only = self._allowed_rows()
-        self._codes = [np.zeros(capacity, np.uint32) for _ in self._filters]
-        self._scores = [np.zeros(capacity, np.int32) for _ in self._scorers]
+        self._blocked = np.zeros(capacity, np.uint32)
+        self._scores = [np.zeros(capacity, np.int16) for _ in self._scorers]
+        self._sums = np.zeros(capacity, np.int32)
         self._base = np.empty(capacity, np.int64)
-        self._ties = self._tie_values()
-        self._barred.clear()
-        cells = Many(self._table.columns, slice(None), self._overlay)
-        self._judge(cells, slice(None), int(Reason.ANY))
+        self._judge(slice(None), _ANY)
 
-    def _judge(self, cells: Many, rows: Array | slice, reason: int) -> None:
-        if reason & _NODE:
-            self._ties[rows] = self._tie_values()[rows]
-        ok = self._table.alive[rows].copy()
-        for (judge, on), codes in zip(self._filters, self._codes, strict=True):
-            if on & reason:
-                codes[rows] = judge.feasible(cells)
-            ok &= codes[rows] == 0
-        sums = np.zeros(len(ok), np.int64)
-        for (judge, on, weight), scores in zip(self._scorers, self._scores, strict=True):
-            if on & reason:
-                scores[rows] = judge.score(cells)
-            sums += weight * scores[rows].astype(np.int64)
-        self._base[rows] = np.where(ok, (sums << TIE_BITS) | self._ties[rows], NEVER)
+    def _judge(self, rows: Array | slice, reasons: int) -> None:
+        cells = Many(self._table.columns, rows, self._overlay)
+        filters, scorers = self._plan(reasons)
+        self._barred = {} if isinstance(rows, slice) else _without(self._barred, rows)
+        self._verdicts = None
+        blocked = self._blocked[rows]
+        for feasible, bit in filters:
+            blocked &= np.uint32(0xFFFFFFFF ^ bit)
+            blocked |= (np.asarray(feasible(cells)) != 0) * np.uint32(bit)
+        self._blocked[rows] = blocked
+        if self._unscored:
+            # Arrays are judged whole: what is old is then brought up to date with the rest.
+            scorers = self._plan(_ANY)[1]
+            self._unscored = set() if isinstance(rows, slice) else self._unscored.difference(rows.tolist())
+        sums = self._sums[rows]
+        for score, index, weight in scorers:
+            new = np.asarray(score(cells)).astype(np.int32)
+            sums += weight * (new - self._scores[index][rows])
+            self._scores[index][rows] = new
+        self._sums[rows] = sums
+        ok = (blocked == 0) & self._table.alive[rows]
         if self._only is not None:
-            barred = np.ones(self._table.capacity, np.bool_)
-            barred[self._only] = False
-            self._base[barred] = NEVER
+            allowed = np.zeros(self._table.capacity, np.bool_)
+            allowed[list(self._only)] = True
+            ok &= allowed[rows]
+        hashes = self._cluster.node_hashes()[rows]
+        ties = (hashes ^ np.uint32(self._salt)) * np.uint32(_MIXER)
+        self._base[rows] = np.where(ok, (sums.astype(np.int64) << TIE_BITS) | ties, NEVER)
         self.rows_judged += len(ok)
 
-    def _judge_one(self, row: Row, reason: int) -> None:
+    def _judge_one(self, row: Row, reasons: int) -> None:
         cells = One(self._table.columns, row, self._overlay)
-        if reason & _NODE:
-            self._ties[row] = self._tie_values()[row]
-        ok = self._table.alive.item(row)
-        for (judge, on), codes in zip(self._filters, self._codes, strict=True):
-            if on & reason:
-                codes[row] = judge.feasible(cells)
-            if codes.item(row):
-                ok = False
-        total = 0
-        for (judge, on, weight), scores in zip(self._scorers, self._scores, strict=True):
-            if on & reason:
-                scores[row] = judge.score(cells)
-            total += weight * scores.item(row)
-        if ok and self._only is not None and row not in self._only:
-            ok = False
-        self._barred.pop(row, None)
-        self._base[row] = (total << TIE_BITS) | self._ties.item(row) if ok else NEVER
+        filters, scorers = self._plan(reasons)
         self.rows_judged += 1
+        if self._barred:
+            self._barred.pop(row, None)
+        blocked = before = self._blocked.item(row)
+        for feasible, bit in filters:
+            blocked = blocked | bit if feasible(cells) else blocked & ~bit
+        if blocked != before:
+            self._blocked[row] = blocked
+        if self._verdicts is not None:
+            self._verdicts.judge(row, blocked, cells)
+        if blocked or not self._table.alive.item(row) or (self._only is not None and row not in self._only):
+            self._unscored.add(row)
+            self._base[row] = NEVER
+            return
+        if self._unscored and row in self._unscored:
+            self._unscored.discard(row)
+            scorers = self._plan(_ANY)[1]
+        sums = self._sums.item(row)
+        for score, index, weight in scorers:
+            scores = self._scores[index]
+            new, old = score(cells), scores.item(row)
+            if new != old:
+                scores[row] = new
+                sums += weight * (new - old)
+        self._sums[row] = sums
+        tie = ((self._cluster.node_hashes().item(row) ^ self._salt) * _MIXER) & 0xFFFFFFFF
+        self._base[row] = sums << TIE_BITS | tie
 
-    def _totals(self) -> Array:
-        """Base and facets together. Gates first, because normalised scores look at the candidates they leave."""
-        total = self._base
-        if self._gated:
-            for _, facet in self._facets:
-                if facet.gates and facet.size > 1:
-                    total = total + (facet.table(None).astype(np.int64) << TIE_BITS)[facet.groups]
-        counter: _Counter | None = None
-        for i, (part, facet) in enumerate(self._facets):
-            if facet.gates or facet.flat:
-                continue
-            counts: Array | None = None
-            if facet.normalised and self._gated:
-                counter = counter or _Counter(total > NEVER // 2)
-                counts = counter(facet)
-            elif facet.normalised:
-                assert self._counts is not None
-                counts = self._counts[i]
-            table = facet.table(counts).astype(np.int64)
-            total = total + (table * (part.weight << TIE_BITS)).take(facet.groups)
-        return total
+    def _set_base(self, row: Row, base: int) -> None:
+        assert self._groups is not None
+        was = self._base.item(row)
+        self._base[row] = base
+        if self._groups.move(row, was, base):
+            self._worth = None
 
-    def _candidates(self) -> _Counter:
-        return _Counter(self._totals() > NEVER // 2)
 
-    def _tie_values(self) -> Array:
-        hashes = self._cluster.node_hashes()
-        mixed = (hashes ^ np.uint32(self._salt)) * np.uint32(2654435761)
-        return (mixed >> np.uint32(32 - TIE_BITS)).astype(np.int64)
+class _Verdicts:
+    """What the filters say of every row: the first that turns it away, and its mask; counted."""
 
-    def _full_hash(self, row: Row) -> int:
-        return crc32(self._table.names[row].encode(), self._salt)
+    def __init__(self, blocked: Array, table: Table, filters: Sequence[Part], overlay: Overlay | None) -> None:
+        self._filters = filters
+        self.counts: dict[tuple[int, int], int] = {}
+        self._of_row: dict[Row, tuple[int, int]] = {}
+        left = table.alive.copy()
+        for index, part in enumerate(filters):
+            out = np.flatnonzero(left & ((blocked >> np.uint32(index)) & np.uint32(1)).astype(np.bool_))
+            if len(out):
+                masks = np.broadcast_to(np.asarray(part.judge.feasible(Many(table.columns, out, overlay))), out.shape)
+                for row, mask in zip(out.tolist(), masks.astype(np.int64).tolist(), strict=True):
+                    self._of_row[row] = (index, mask)
+                left[out] = False
+        for verdict in self._of_row.values():
+            self.counts[verdict] = self.counts.get(verdict, 0) + 1
+        self._alive = table.alive
+
+    def judge(self, row: Row, blocked: int, cells: Cells) -> None:
+        """A row has been judged again."""
+        old = self._of_row.pop(row, None)
+        new: tuple[int, int] | None = None
+        if blocked and self._alive.item(row):
+            index = (blocked & -blocked).bit_length() - 1
+            new = self._of_row[row] = (index, int(self._filters[index].judge.feasible(cells)))
+        if old != new:
+            if old is not None:
+                self.counts[old] -= 1
+                if not self.counts[old]:
+                    del self.counts[old]
+            if new is not None:
+                self.counts[new] = self.counts.get(new, 0) + 1
 
 
 def merged(overlays: Iterable[Overlay]) -> Overlay:
@@ -364,11 +468,12 @@ def merged(overlays: Iterable[Overlay]) -> Overlay:
     return total
 
 
-class _Counter:
-    """Counts candidates by group."""
+def _note(found: dict[str, dict[str, int]], part: Part, reasons: Iterable[str], rows: int) -> None:
+    if rows:
+        counts = found.setdefault(part.plugin.name, {})
+        for reason in reasons:
+            counts[reason] = counts.get(reason, 0) + rows
 
-    def __init__(self, feasible: Array) -> None:
-        self._feasible = feasible
 
-    def __call__(self, facet: Facet) -> Array:
-        return np.bincount(facet.groups[self._feasible], minlength=facet.size)
+def _without(barred: dict[Row, tuple[str, str]], rows: Array) -> dict[Row, tuple[str, str]]:
+    return {row: why for row, why in barred.items() if row not in rows} if barred else barred

@@ -13,7 +13,6 @@ class DomainGate(Grouped):
     gates = True
     normalised = False
     _why: Array | None = None
-    _size = 1
 
     def reasons(self) -> Array:
         """Why each group is ruled out; 0 where it is not."""
@@ -23,14 +22,9 @@ class DomainGate(Grouped):
         self._why = None
 
     @property
-    def flat(self) -> bool:
-        return self.size < 2
-
-    @property
-    def size(self) -> int:
-        """One, where no group is ruled out: then there is nothing to look up."""
+    def closes(self) -> bool:
         self._current()
-        return self._size
+        return self._closes
 
     def table(self, candidates: Array | None) -> Array:
         self._current()
@@ -43,6 +37,6 @@ class DomainGate(Grouped):
         if self._why is None:
             self._why = self.reasons()
             out = self._why > 0
-            self._size = max(2, len(out)) if out.any() else 1
+            self._closes = bool(out.any())
             self._table: Array = out * INFEASIBLE
         return self._why

@@ -91,7 +91,7 @@ class _Near(Judge):
 class _Holdings:
     """Rows grouped by which of the images they have, and how large; group 0 has none."""
 
-    gates = False
+    gates = closes = False
     normalised = False
 
     def __init__(self, containers: int, images: Counter[str], cluster: Cluster) -> None:

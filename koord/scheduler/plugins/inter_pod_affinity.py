@@ -184,7 +184,7 @@ class _Near(DomainGate):
 class _Attraction(Grouped):
     """How much the pods near want the pod, and it them."""
 
-    gates = False
+    gates = closes = False
     normalised = True
 
     def __init__(self, sources: Iterable[tuple[str, Tally, int]], cluster: Cluster) -> None:

@@ -33,6 +33,9 @@ class NodeAffinity(Plugin):
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         self._added = args.added_affinity if args is not None else None
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         affinity = ask.spec.affinity
         selector = tuple(sorted(ask.spec.node_selector.items()))
@@ -127,7 +130,7 @@ def _any_term(terms: Sequence[_Compiled], rows: Array | slice, cluster: Cluster)
 class _Preferred:
     """Rows grouped by the sum of the weights that they match."""
 
-    gates = False
+    gates = closes = False
     normalised = True
 
     def __init__(self, terms: Sequence[tuple[int, _Compiled]], cluster: Cluster) -> None:

@@ -14,6 +14,9 @@ class NodeName(Plugin):
     name = "NodeName"
     wakes_on = Reason.NODE
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.spec.node_name
 

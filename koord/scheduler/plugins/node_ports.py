@@ -54,6 +54,9 @@ class NodePorts(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(PortsInUse)
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.ports
 

@@ -24,6 +24,9 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._args = (args or NodeResourcesBalancedAllocationArgs()).completed()
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests
 

@@ -37,6 +37,9 @@ class NodeResourcesFit(Plugin):
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         self._args = (args or NodeResourcesFitArgs()).completed()
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests, ask.non_zero, None if ask.spec.resources is None else _by_containers(ask)
 

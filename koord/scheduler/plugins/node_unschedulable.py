@@ -20,6 +20,9 @@ class NodeUnschedulable(Plugin):
     name = "NodeUnschedulable"
     wakes_on = Reason.NODE | Reason.UNSCHEDULABLE
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return any(tolerates(each, CORDONED) for each in ask.spec.tolerations)
 

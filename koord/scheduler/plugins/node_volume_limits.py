@@ -96,6 +96,9 @@ class NodeVolumeLimits(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(Attached)
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return not ask.spec.volumes
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
             return None

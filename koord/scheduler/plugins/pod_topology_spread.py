@@ -236,7 +236,7 @@ class _Even(DomainGate):
 class _Evener(Grouped):
     """The soft constraints of a pod."""
 
-    gates = False
+    gates = closes = False
     normalised = True
 
     def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, *, needs_labels: bool) -> None:

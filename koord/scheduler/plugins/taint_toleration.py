@@ -27,6 +27,9 @@ class TaintToleration(Plugin):
     name = "TaintToleration"
     wakes_on = Reason.NODE | Reason.TAINTS
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.spec.tolerations
 
@@ -63,8 +66,9 @@ class _Tolerant(Judge):
 class _SoftTaints:
     """Rows grouped by their set of taints; a group's raw score is its number of untolerated soft taints."""
 
-    gates = False
+    gates = closes = False
     normalised = True
+    flat = True
 
     def __init__(self, tolerations: tuple[Toleration, ...], cluster: Cluster) -> None:
         self._tolerations = [each for each in tolerations if each.effect in ("", "PreferNoSchedule")]
@@ -76,15 +80,12 @@ class _SoftTaints:
         if len(self._raw) == len(sets):
             return False
         self._raw = np.array([self._number(each) for each in sets], np.int64)
+        self.flat = not self._raw.any()
         return True
 
     def _number(self, taints: tuple[Taint, ...]) -> int:
         soft = [taint for taint in taints if taint.effect == SOFT]
         return sum(1 for taint in soft if not any(tolerates(each, taint) for each in self._tolerations))
-
-    @property
-    def flat(self) -> bool:
-        return not self._raw.any()
 
     @property
     def groups(self) -> Array:

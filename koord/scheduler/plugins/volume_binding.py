@@ -57,6 +57,9 @@ class VolumeBinding(Plugin):
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return not ask.spec.volumes
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes or not (ask.claims or ask.own_claims):
             return None

@@ -63,6 +63,9 @@ class VolumeRestrictions(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(VolumeUsers)
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return not ask.spec.volumes
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
             return None

@@ -34,6 +34,9 @@ class VolumeZone(Plugin):
     name = "VolumeZone"
     wakes_on = Reason.NODE | Reason.LABELS
 
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return not ask.spec.volumes
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
             return None

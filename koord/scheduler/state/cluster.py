@@ -6,6 +6,7 @@ has no clock and does no I/O. Placing a pod is a write like any other, and can b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -124,6 +125,7 @@ class Cluster:
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self._undo: list[Move] | None = None
+        self._hashes: Counter[int] = Counter()
         for column in (NAME_HASH, UNSCHEDULABLE, TAINTS, POD_COUNT, NON_ZERO_CPU, NON_ZERO_MEMORY, allocatable(PODS)):
             self.table.declare(column)
         for resource in ("cpu", "memory"):
@@ -140,7 +142,8 @@ class Cluster:
         row = self.table.row_of.get(name)
         if row is None:
             row = self.table.add_row(name)
-            self.table.set("name hash", row, crc32(name.encode(), self.seed & 0xFFFFFFFF))
+            self.table.set("name hash", row, self._hash(name))
+            self._hashes[self._hash(name)] += 1
             self.pods_on.setdefault(row, {})
         old = self.nodes.get(row)
         self.nodes[row] = node
@@ -163,6 +166,9 @@ class Cluster:
         for watcher in self._watchers:
             watcher.node_removed(row)
         del self.nodes[row], self.pods_on[row]
+        self._hashes[self._hash(name)] -= 1
+        if not self._hashes[self._hash(name)]:
+            del self._hashes[self._hash(name)]
         self.labels.forget(row)
         self.table.remove_row(name)
 
@@ -194,6 +200,11 @@ class Cluster:
     def remove_storage(self, thing: StorageObject) -> None:
         """Something about storage is gone."""
         self.storage.remove(thing)
+
+    @property
+    def equal_hashes(self) -> bool:
+        """Whether two nodes have the same hash, so that it does not decide among them."""
+        return len(self._hashes) != len(self.table)
 
     def node_hashes(self) -> Array:
         """A hash of seed and name for every row, from which ties are decided."""
@@ -257,6 +268,9 @@ class Cluster:
         self.counts.moved(record, row, sign)
         for watcher in self._watchers:
             watcher.pod_moved(record, row, sign)
+
+    def _hash(self, name: str) -> int:
+        return crc32(name.encode(), self.seed & 0xFFFFFFFF)
 
     def _put_allocatable(self, row: Row, wanted: Mapping[str, int]) -> None:
         for name in wanted:

@@ -91,6 +91,10 @@ class HeldTally(Tally):
         super().__init__(capacity)
         self.held = held
 
+    def __repr__(self) -> str:
+        """Which term it is, in words that are the same whenever and wherever it was made."""
+        return repr(self.held)
+
 
 class Face:
     """What selectors can see of a pod, who looks at it, and where pods are that look the same."""
@@ -268,11 +272,13 @@ class Counts:
         """The terms of pods on nodes that mean a pod with this face."""
         if face._held_at != self._held_at:
             labels = self._namespaces.get(face.namespace, EMPTY)
-            face._held = tuple(
+            meant = [
                 tally
                 for tally in self._holding.likely(face.labels)
                 if tally.held.term.means(face.namespace, labels, face.labels)
-            )
+            ]
+            # In an order that does not depend on who came first.
+            face._held = tuple(meant if len(meant) < 2 else sorted(meant, key=repr))
             face._held_at = self._held_at
         return face._held
 

@@ -89,7 +89,7 @@ class Dimension:
         if self.by_row:
             if self._most is not None:
                 amounts = np.minimum(amounts, self._most)
-            values, inverse = _distinct(amounts)
+            values, inverse = distinct(amounts)
             self.values = np.concatenate((np.zeros(1, np.int64), values))
             self.codes = ((inverse + 1) * has).astype(np.int32)
             self._code_of_value = {int(value): code for code, value in enumerate(values, 1)}
@@ -267,7 +267,7 @@ class Grouping:
             return True
         groups = self.dimensions[0].codes.astype(np.int64)
         for each in self.dimensions[1:]:
-            _, groups = _distinct(groups * each.size + each.codes)
+            _, groups = distinct(groups * each.size + each.codes)
         self.groups = groups.astype(np.int32)
         member = np.zeros(int(groups.max()) + 1, np.intp)
         member[groups] = np.arange(len(groups))
@@ -278,7 +278,7 @@ class Grouping:
         return True
 
 
-def _distinct(numbers: Array) -> tuple[Array, Array]:
+def distinct(numbers: Array) -> tuple[Array, Array]:
     """The different numbers, in order, and the place of each number among them. Without sorting, where they are few."""
     least = int(numbers.min())
     span = int(numbers.max()) - least + 1

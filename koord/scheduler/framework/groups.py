@@ -1,0 +1,187 @@
+"""Rows of one class grouped by what its facets say of them, and the best row of every group.
+
+    total[row] = base[row] + worth[group[row]]
+
+The best row is therefore the best of the groups' best rows. A placement moves a row from one group to another and
+changes what groups are worth: some dozens of numbers, however many nodes there are.
+
+Of a group's rows only the best few are kept in order (a heap), with a floor that no other row of it is above. Entries
+of rows that have changed stay as husks; the head of a heap is always true. A class whose rows change by the hundred
+between two pods keeps no heaps: then one pass over all rows is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from koord.scheduler.framework.plugin import INFEASIBLE, Facet
+from koord.scheduler.state.domains import distinct
+from koord.scheduler.state.table import Array, Row
+
+TIE_BITS: Final = 32
+"""Below a total there is a hash of the node's name, which decides among equals."""
+NEVER: Final = INFEASIBLE << TIE_BITS
+LOW: Final = NEVER // 2
+"""What is not above this is no candidate."""
+KEPT: Final = 96
+LONGEST_HEAP: Final = 1024
+
+
+class Groups:
+    """The groups of all rows; `number` counts the candidates of each, by their base alone."""
+
+    def __init__(self, facets: Sequence[Facet], base: Array) -> None:
+        self.facets = tuple(facets)
+        self._base = base
+        self._seen = [facet.groups for facet in facets]
+        self._best: Array | None = None
+        self._heaps: list[list[tuple[int, Row]] | None] = []
+        self._floors: list[int] = []
+        self._ids: dict[tuple[int, ...], int] = {}
+        if len(facets) == 1:
+            self.of_row: Array = self._seen[0].astype(np.int32)
+            size = facets[0].size
+            self.codes: list[Array] = [np.arange(size)]
+        elif facets:
+            size = self._combine()
+        else:
+            self.of_row, size, self.codes = np.zeros(len(base), np.int32), 1, []
+        self.number: Array = np.bincount(self.of_row[base > LOW], minlength=size)
+
+    def holds(self, facets: Sequence[Facet]) -> bool:
+        """Whether these are the facets that rows are grouped by, and none has numbered its groups anew."""
+        return len(facets) == len(self.facets) and all(
+            new is old and new.groups is seen for new, old, seen in zip(facets, self.facets, self._seen, strict=True)
+        )
+
+    @property
+    def size(self) -> int:
+        return len(self.number)
+
+    def move(self, row: Row, old_base: int, base: int) -> bool:
+        """A row has changed. Whether that changes how many candidates each group has."""
+        before, now = self.of_row.item(row), self._group(row)
+        was, is_one = old_base > LOW, base > LOW
+        if before != now:
+            self.of_row[row] = now
+        counted = was != is_one or (before != now and is_one)
+        if counted:
+            if was:
+                self.number[before] -= 1
+            if is_one:
+                self.number[now] += 1
+        if self._best is not None and (was or is_one):
+            if is_one:
+                heap = self._heaps[now]
+                if heap is None:
+                    self._best[now] = max(self._best.item(now), base)
+                else:
+                    heappush(heap, (-base, row))
+                    self._best[now] = -heap[0][0]
+            if was or self._heaps[before] is not None:
+                self._settle(before)
+        return counted
+
+    def move_many(self, rows: Array, were: Array) -> bool:
+        """Many rows have changed; `were` tells which were candidates. False where only a new grouping will do."""
+        self._best = None
+        if len(self.facets) > 1:
+            return False
+        before = self.of_row[rows]
+        now = self.facets[0].groups[rows] if self.facets else before
+        if self.facets:
+            self._widen(self.facets[0].size)
+        size = self.size
+        self.number -= np.bincount(before[were], minlength=size)
+        self.number += np.bincount(now[self._base[rows] > LOW], minlength=size)
+        self.of_row[rows] = now
+        return True
+
+    def best_row(self, worth: Array) -> Row | None:
+        """The row with the highest total, by way of the groups' best ones."""
+        if self._best is None:
+            self._best = np.full(self.size, NEVER, np.int64)
+            np.maximum.at(self._best, self.of_row, self._base)
+            self._heaps, self._floors = [None] * self.size, [NEVER] * self.size
+        totals = self._best + worth
+        group = int(totals.argmax())
+        if totals.item(group) <= LOW:
+            return None
+        heap = self._heaps[group]
+        if not heap:
+            heap = self._refill(group)
+        return heap[0][1]
+
+    def _settle(self, group: int) -> None:
+        """Make the head of a heap true again."""
+        heap = self._heaps[group]
+        if heap is None:
+            heap = self._refill(group)
+        else:
+            base, of_row = self._base, self.of_row
+            while heap:
+                value, row = heap[0]
+                if base.item(row) == -value and of_row.item(row) == group:
+                    break
+                heappop(heap)
+            if len(heap) > LONGEST_HEAP or (-heap[0][0] if heap else NEVER) <= self._floors[group] != NEVER:
+                heap = self._refill(group)
+        assert self._best is not None
+        self._best[group] = -heap[0][0] if heap else NEVER
+
+    def _refill(self, group: int) -> list[tuple[int, Row]]:
+        rows = np.flatnonzero(self.of_row == group)
+        values = self._base[rows]
+        floor = LOW
+        if len(rows) > KEPT:
+            floor = max(LOW, int(np.partition(values, -KEPT)[-KEPT]) - 1)
+        above = values > floor
+        # A sorted list is a heap.
+        heap = sorted(zip((-values[above]).tolist(), rows[above].tolist(), strict=True))
+        self._heaps[group], self._floors[group] = heap, floor if floor > LOW else NEVER
+        return heap
+
+    def _group(self, row: Row) -> int:
+        facets = self.facets
+        if not facets:
+            return 0
+        if len(facets) == 1:
+            code: int = facets[0].groups.item(row)
+            if code >= len(self.number):
+                self._widen(facets[0].size)
+            return code
+        codes = tuple([facet.groups.item(row) for facet in facets])
+        group = self._ids.get(codes)
+        if group is None:
+            group = self._ids[codes] = self.size
+            self._widen(group + 1)
+            self.codes = [np.append(known, code) for known, code in zip(self.codes, codes, strict=True)]
+        return group
+
+    def _widen(self, size: int) -> None:
+        more = size - self.size
+        if more <= 0:
+            return
+        self.number = np.append(self.number, np.zeros(more, self.number.dtype))
+        if len(self.facets) == 1:
+            self.codes = [np.arange(size)]
+        if self._best is not None:
+            self._best = np.append(self._best, np.full(more, NEVER, np.int64))
+            self._heaps += [[] for _ in range(more)]
+            self._floors += [NEVER] * more
+
+    def _combine(self) -> int:
+        """Number the combinations of codes that there are."""
+        groups = self._seen[0].astype(np.int64)
+        for facet, codes in zip(self.facets[1:], self._seen[1:], strict=True):
+            _, groups = distinct(groups * facet.size + codes)
+        self.of_row = groups.astype(np.int32)
+        member = np.zeros(int(groups.max()) + 1, np.intp)
+        member[groups] = np.arange(len(groups))
+        self.codes = [codes[member] for codes in self._seen]
+        self._ids = {tuple(codes): group for group, codes in enumerate(np.stack(self.codes, axis=1).tolist())}
+        return len(member)
