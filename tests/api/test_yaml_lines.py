@@ -132,8 +132,8 @@ def test_what_koord_dumps_is_read_as_by_the_full_reader(value: object) -> None:
 KEYS = ("a", "b", "c", "d", "e", "f", "'k'", '"k"', "y", "1", "<<", "two words", "?", "é", "x/y.z-1")
 SCALARS = (
     "", "", "1", "a", "two words", "'q'", '"d"', "|", "|-", "|+", ">", "{}", "[]", "{a: 1}", "[1, 2]", "&x 1", "*x",
-    "!!str 1",     "# note", "a # note", "a: b", "null", "~", "yes", "0644", "1e3", ".inf", "-", "--x", "-1", "? a", "a:", "'it''s'",
-    '"a\\nb"', "'open", '"open', "é", "\t", "%x", "@x", "1:30", "x ", "a#b", "http://x:80/y", "[", "}",
+    "!!str 1", "# note", "a # note", "a: b", "null", "~", "yes", "0644", "1e3", ".inf", "-", "--x", "-1", "? a", "a:",
+    "'it''s'", '"a\\nb"', "'open", '"open', "é", "\t", "%x", "@x", "1:30", "x ", "a#b", "http://x:80/y", "[", "}",
 )  # fmt: skip
 
 
