@@ -8,14 +8,16 @@ removed(plan, obj, set)     the object without these fields
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from koord.apiserver.patch import go_text
 from koord.apiserver.patch.fields import Set, is_member, show
-from koord.apiserver.patch.plan import Plan, Untyped
+from koord.apiserver.patch.plan import Plan, Shape, Untyped
 
 _ABSENT: Final = object()
-_MOST_FLAT: Final = 256
+_MOST_SHAPES: Final = 256
+_MOST_NAMES: Final = 64
 
 
 class Changes(NamedTuple):
@@ -35,8 +37,13 @@ def compare(plan: Plan, old: dict[str, Any], new: dict[str, Any]) -> Changes:
 
 def _compare_maps(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes: Changes) -> None:
     fields = plan.fields
-    for name, value in new.items():
-        before = old.get(name, _ABSENT)
+    both: Iterable[str] = new
+    if len(old) * 4 < len(new):
+        # Nearly all of it is new, as in an object that is created.
+        _add(plan, old, new, changes)
+        both = [name for name in old if name in new]
+    for name in both:
+        value, before = new[name], old.get(name, _ABSENT)
         if before is value:
             continue
         found = fields.get(name)
@@ -50,6 +57,17 @@ def _compare_maps(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes:
             found = fields.get(name)
             step, below = found if found is not None else ("f:" + name, plan.below(name))
             changes.removed[step] = whole(below, value)
+
+
+def _add(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes: Changes) -> None:
+    """What is new in a map."""
+    names = tuple([name for name in new if name not in old]) if old else tuple(new)
+    node, deeper = plan.shapes.get(names) or _shape(plan, names)
+    changes.added.update(node)
+    del changes.added["."]
+    for name, step, below in deeper:
+        if child := new[name]:
+            changes.added[step] = whole(below, child)
 
 
 def _compare(plan: Plan, step: str, old: Any, new: Any, changes: Changes) -> None:
@@ -145,48 +163,45 @@ def whole(plan: Plan, value: Any) -> Set:
     """A value that appeared or went as a whole: itself and all below it."""
     if plan.leaf or not value:
         return {}
-    kind = plan.kind
-    if kind == "map":
-        if plan.element is None:
-            names = tuple(value)
-            flat = plan.flat[names] if names in plan.flat else _flat(plan, names)
-            if flat is not None:
-                return flat
-        node: Set = {".": {}}
-        fields = plan.fields
-        for name, child in value.items():
-            found = fields.get(name)
-            if found is None:
-                node["f:" + name] = whole(plan.below(name), child)
-            else:
-                below = found[1]
-                node[found[0]] = {} if below.leaf or not child else whole(below, child)
+    if plan.kind == "map":
+        names = tuple(value)
+        node, deeper = plan.shapes.get(names) or _shape(plan, names)
+        if deeper:
+            node = node.copy()
+            for name, step, below in deeper:
+                if child := value[name]:
+                    node[step] = whole(below, child)
         return node
-    if kind == "list":
+    if plan.kind == "list":
         return _whole_list(plan, value)
     return whole(plan.of(value), value)
 
 
-def _flat(plan: Plan, names: tuple[str, ...]) -> Set | None:
-    """The set of a map with just these fields, if all are leaves: then it depends on nothing else, and is kept."""
-    found = [plan.fields.get(name) for name in names]
-    node: Set | None = {".": {}}
-    for field in found:
-        if field is None or not field[1].leaf or node is None:
-            node = None
-        else:
-            node[field[0]] = {}
-    if len(plan.flat) < _MOST_FLAT:
-        plan.flat[names] = node
-    return node
+def _shape(plan: Plan, names: tuple[str, ...]) -> Shape:
+    """The set of a map with just these fields, each as a leaf; and the fields that are none. Most maps of a kind have
+    one of a few shapes, so these are kept."""
+    node: Set = {".": {}}
+    deeper = []
+    for name in names:
+        found = plan.fields.get(name)
+        step, below = found if found is not None else ("f:" + name, plan.below(name))
+        node[step] = {}
+        if not below.leaf:
+            deeper.append((name, step, below))
+    shape = (node, tuple(deeper))
+    if len(names) <= _MOST_NAMES:
+        if len(plan.shapes) >= _MOST_SHAPES:
+            plan.shapes.clear()
+        plan.shapes[names] = shape
+    return shape
 
 
 def _whole_list(plan: Plan, value: list[Any]) -> Set:
     node: Set = {".": {}}
-    below = plan.item
+    below, step_of = plan.item, plan.step
     for index, item in enumerate(value):
         try:
-            step = plan.step(item)
+            step = step_of(item)
         except Untyped as error:
             raise Untyped(f"element {index}: {error}") from None
         node[step] = {} if step in node or below.leaf else whole(below, item)

@@ -26,12 +26,16 @@ class Untyped(ValueError):
         self.faults = faults
 
 
+Shape = tuple[fields.Set, tuple[tuple[str, str, "Plan"], ...]]
+"""The set of a map with certain fields as if all were leaves, and those that are none: name, step and plan."""
+
+
 class Plan:
     """What to do with the values of one schema."""
 
     __slots__ = (
-        "_steps", "atomic", "defaults", "element", "fields", "flat",
-        "item", "keys", "kind", "leaf", "nullable", "open", "scalar",
+        "_steps", "atomic", "defaults", "element", "fields", "item",
+        "keys", "kind", "leaf", "nullable", "open", "scalar", "shapes",
     )  # fmt: skip
 
     def __init__(self, kind: Kind, *, atomic: bool = False, scalar: str = ANY_SCALAR, nullable: bool = False) -> None:
@@ -45,8 +49,8 @@ class Plan:
         "Whether somewhere below the type is left open, so that true and 1 may stand at the same place."
         self.fields: dict[str, tuple[str, Plan]] = {}
         "Of a map: the declared fields, each with its step in field sets."
-        self.flat: dict[tuple[str, ...], fields.Set | None] = {}
-        "Of a map with declared fields only: the sets of all values with just these fields, where all are leaves."
+        self.shapes: dict[tuple[str, ...], Shape] = {}
+        "Of a map: what is known of values with just these fields."
         self.element: Plan | None = None
         "Of a map: what undeclared fields are; None where there must be none."
         self.item: Plan = self
