@@ -62,6 +62,11 @@ class Groups:
     def size(self) -> int:
         return len(self.number)
 
+    def fit(self) -> None:
+        """Have room for all groups of a facet, also those that no row is in."""
+        if len(self.facets) == 1:
+            self._widen(self.facets[0].size)
+
     def move(self, row: Row, old_base: int, base: int) -> bool:
         """A row has changed. Whether that changes how many candidates each group has."""
         before, now = self.of_row.item(row), self._group(row)
