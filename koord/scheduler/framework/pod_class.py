@@ -228,16 +228,16 @@ class PodClass:
             self._judge_all()
             self._refresh(None)
             self._regroup()
-        elif len(changed.rows) <= FEW:
+        elif len(changed) <= FEW:
             self._judge_few(changed)
         else:
             self._judge_many(changed)
         self._version = self._table.read()
 
     def _judge_few(self, changed: Changes) -> None:
-        base = self._base
-        old = [base.item(row) for row in changed.rows]
-        for row in changed.rows:
+        base, rows = self._base, changed.rows
+        old = [base.item(row) for row in rows]
+        for row in rows:
             self._judge_one(row, changed.reasons)
         self._refresh(changed)
         groups = self._groups
@@ -246,12 +246,12 @@ class PodClass:
             self._regroup()
             return
         self._is_calm = True
-        for row, was in zip(changed.rows, old, strict=True):
+        for row, was in zip(rows, old, strict=True):
             if groups.move(row, was, base.item(row)):
                 self._worth = None
 
     def _judge_many(self, changed: Changes) -> None:
-        rows = np.array(changed.rows, np.intp)
+        rows = changed.index
         were = self._base[rows] > LOW
         self._judge(rows, changed.reasons)
         self._refresh(changed)
@@ -325,7 +325,8 @@ class PodClass:
         if changed is None or before == self._overlay:
             return changed
         touched = {row for overlay in (before or {}, self._overlay) for cells in overlay.values() for row in cells}
-        return Changes(list(dict.fromkeys([*changed.rows, *touched])), int(Reason.ANY & ~Reason.NODE))
+        rows = np.array(list(dict.fromkeys([*changed.rows, *touched])), np.intp)
+        return Changes(rows, int(Reason.ANY & ~Reason.NODE))
 
     def _plan(self, reasons: int) -> tuple[list[_Filter], list[_Scorer]]:
         """The filters and scorers that a change for these reasons concerns."""

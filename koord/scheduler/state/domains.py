@@ -123,14 +123,19 @@ class Dimension:
                         self.values[self.codes.item(row)] += weight if move >= 0 else -weight
         return changed
 
-    def reseat(self, row: Row) -> bool:
-        """A row has other labels, or counts no more, or does now. False where that changes the kind of codes."""
-        counts = self._cluster.table.alive.item(row)
-        if counts and self._counted_rows is not None:
-            counts = bool(self._counted_rows(np.array([row], np.intp))[0])
-        old, number = self._ids.item(row), self._cluster.labels.column(self._key).item(row)
-        amount = self._amount(row)
-        code = self.codes.item(row)
+    def reseat(self, rows: Sequence[Row]) -> bool:
+        """Rows have other labels, or count no more, or do now. False where that changes the kind of codes."""
+        index = np.array(rows, np.intp)
+        counts = self._cluster.table.alive[index]
+        if self._counted_rows is not None:
+            counts = counts & self._counted_rows(index)
+        numbers = self._cluster.labels.column(self._key)[index].tolist()
+        return all([self._reseat(row, *now) for row, *now in zip(rows, numbers, counts.tolist(), strict=True)])
+
+    def _reseat(self, row: Row, number: int, counts: bool) -> bool:
+        old, amount, code = self._ids.item(row), self._amount(row), self.codes.item(row)
+        if old == number and self._counts.item(row) == counts:
+            return True
         if self._counts.item(row):
             self.rows[code] -= 1
             if not self.by_row:
@@ -229,18 +234,18 @@ class Grouping:
         different = False
         recoded: list[Row] = []
         for dimension in self.dimensions:
-            moved = dimension.catch_up(recoded)
-            if moved is None:
+            followed = dimension.catch_up(recoded)
+            if followed is None:
                 return self._rebuild()
-            different = different or moved
+            different = different or followed
         if changed.reasons & self._reasons:
-            if len(changed.rows) > FEW_ROWS:
+            moved = changed.because_of(self._reasons)
+            if len(moved) > FEW_ROWS:
                 return self._rebuild()
-            for row in changed.rows:
-                for dimension in self.dimensions:
-                    if not dimension.reseat(row):
-                        return self._rebuild()
-            recoded += changed.rows
+            for dimension in self.dimensions:
+                if not dimension.reseat(moved):
+                    return self._rebuild()
+            recoded += moved
             different = True
         if len(self.dimensions) > 1:
             for row in recoded:

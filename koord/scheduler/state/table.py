@@ -57,12 +57,30 @@ class Column:
     fill: int | float = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Changes:
     """Rows that changed, each once, and all the reasons together."""
 
-    rows: list[Row]
-    reasons: int
+    __slots__ = ("_log", "index", "reasons")
+
+    def __init__(self, index: Array, reasons: int, log: tuple[Array, Array] | None = None) -> None:
+        self.index, self.reasons, self._log = index, reasons, log
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def rows(self) -> list[Row]:
+        found: list[Row] = self.index.tolist()
+        return found
+
+    def because_of(self, reasons: int) -> list[Row]:
+        """Of these, the rows that changed for one of some reasons."""
+        if not self.reasons & reasons:
+            return []
+        if self._log is None:
+            return self.rows
+        rows, why = self._log
+        return list(dict.fromkeys(rows[(why & reasons) != 0].tolist()))
 
 
 class Table:
@@ -76,10 +94,14 @@ class Table:
         self._declared: dict[Hashable, Column] = {}
         self._reasons: dict[Hashable, int] = {}
         self._free: list[Row] = list(range(FIRST_ROWS - 1, -1, -1))
-        self._log_rows: list[Row] = []
-        self._log_reasons: list[int] = []
+        self._log_rows: Array = np.zeros(2 * LONGEST_LOG, np.intp)
+        self._log_reasons: Array = np.zeros(2 * LONGEST_LOG, np.int32)
+        self._logged = 0
+        "How much of the log is in use; its first entry is change number `_log_start`."
         self._log_start = 0
         self._known_to = 0
+        self._last = (-1, 0)
+        self._seen_at: Array = np.zeros(FIRST_ROWS, np.intp)
         self._undo: list[tuple[Hashable, Row, Any]] | None = None
 
     def __len__(self) -> int:
@@ -92,7 +114,7 @@ class Table:
     @property
     def version(self) -> int:
         """The number of changes so far."""
-        return self._log_start + len(self._log_rows)
+        return self._log_start + self._logged
 
     def read(self) -> int:
         """The version up to which a reader now knows everything; for its next call of `changes`."""
@@ -158,26 +180,35 @@ class Table:
 
     def touch(self, row: Row, reason: int) -> None:
         """Note that a row changed, also where the change is not in a column."""
-        rows = self._log_rows
-        if rows and rows[-1] == row and self._known_to < self._log_start + len(rows):
+        last, why = self._last
+        at = self._logged
+        if last == row and self._known_to < self._log_start + at:
             # A placement writes several columns of one row: one entry, as long as nobody has read it.
-            self._log_reasons[-1] |= reason
+            if reason & ~why:
+                self._log_reasons[at - 1] = why | reason
+                self._last = row, why | reason
             return
-        rows.append(row)
-        self._log_reasons.append(reason)
-        if len(rows) > 2 * LONGEST_LOG:
-            del self._log_rows[:LONGEST_LOG], self._log_reasons[:LONGEST_LOG]
+        if at == len(self._log_rows):
+            self._log_rows[:LONGEST_LOG] = self._log_rows[LONGEST_LOG:]
+            self._log_reasons[:LONGEST_LOG] = self._log_reasons[LONGEST_LOG:]
             self._log_start += LONGEST_LOG
+            at = LONGEST_LOG
+        self._log_rows[at], self._log_reasons[at] = row, reason
+        self._logged = at + 1
+        self._last = row, reason
 
     def changes(self, since: int) -> Changes | None:
         """What changed after a version; None where that is too long ago to tell."""
-        if since < self._log_start:
+        start, end = since - self._log_start, self._logged
+        if start < 0:
             return None
-        start = since - self._log_start
-        reasons = 0
-        for reason in set(self._log_reasons[start:]):
-            reasons |= reason
-        return Changes(list(dict.fromkeys(self._log_rows[start:])), reasons)
+        if end - start == 1:
+            return Changes(self._log_rows[start:end].copy(), self._log_reasons.item(start))
+        rows, reasons = self._log_rows[start:end].copy(), self._log_reasons[start:end].copy()
+        places = np.arange(end - start)
+        # Of entries for one row, the last one written here stays.
+        self._seen_at[rows] = places
+        return Changes(rows[self._seen_at[rows] == places], int(np.bitwise_or.reduce(reasons)), (rows, reasons))
 
     @contextmanager
     def recording(self) -> Iterator[list[tuple[Hashable, Row, Any]]]:
@@ -205,5 +236,6 @@ class Table:
         alive = np.zeros(new, np.bool_)
         alive[:old] = self.alive
         self.alive = alive
+        self._seen_at = np.zeros(new, np.intp)
         self.names += [""] * old
         self._free = list(range(new - 1, old - 1, -1))
