@@ -15,7 +15,7 @@ plain dicts while they are worked on, and bytes in the store. Messages are the r
 | `verbs`, `listing`, `watching`, `tables`, `printing` | get, list, watch, create, ... and the forms of their answers |
 | `subresources/` | binding, eviction, scale, finalize, log |
 | `objects`, `metadata`, `deletion` | the life of an object; its metadata, filled in and checked |
-| `store`, `events`, `revision_log` | objects and watchers in memory, revisions in SQLite |
+| `store`, `collection`, `events`, `revision_log` | objects and watchers in memory, revisions in SQLite |
 | `resource`, `registry`, `status` | what is served; refusals |
 | `schema`, `schemas/`, `structural` | the shape of objects; the table of built-in kinds; dropping and defaulting |
 | `bodies/` | what clients send: JSON, YAML, protobuf, patches |

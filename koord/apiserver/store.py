@@ -15,15 +15,14 @@ import asyncio
 import logging
 import sqlite3
 import time
-from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from koord.apiserver.collection import Collection, Compacted, FutureRevision, IndexOf, Raced, Write, WriteFailed
 from koord.apiserver.events import Ended, Entry, Event, EventType, Index, Overflow, Subscription, wake
 from koord.apiserver.revision_log import DataDirUnusable, Durability, RevisionLog, Row
 
@@ -52,26 +51,6 @@ PROBE_EVERY_S = 1.0
 "How often a disk that refused a write is tried again."
 
 
-class Raced(Exception):
-    """The object changed since it was read; read again."""
-
-
-class Compacted(Exception):
-    """The revision asked for is too old: its history is gone."""
-
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({oldest})")
-        self.asked, self.oldest = asked, oldest
-
-
-class FutureRevision(Exception):
-    """The revision asked for has not been reached yet."""
-
-
-class WriteFailed(Exception):
-    """The group of writes could not be put on disk; nothing of it happened."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much history is kept: in memory for quick resumption, on disk for long gaps and restarts."""
@@ -91,251 +70,6 @@ class Limits:
     "A lone write to a disk that is usually quicker than this is not worth a thread."
 
 
-class IndexOf(Protocol):
-    """The index of a stored value; used when a collection is loaded from disk."""
-
-    def __call__(self, value: bytes) -> Index: ...
-
-
-class _Write:
-    """One write on its way to the disk."""
-
-    __slots__ = ("collection", "deleted", "done", "entry", "previous")
-
-    def __init__(self, collection: Collection, entry: Entry, previous: Entry | None, deleted: bool) -> None:
-        self.collection, self.entry, self.previous, self.deleted = collection, entry, previous, deleted
-        self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-
-    def row(self) -> Row:
-        prev = self.previous.rev if self.previous else 0
-        return Row(self.entry.rev, f"{self.collection.name}/{self.entry.key}", prev, self.deleted, self.entry.value)
-
-
-class Collection:
-    """All objects of one resource. Made by `Store.collection`."""
-
-    def __init__(self, store: Store, name: str, index_of: IndexOf) -> None:
-        self.name, self.index_of = name, index_of
-        self.subscriptions: set[Subscription] = set()
-        self.listeners: list[Callable[[Event], None]] = []
-        "Parts of the server that must know of a write before its answer leaves; called once it is on disk."
-        self._store = store
-        self._committed: dict[str, Entry] = {}
-        self._keys: list[str] = []
-        self._pending: dict[str, _Write] = {}
-        self._history: deque[Event] = deque()
-        self._untold: list[Event] = []
-        self._told_s = float("-inf")
-        self._telling: asyncio.TimerHandle | None = None
-        self._forgotten = store.revision
-        "Events up to this revision are not in memory."
-
-    def __len__(self) -> int:
-        return len(self._committed)
-
-    def head(self, key: str) -> Entry | None:
-        """The newest version, even if it is not on disk yet. For writers only."""
-        pending = self._pending.get(key)
-        if pending is None:
-            return self._committed.get(key)
-        return None if pending.deleted else pending.entry
-
-    def get(self, key: str) -> Entry | None:
-        return self._committed.get(key)
-
-    def entries(self, prefix: str = "", start_after: str = "", limit: int = 0) -> list[Entry]:
-        """Committed entries in key order whose key begins with `prefix`, beginning after a key."""
-        first, last = self._range(prefix, start_after)
-        if limit:
-            last = min(last, first + limit)
-        committed = self._committed
-        return [committed[key] for key in self._keys[first:last]]
-
-    def count(self, prefix: str = "", start_after: str = "") -> int:
-        """How many `entries` there are."""
-        first, last = self._range(prefix, start_after)
-        return max(0, last - first)
-
-    def _range(self, prefix: str, start_after: str) -> tuple[int, int]:
-        first = bisect_right(self._keys, start_after) if start_after > prefix else bisect_left(self._keys, prefix)
-        return first, bisect_left(self._keys, prefix + "\U0010ffff") if prefix else len(self._keys)
-
-    async def entries_at(self, rev: int, prefix: str = "", start_after: str = "", limit: int = 0) -> list[Entry]:
-        """The entries as they were at an older revision."""
-        self._store.check_revision(rev)
-        if rev >= self._forgotten:
-            undone = self._undone(rev, prefix, start_after)
-            if not undone:
-                return self.entries(prefix, start_after, limit)
-            # However many of the newer entries are undone, enough are left to fill the page.
-            newer = self.entries(prefix, start_after, limit + len(undone) if limit else 0)
-            then: dict[str, Entry | None] = {entry.key: entry for entry in newer}
-            then |= undone
-            found = [was for key in sorted(then) if (was := then[key]) is not None]
-            return found[:limit] if limit else found
-        found = await self._store.reading(self._entries_from_disk, rev, prefix, start_after, limit)
-        self._store.check_revision(rev)
-        return found
-
-    async def count_at(self, rev: int, prefix: str = "", start_after: str = "") -> int:
-        """How many `entries_at` there are."""
-        if rev < self._forgotten:
-            return len(await self.entries_at(rev, prefix, start_after))
-        self._store.check_revision(rev)
-        undone = self._undone(rev, prefix, start_after)
-        lost = sum(1 for was in undone.values() if was is not None)
-        gained = sum(1 for key in undone if key in self._committed)
-        return self.count(prefix, start_after) + lost - gained
-
-    def _undone(self, rev: int, prefix: str, start_after: str) -> dict[str, Entry | None]:
-        """The keys that changed after `rev`, and what they were then."""
-        undone: dict[str, Entry | None] = {}
-        for event in reversed(self._history):
-            if event.rev <= rev:
-                break
-            key = event.entry.key
-            if key.startswith(prefix) and key > start_after:
-                undone[key] = event.previous
-        return undone
-
-    async def put(self, key: str, expect_rev: int, build: Callable[[int], bytes], index: Index) -> Entry:
-        """Write an object whose newest revision must be `expect_rev` (0: it must not exist).
-
-        `build` gets the new revision and gives the bytes. Returns when they are on disk.
-        """
-        previous = self._expected(key, expect_rev)
-        rev = self._store.next_revision()
-        return await self._store.enqueue(_Write(self, Entry(key, rev, build(rev), index), previous, deleted=False))
-
-    async def delete(self, key: str, expect_rev: int, build: Callable[[int], bytes]) -> Entry:
-        """Remove an object. `build` gives its last state, as watchers see it deleted."""
-        previous = self._expected(key, expect_rev)
-        if previous is None:
-            raise Raced
-        rev = self._store.next_revision()
-        entry = Entry(key, rev, build(rev), previous.index)
-        return await self._store.enqueue(_Write(self, entry, previous, deleted=True))
-
-    async def settled(self, entry: Entry) -> None:
-        """Wait until what `head` gave is on disk. Raises WriteFailed if it could not be put there."""
-        pending = self._pending.get(entry.key)
-        if pending is not None and pending.entry.rev >= entry.rev:
-            await asyncio.shield(pending.done)
-
-    async def watch(
-        self, from_rev: int, wanted: Callable[[Event], bool] | None = None
-    ) -> tuple[list[Event], Subscription]:
-        """What happened after `from_rev`, and a queue of what happens from now on, without a gap between them."""
-        self._store.check_revision(from_rev)
-        older: list[Event] = []
-        reached = from_rev
-        while reached < self._forgotten:
-            until = self._history[0].rev - 1 if self._history else self._store.revision
-            older += await self._store.reading(self._events_from_disk, reached, until)
-            # Memory may have moved on meanwhile, and the disk's history even past where the watch begins.
-            self._store.check_revision(from_rev)
-            reached = until
-        # Before the newcomer is there, to whom it is all history.
-        self.tell_now()
-        subscription = Subscription(wanted, self._store.limits.watch_queue, self.subscriptions.discard)
-        self.subscriptions.add(subscription)
-        if self._store.ending:
-            subscription.end()
-        recent = list(takewhile(lambda event: event.rev > reached, reversed(self._history)))
-        past = older + recent[::-1]
-        return [event for event in past if wanted(event)] if wanted else past, subscription
-
-    def _expected(self, key: str, expect_rev: int) -> Entry | None:
-        head = self.head(key)
-        if (head.rev if head else 0) != expect_rev:
-            raise Raced
-        return head
-
-    def _stage(self, write: _Write) -> None:
-        self._pending[write.entry.key] = write
-
-    def _unstage_all(self) -> None:
-        self._pending.clear()
-
-    def _publish(self, write: _Write) -> Event:
-        entry, previous, key = write.entry, write.previous, write.entry.key
-        kind: EventType
-        if write.deleted:
-            kind = "DELETED"
-            del self._committed[key]
-            del self._keys[bisect_left(self._keys, key)]
-        else:
-            kind = "MODIFIED" if previous else "ADDED"
-            if previous is None:
-                insort(self._keys, key)
-            self._committed[key] = entry
-        if self._pending.get(key) is write:
-            del self._pending[key]
-        event = Event(kind, entry, previous)
-        self._history.append(event)
-        for listener in self.listeners:
-            listener(event)
-        return event
-
-    def _tell(self, events: list[Event]) -> None:
-        """Let the watchers know of a group, now or soon."""
-        if not self.subscriptions:
-            return
-        self._untold += events
-        if self._telling is None:
-            loop = asyncio.get_running_loop()
-            next_s = self._told_s + self._store.limits.tell_every_s
-            if loop.time() >= next_s:
-                self.tell_now()
-            else:
-                self._telling = loop.call_at(next_s, self.tell_now)
-
-    def tell_now(self) -> None:
-        """Let the watchers know of all that was committed. What they encode for each other is kept no longer."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        events, self._untold = self._untold, []
-        if not events:
-            return
-        self._told_s = asyncio.get_running_loop().time()
-        for subscription in self.subscriptions:
-            subscription.push(events)
-        for event in events:
-            event.frames.clear()
-
-    def _oldest_event_rev(self) -> int:
-        return self._history[0].rev
-
-    def _forget_oldest(self) -> Event:
-        event = self._history.popleft()
-        self._forgotten = event.rev
-        return event
-
-    def _load(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            entry = self._entry(row)
-            self._committed[entry.key] = entry
-        self._keys = sorted(self._committed)
-
-    def _entry(self, row: Row) -> Entry:
-        key = row.key[len(self.name) + 1 :]
-        live = self._committed.get(key)
-        return live if live and live.rev == row.rev else Entry(key, row.rev, row.value, self.index_of(row.value))
-
-    def _entries_from_disk(self, rev: int, prefix: str, start_after: str, limit: int) -> list[Entry]:
-        rows = self._store.log.at(rev, f"{self.name}/{prefix}", f"{self.name}/{start_after}", limit)
-        return [self._entry(row) for row in rows]
-
-    def _events_from_disk(self, from_rev: int, until: int) -> list[Event]:
-        events = []
-        for row, replaced in self._store.log.since(from_rev, until, self.name):
-            previous = self._entry(replaced) if replaced else None
-            kind: EventType = "DELETED" if row.deleted else "MODIFIED" if previous else "ADDED"
-            events.append(Event(kind, self._entry(row), previous))
-        return events
-
-
 class Store:
     """All collections. Open it with `Store.open`, run its writer with `run`, and `close` it at the end."""
 
@@ -347,7 +81,7 @@ class Store:
         self._given = self.revision
         self._collections: dict[str, Collection] = {}
         self._unclaimed: dict[str, list[Row]] = {}
-        self._queue: list[_Write] = []
+        self._queue: list[Write] = []
         self._work = asyncio.Event()
         self._closing = False
         self.ending = False
@@ -395,7 +129,7 @@ class Store:
         found = self._collections.get(name)
         if found is None:
             found = self._collections[name] = Collection(self, name, index_of)
-            found._load(self._unclaimed.pop(name, ()))
+            found.load(self._unclaimed.pop(name, ()))
         return found
 
     def collections(self) -> Iterable[Collection]:
@@ -434,14 +168,14 @@ class Store:
                 self._advanced.discard(waiter)
         return self.revision >= rev
 
-    async def enqueue(self, write: _Write) -> Entry:
+    def enqueue(self, write: Write) -> Awaitable[Entry]:
         if self._closing:
             raise WriteFailed("the server is stopping")
-        write.collection._stage(write)
+        write.collection.stage(write)
         self._queue.append(write)
         self._work.set()
         # A client that goes away does not take its write back: others may already build on it.
-        return await asyncio.shield(write.done)
+        return asyncio.shield(write.done)
 
     async def run(self) -> None:
         """The one writer: a group at a time, until cancelled; what is queued by then is still written."""
@@ -517,26 +251,26 @@ class Store:
         for waiter in self._advanced:
             wake(waiter)
 
-    def _publish(self, group: list[_Write]) -> None:
+    def _publish(self, group: list[Write]) -> None:
         told: dict[Collection, list[Event]] = {}
         for write in group:
             self.revision = write.entry.rev
-            event = write.collection._publish(write)
+            event = write.collection.publish(write)
             self._history_order.append(write.collection)
             self._history_bytes += event.weight_bytes
             told.setdefault(write.collection, []).append(event)
         for collection, events in told.items():
-            collection._tell(events)
+            collection.tell(events)
         for write in group:
             write.done.set_result(write.entry)
 
-    def _fail(self, group: list[_Write], error: Exception) -> None:
+    def _fail(self, group: list[Write], error: Exception) -> None:
         self.fault = str(error)
         behind, self._queue = self._queue, []
         refused = group + behind
         log.error("%d writes refused, since the disk did not take them: %s", len(refused), error)
         for collection in self._collections.values():
-            collection._unstage_all()
+            collection.unstage_all()
         for write in refused:
             write.done.set_exception(WriteFailed(str(error)))
             # The writer may have gone away; then nobody asks for the exception, and that is no defect.
@@ -545,8 +279,8 @@ class Store:
     def _trim(self) -> None:
         """Drop the oldest events from memory: those the disk has forgotten, and those that weigh too much."""
         order, most_bytes = self._history_order, self.limits.history_bytes
-        while order and (self._history_bytes > most_bytes or order[0]._oldest_event_rev() <= self.oldest):
-            self._history_bytes -= order.popleft()._forget_oldest().weight_bytes
+        while order and (self._history_bytes > most_bytes or order[0].oldest_event_rev() <= self.oldest):
+            self._history_bytes -= order.popleft().forget_oldest().weight_bytes
 
     async def _tidy(self) -> None:
         """Forget a little of the oldest history; carry the log over into the database when it has grown."""
