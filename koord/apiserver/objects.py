@@ -36,6 +36,7 @@ from koord.apiserver.status import (
 from koord.apiserver.store import Collection, Entry, Index, Raced, Store, WriteFailed
 
 MOST_ATTEMPTS = 10
+MOST_INCOMPLETE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Objects:
 
     def __init__(self, store: Store, admission: Admission, now_s: Callable[[], float]) -> None:
         self.store, self.admission, self._now_s = store, admission, now_s
+        self._incomplete: dict[tuple[str, str], int] = {}
+        "What the real server has stored without what reading adds: a write stores that, even if it changes nothing."
 
     def collection(self, resource: Resource) -> Collection:
         return collection_of(self.store, resource)
@@ -91,7 +94,17 @@ class Objects:
         obj = await self._admit("CREATE", resource, "", obj, None, context)
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
-        self._refuse_if_invalid(resource, obj, [*resource.strategy.begin(obj, None)])
+        end = resource.strategy.end
+        if end is None:
+            return await self._add(resource, namespace, obj, context, generated=generated)
+        try:
+            return await self._add(resource, namespace, obj, context, generated=generated)
+        finally:
+            end(obj["metadata"]["uid"])
+
+    async def _add(self, resource: Resource, namespace: str, obj: Obj, context: Context, *, generated: bool) -> Written:
+        """Check and store a new object that is admitted and has its metadata."""
+        self._refuse_if_invalid(resource, obj, [*resource.strategy.begin(obj, None, context.dry_run)])
         resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
         faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
@@ -101,15 +114,21 @@ class Objects:
         await self._validate("CREATE", resource, "", obj, None, context)
         context.warnings.extend(resource.strategy.warnings(obj))
         collection = self.collection(resource)
-        _read_back(resource, obj)
+        added = _read_back(resource, obj)
         for _ in range(8 if generated else 1):
             if collection.head(key) is None:
                 if context.dry_run:
                     return Written(_encode(resource, obj), created=True)
                 try:
-                    return Written((await self._put(collection, resource, key, 0, obj)).value, created=True)
+                    entry = await self._put(collection, resource, key, 0, obj)
                 except Raced:
                     pass
+                else:
+                    if added:
+                        self._incomplete[resource.collection, key] = entry.rev
+                        if len(self._incomplete) > MOST_INCOMPLETE:
+                            del self._incomplete[next(iter(self._incomplete))]
+                    return Written(entry.value, created=True)
             if generated:
                 obj["metadata"]["name"] = metadata.generate_name(obj["metadata"]["generateName"])
                 key = resource.key(namespace, obj["metadata"]["name"])
@@ -135,6 +154,32 @@ class Objects:
         `tracked`: the change has settled managedFields itself, as server-side apply does. `sent_whole`: the client
         sent the object, not a change of it; then the uid in it must be the object's.
         """
+        end = resource.strategy.end
+        if end is None:
+            return await self._update(
+                resource, namespace, name, change, context, subresource, create_missing, tracked, sent_whole
+            )
+        head = self.collection(resource).head(resource.key(namespace, name))
+        try:
+            return await self._update(
+                resource, namespace, name, change, context, subresource, create_missing, tracked, sent_whole
+            )
+        finally:
+            if head is not None:
+                end(head.index.uid)
+
+    async def _update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Change,
+        context: Context,
+        subresource: str,
+        create_missing: Callable[[], Obj] | None,
+        tracked: bool,
+        sent_whole: bool,
+    ) -> Written:
         collection = self.collection(resource)
         key = resource.key(namespace, name)
         for _ in range(MOST_ATTEMPTS):
@@ -148,7 +193,7 @@ class Objects:
             self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked)
             _read_back(resource, new)
-            if _same(new, old):
+            if _same(new, old) and self._incomplete.get((resource.collection, key)) != head.rev:
                 # Also for a rehearsal: nothing to write, and the version stays.
                 await self._settled(collection, head)
                 return Written(head.value)
@@ -205,7 +250,7 @@ class Objects:
         if subresource != "status":
             metadata.bump_generation(new, old, resource)
         if subresource == "":
-            self._refuse_if_invalid(resource, new, [*strategy.begin(new, old)])
+            self._refuse_if_invalid(resource, new, [*strategy.begin(new, old, context.dry_run)])
         causes = metadata.faults_of_any_change(new, old, resource)
         of_change = metadata.faults_of_change(new, old, resource, of_status=subresource == "status")
         if subresource == "status":
@@ -445,11 +490,12 @@ def subresource_attributes(
     return replace(made, kind=kind)
 
 
-def _read_back(resource: Resource, obj: Obj) -> None:
-    """The object as it is once it was stored and read again."""
-    if not resource.custom:
-        typed.settle(resource.schema, obj)
-        resource.strategy.when_read(obj)
+def _read_back(resource: Resource, obj: Obj) -> bool:
+    """The object as it is once it was stored and read again; whether reading adds something that was not stored."""
+    if resource.custom:
+        return False
+    typed.settle(resource.schema, obj)
+    return resource.strategy.when_read is not None and resource.strategy.when_read(obj)
 
 
 def _of_status(causes: Iterable[Cause]) -> list[Cause]:

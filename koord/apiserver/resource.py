@@ -43,7 +43,7 @@ def _valid_update(_new: Obj, _old: Obj) -> Sequence[Cause]:
     return ()
 
 
-def _begun(_new: Obj, _old: Obj | None) -> Sequence[Cause]:
+def _begun(_new: Obj, _old: Obj | None, _dry_run: bool) -> Sequence[Cause]:
     return ()
 
 
@@ -87,8 +87,10 @@ class Strategy:
 
     default: Callable[[Obj], None] = _nothing
     "Fills in defaults that the schema cannot say."
-    begin: Callable[[Obj, Obj | None], Sequence[Cause]] = _begun
-    "Allots what the server has to give, before all checks; what it finds is told alone (new, old if there is one)."
+    begin: Callable[[Obj, Obj | None, bool], Sequence[Cause]] = _begun
+    "Allots what the server has to give, before all checks; what it finds is told alone (new, old, whether a rehearsal)."
+    end: Callable[[str], None] | None = None
+    "Takes back what was allotted to a write that was not stored; follows every `begin` (the object's uid)."
     prepare_create: Callable[[Obj], None] = _nothing
     "Drops what a creator may not set (status, for most)."
     prepare_update: Callable[[Obj, Obj], None] = _nothing_on_update
@@ -108,8 +110,8 @@ class Strategy:
     "Whether the real server calls its checks of a changed object twice, and so tells its faults."
     judges_change_first: bool = False
     "Whether `validate_update` speaks before `validate`."
-    when_read: Callable[[Obj], None] = _nothing
-    "Fills in what an object has only once it was stored and read again."
+    when_read: Callable[[Obj], bool] | None = None
+    "Fills in what an object has only once it was stored and read again; whether there was anything."
     windows: Mapping[str, Window] = field(default_factory=dict)
     "Subresources besides status that show the object, by name."
     fields: Callable[[Obj], Mapping[str, str]] = _no_fields

@@ -28,6 +28,7 @@ from koord.apiserver.admission import Admission
 from koord.apiserver.admission.service_addresses import service_address
 from koord.apiserver.admission.webhook_rules import ServiceRef
 from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.builtin.service_allocation import ServiceAllocator
 from koord.apiserver.custom.serving import Definitions
 from koord.apiserver.discovery import Discovery
 from koord.apiserver.http import HttpApi
@@ -79,6 +80,10 @@ class ApiServer:
         self.url = ""
         self.kubeconfig = options.data_dir / "kubeconfig"
         self.registry = Registry(builtin_resources())
+        self._allocator = ServiceAllocator()
+        services = self.registry.find("", "v1", "services")
+        assert services is not None
+        self.registry.add(self._allocator.at_work(services))
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> ApiServer:
@@ -124,6 +129,7 @@ class ApiServer:
         ):  # fmt: skip
             authorizer.follow(role_kind, self.collection(f"{plural}.rbac.authorization.k8s.io"))
 
+        self._allocator.follow(self.collection("services"))
         node_log = NodeLog(self.collection("pods"), self.collection("nodes"), _kubelet_client(authority, pki))
         self._stack.push_async_callback(node_log.close)
         bindings = Bindings(self.objects, self.registry)

@@ -48,11 +48,13 @@ def default_job(job: Obj) -> None:
         job["metadata"]["labels"] = labels
 
 
-def when_read(job: Obj) -> None:
+def when_read(job: Obj) -> bool:
     """Stored jobs get their labels like sent ones, and by then their templates have some."""
     labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
-    if labels and not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
+    if not labels or job["metadata"].get("labels"):
+        return False
+    job["metadata"]["labels"] = dict(labels)
+    return True
 
 
 def default_job_spec(spec: Obj) -> None:

@@ -29,12 +29,19 @@ def default(namespace: Obj) -> None:
 
 
 def prepare_create(namespace: Obj) -> None:
-    # A generated name is known by now.
-    default(namespace)
     namespace["status"] = {"phase": "Active"}
     finalizers = namespace["spec"].get("finalizers") or []
     if _FINALIZER not in finalizers:
         namespace["spec"]["finalizers"] = [*finalizers, _FINALIZER]
+
+
+def when_read(namespace: Obj) -> bool:
+    """By now a generated name is known."""
+    meta = namespace["metadata"]
+    if _NAME_LABEL in (meta.get("labels") or {}):
+        return False
+    meta["labels"] = {**(meta.get("labels") or {}), _NAME_LABEL: meta["name"]}
+    return True
 
 
 def prepare_update(new: Obj, old: Obj) -> None:
@@ -87,6 +94,7 @@ STRATEGY: Final = Strategy(
     default=default,
     prepare_create=prepare_create,
     prepare_update=prepare_update,
+    when_read=when_read,
     validate=validate,
     validate_status=validate_status,
     fields=fields,

@@ -1,28 +1,22 @@
-"""Services, Endpoints and EndpointSlices.
-
-Nothing routes to a service here, so its addresses are made up: from the service's own uid, within 10.96.0.0/12, which
-is as good as allocated.
-"""
+"""Services, Endpoints and EndpointSlices."""
 
 from __future__ import annotations
 
 import ipaddress
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, label_map, port_or_name
-from koord.apiserver.builtin.service_families import ADDRESSES, range_faults, related_faults, settle_families
+from koord.apiserver.builtin.service_allocation import WITH_NODE_PORTS, needs_health_port
+from koord.apiserver.builtin.service_families import related_faults
 from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, UNSET, at, labels_text, of, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
 
 _LINK_MULTICAST: Final = ipaddress.ip_network("224.0.0.0/24")
-_NODE_PORTS: Final = range(30000, 32768)
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 _MOST_SHOWN: Final = 3
 
 
@@ -43,7 +37,7 @@ def default_service(service: Obj) -> None:
             port["protocol"] = "TCP"
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port", 0)
-    reachable = spec["type"] in _WITH_NODE_PORTS or (spec["type"] == "ClusterIP" and spec.get("externalIPs"))
+    reachable = spec["type"] in WITH_NODE_PORTS or (spec["type"] == "ClusterIP" and spec.get("externalIPs"))
     if reachable and not spec.get("externalTrafficPolicy"):
         spec["externalTrafficPolicy"] = "Cluster"
     if spec.get("internalTrafficPolicy") is None and spec["type"] != "ExternalName":
@@ -63,59 +57,59 @@ def prepare_update(new: Obj, old: Obj) -> None:
         for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if not spec.get(key) and was.get(key):
                 spec[key] = was[key]
-        if spec.get("type") in _WITH_NODE_PORTS:
-            kept = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in was.get("ports") or ()}
-            for port in spec.get("ports") or ():
-                before = kept.get((port.get("protocol"), port.get("port")))
-                if not port.get("nodePort") and before:
-                    port["nodePort"] = before
-    if spec.get("type") == "ExternalName":
-        if spec.get("clusterIP") == was.get("clusterIP"):
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                spec.pop(key, None)
-    elif spec.get("type") == "ClusterIP" and was.get("type") in _WITH_NODE_PORTS:
+    elif was.get("type") != "ExternalName":
+        _drop_addresses(spec, was)
+    had_ports, has_ports = was.get("type") in WITH_NODE_PORTS, spec.get("type") in WITH_NODE_PORTS
+    if had_ports and has_ports:
+        _keep_ports(spec.get("ports") or (), was.get("ports") or ())
+    elif had_ports and _numbers(spec) == _numbers(was):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
-        spec.pop("externalTrafficPolicy", None)
-        spec.pop("allocateLoadBalancerNodePorts", None)
+    if needs_health_port(was):
+        if needs_health_port(spec):
+            spec["healthCheckNodePort"] = spec.get("healthCheckNodePort") or was.get("healthCheckNodePort")
+        else:
+            _drop_same(spec, was, "healthCheckNodePort")
+    if was.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+        _drop_same(spec, was, "allocateLoadBalancerNodePorts")
+        _drop_same(spec, was, "loadBalancerClass")
+    if _is_reachable(was) and not _is_reachable(spec):
+        _drop_same(spec, was, "externalTrafficPolicy")
+    if spec.get("type") != "LoadBalancer":
+        new["status"] = {**(new.get("status") or {}), "loadBalancer": {}}
 
 
-def begin(service: Obj, old: Obj | None) -> Sequence[Cause]:
-    """Settle families, address and node ports."""
-    spec = service["spec"]
-    if spec.get("type") == "ExternalName":
-        return ()
-    was: Part = old["spec"] if old is not None else {}
-    address, plural_stays = spec.get("clusterIP"), (spec.get("clusterIPs") or []) == (was.get("clusterIPs") or [])
-    if address and plural_stays and address != was.get("clusterIP"):
-        spec["clusterIPs"] = [address]
-    uid = str(service["metadata"].get("uid", ""))
-    if faults := settle_families(spec):
-        return faults
-    if not spec.get("clusterIP"):
-        offset = 1 + zlib.crc32(uid.encode()) % (ADDRESSES.num_addresses - 2)
-        spec["clusterIP"] = str(ADDRESSES[offset])
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    elif not was.get("clusterIPs") and (faults := range_faults(spec["clusterIPs"])):
-        return faults
-    wants = spec.get("type") == "NodePort" or (
-        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts")
-    )
-    if wants:
-        _node_ports(spec.get("ports") or (), uid)
-    return ()
+def _drop_addresses(spec: Obj, was: Part) -> None:
+    """A service that has become a name alone, where its writer did not also change the addresses."""
+    if spec.get("clusterIP") == was.get("clusterIP") or not spec.get("clusterIPs"):
+        spec.pop("clusterIP", None)
+        spec.pop("clusterIPs", None)
+    for key in ("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"):
+        _drop_same(spec, was, key)
 
 
-def _node_ports(ports: Iterable[Obj], uid: str) -> None:
-    taken: dict[int, int] = {}
-    for i, port in enumerate(ports):
-        if not port.get("nodePort"):
-            # One number serves all protocols of a port.
-            number = taken.get(port.get("port", 0))
-            if number is None:
-                number = _NODE_PORTS[(zlib.crc32(uid.encode()) + i) % len(_NODE_PORTS)]
+def _drop_same(spec: Obj, was: Part, key: str) -> None:
+    if spec.get(key) == was.get(key):
+        spec.pop(key, None)
+
+
+def _is_reachable(spec: Part) -> bool:
+    """Whether a service is for those outside the cluster too."""
+    return spec.get("type") in WITH_NODE_PORTS or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _keep_ports(ports: Iterable[Obj], before: Iterable[Part]) -> None:
+    """Ports that a writer leaves out stay those of the port of the same name, if no other has taken them."""
+    numbers = {port.get("name", ""): port.get("nodePort") for port in before}
+    used = {port.get("nodePort") for port in ports} & set(numbers.values())
+    for port in ports:
+        number = numbers.get(port.get("name", ""))
+        if not port.get("nodePort") and number and number not in used:
             port["nodePort"] = number
-        taken[port.get("port", 0)] = port["nodePort"]
+
+
+def _numbers(spec: Part) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
 
 
 def validate_service(service: Obj) -> Sequence[Cause]:
@@ -125,7 +119,7 @@ def validate_service(service: Obj) -> Sequence[Cause]:
     headless = spec.get("clusterIP") == "None"
     if not ports and not headless and kind != "ExternalName":
         faults.append(required("spec.ports"))
-    if headless and kind in _WITH_NODE_PORTS:
+    if headless and kind in WITH_NODE_PORTS:
         faults.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
     if kind == "ExternalName":
         _external_name(faults, spec)
@@ -202,7 +196,7 @@ def _port_conflicts(faults: Faults, ports: Sequence[Part], kind: str) -> None:
 
 def _traffic(faults: Faults, spec: Part, kind: str) -> None:
     external = spec.get("externalTrafficPolicy", "")
-    open_ = kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and spec.get("externalIPs"))
+    open_ = kind in WITH_NODE_PORTS or (kind == "ClusterIP" and spec.get("externalIPs"))
     if external and not open_:
         text_ = "may only be set for externally-accessible services"
         faults.append(invalid("spec.externalTrafficPolicy", external, text_))
@@ -327,7 +321,6 @@ def _slice_endpoints(obj: Obj) -> str:
 
 SERVICE: Final = Strategy(
     default=default_service,
-    begin=begin,
     prepare_create=prepare_create,
     prepare_update=prepare_update,
     validate=validate_service,

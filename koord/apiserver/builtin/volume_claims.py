@@ -91,7 +91,14 @@ def default_claim(claim: Obj) -> None:
 
 
 def _prepare_claim(claim: Obj) -> None:
-    claim["status"] = {"phase": "Pending"}
+    claim["status"] = {}
+
+
+def _when_read(claim: Obj) -> bool:
+    if claim["status"].get("phase"):
+        return False
+    claim["status"]["phase"] = "Pending"
+    return True
 
 
 def validate_claim(claim: Obj) -> Sequence[Cause]:
@@ -279,6 +286,7 @@ _MODE: Final = text("VolumeMode", at("spec", "volumeMode", default=UNSET), 1)
 CLAIM: Final = Strategy(
     default=default_claim,
     prepare_create=_prepare_claim,
+    when_read=_when_read,
     validate=validate_claim,
     validate_update=validate_claim_update,
     validate_status=validate_claim_status,

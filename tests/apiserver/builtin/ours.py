@@ -52,12 +52,13 @@ def create(resource: Resource, obj: Obj) -> tuple[Obj, list[Cause], list[str]]:
     meta["uid"], meta["creationTimestamp"] = "uid", NOW
     if strategy.has_generation:
         meta["generation"] = 1
-    if begun := [*strategy.begin(new, None)]:
+    if begun := [*strategy.begin(new, None, False)]:
         return new, begun, []
     strategy.prepare_create(new)
     causes = [*faults_of_object(new, resource), *strategy.validate(new), *strategy.validate_create(new)]
     typed.settle(resource.schema, new)
-    strategy.when_read(new)
+    if strategy.when_read is not None:
+        strategy.when_read(new)
     return json.loads(json.dumps(new)), causes, _warnings(resource, new) if not causes else []
 
 
@@ -77,7 +78,7 @@ def update(resource: Resource, old: Obj, wanted: Obj, subresource: str) -> tuple
         if strategy.has_status:
             _take(new, old, "status")
         strategy.prepare_update(new, old)
-        if begun := [*strategy.begin(new, old)]:
+        if begun := [*strategy.begin(new, old, False)]:
             return new, begun, []
         aside = {"metadata", "status"} if strategy.has_status else {"metadata"}
         if strategy.has_generation and _but(new, aside) != _but(old, aside):

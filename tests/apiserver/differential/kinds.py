@@ -3,6 +3,8 @@
 Sequences that ask the same of every kind are made from these. Names outside namespaces carry the sequence's name.
 """
 
+# ruff: noqa: E501 - a kind is a row of a table
+
 from __future__ import annotations
 
 import copy

@@ -114,7 +114,7 @@ class _Words:
             return "<continue>"
         if name in ("caBundle", "token") and value:
             return f"<{name}>"
-        if name == "nodePort" and isinstance(value, int) and 30000 <= value <= 32767:
+        if name in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and 30000 <= value <= 32767:
             return "<nodePort>"
         if name == "managedFields" and isinstance(value, list):
             return sorted((self.replaced(entry) for entry in value), key=_sorted_json)

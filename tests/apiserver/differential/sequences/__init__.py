@@ -9,12 +9,15 @@ from tests.apiserver.differential.sequences import (
     crud,
     definitions,
     deletion,
+    directives,
     discovery,
     every_kind,
     hostile,
+    kind_faults,
     lists,
     patches,
     schemas,
+    services,
     subresources,
     views,
     watches,
@@ -26,5 +29,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, access, discovery, webhooks, hostile, cluster,
-    every_kind,
+    every_kind, kind_faults, services, directives,
 )  # fmt: skip

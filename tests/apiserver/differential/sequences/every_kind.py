@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.apiserver.differential.kinds import KINDS, Kind
-from tests.apiserver.differential.steps import Sequence, Step, defined, patch, post, sequence, widget
 from tests.apiserver.differential.steps import CUSTOM as WIDGETS
+from tests.apiserver.differential.steps import Sequence, Step, defined, patch, post, sequence, widget
 
 NEW: Final[tuple[dict[str, Any], ...]] = (
     {"labels": {"a": "-"}},

@@ -193,7 +193,7 @@ SEQUENCES = [
     sequence(
         "hook-rules",
         post(CM, config_map("a")),
-        _validating(_hook("/deny", rules=[{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["*/status", "services"], "operations": ["*"]}])),
+        _validating(_hook("/deny", rules=[{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["*/status", "services"], "operations": ["*"], "scope": "Namespaced"}])),
         post(f"{CORE}/services?dryRun=All", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}}, until={"code": 400}),
         post(PODS, pod("p")),
         patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}}),
