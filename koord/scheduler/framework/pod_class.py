@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
 from koord.scheduler.framework.plugin import Cells, Facet, Judge, Many, Numbers, One, Overlay, Plugin, Refused
+from koord.scheduler.framework.stable import stable_hash
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row, Table
 
@@ -65,7 +65,7 @@ class PodClass:
         "What is to be judged again after a change, by its reasons."
         self._overlay: Overlay | None = None
         self._only = self._allowed_rows()
-        self._salt = crc32(repr(key).encode(), cluster.seed & 0xFFFFFFFF)
+        self._salt = stable_hash(key, cluster.seed)
         self._version = -1
         self._barred: dict[Row, tuple[str, str]] = {}
         "Rows that failed an exact check, until they change: who says so, and why."

@@ -12,6 +12,7 @@ import numpy as np
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster, Index
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import Disk
@@ -111,7 +112,7 @@ class NodeVolumeLimits(Plugin):
         # Of volumes that are on no node yet only the number matters, so that pods which bring their own are alike.
         new = Counter(driver for driver, volume in limited if not attached.is_somewhere((driver, volume)))
         known = tuple(disk for disk in limited if attached.is_somewhere(disk))
-        return tuple(sorted(new.items())), known, storage.limits_version
+        return tuple(sorted(new.items())), known, Version(storage.limits_version)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         match self.key(ask, cluster):

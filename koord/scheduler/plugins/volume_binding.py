@@ -20,6 +20,7 @@ from koord.api.selector import NOTHING, NodeSelector, Operator, Requirement, com
 from koord.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import (
     SELECTED_NODE_ANNOTATION,
@@ -69,7 +70,7 @@ class VolumeBinding(Plugin):
         claims = _claims(ask, cluster)
         waiting = tuple(claim.metadata.key for claim in claims if not is_bound(claim))
         # Of bound claims only it matters where their volumes can be reached, so that many pods are alike.
-        return _reach(claims, cluster), waiting, cluster.storage.version if waiting else 0
+        return _reach(claims, cluster), waiting, Version(cluster.storage.version if waiting else 0)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         key = self.key(ask, cluster)

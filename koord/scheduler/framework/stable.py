@@ -1,0 +1,28 @@
+"""What of a class's key is the same in every run: equal seeds are to give equal placements.
+
+Keys hold objects that are known by their address, sets whose order is another in each process, and versions that depend
+on how the state came about. They tell classes apart, but have no say in how ties are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from zlib import crc32
+
+
+class Version(int):
+    """A number in a key that only tells states of a cluster apart."""
+
+
+def stable_hash(key: Hashable, seed: int) -> int:
+    """32 bits of a key and a seed, equal wherever the same pods meet the same cluster."""
+    return crc32(repr(_stable(key)).encode(), seed & 0xFFFFFFFF)
+
+
+def _stable(part: object) -> object:
+    if isinstance(part, tuple):
+        return [_stable(each) for each in part]
+    if isinstance(part, frozenset):
+        return sorted(repr(_stable(each)) for each in part)
+    plain = part is None or type(part) in (str, bytes, int, bool, float)
+    return part if plain else type(part).__name__
