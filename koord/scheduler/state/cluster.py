@@ -119,7 +119,7 @@ class Cluster:
         self.nodes: dict[Row, Node] = {}
         self.pods: dict[str, tuple[PodRecord, Row]] = {}
         self.pods_on: dict[Row, dict[str, PodRecord]] = {}
-        self.counts = Counts(self.table, self.pods_on)
+        self.counts = Counts(self.pods_on)
         self.owners = Owners(self.counts)
         self.storage = Storage()
         self.taint_sets: list[tuple[Taint, ...]] = [()]

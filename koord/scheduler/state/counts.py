@@ -20,23 +20,29 @@ from koord.api.selector import NOTHING, LabelMatcher, Operator
 from koord.api.struct import EMPTY
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.selector_index import SelectorIndex
-from koord.scheduler.state.table import Array, Row, Table
+from koord.scheduler.state.table import Array, Row
 from koord.scheduler.state.terms import Held
 
 REMEMBERED: Final = 1 << 16
 UNUSED_KEYS: Final = 64
 """So many labels that no selector names any more may still tell pods apart."""
+FEW_ROWS: Final = 512
 LONGEST_LOG: Final = 1 << 12
 """Changes that a tally remembers at least. Who lags further behind sums up all rows again."""
 
 
 class Tally:
-    """A number of pods per row, and a log: the row where one came, the row's complement where one left."""
+    """A number of pods per row, and a log: the row where one came, the row's complement where one left.
 
-    __slots__ = ("__weakref__", "_log", "_log_start", "per_row", "total")
+    There are as many tallies as workloads, and most of these are on few nodes: only where there are more, an array of
+    all rows is worth its memory.
+    """
 
-    def __init__(self, capacity: int) -> None:
-        self.per_row: Array = np.zeros(capacity, np.int32)
+    __slots__ = ("__weakref__", "_few", "_log", "_log_start", "_many", "total")
+
+    def __init__(self) -> None:
+        self._few: dict[Row, int] = {}
+        self._many: Array | None = None
         self.total = 0
         self._log = array("i")
         self._log_start = 0
@@ -51,20 +57,49 @@ class Tally:
         start = version - self._log_start
         return self._log[start:] if start >= 0 else None
 
+    def at(self, row: Row) -> int:
+        """The number of a row."""
+        many = self._many
+        if many is None:
+            return self._few.get(row, 0)
+        return many.item(row) if row < len(many) else 0
+
+    def add_to(self, amounts: Array, weight: int) -> None:
+        """Add the number of every row, times a weight."""
+        if self._many is not None:
+            common = min(len(amounts), len(self._many))
+            amounts[:common] += weight * self._many[:common].astype(amounts.dtype)
+        else:
+            for row, number in self._few.items():
+                amounts[row] += weight * number
+
     def move(self, row: Row, sign: int) -> None:
-        if row >= len(self.per_row):
-            self.grow(max(row + 1, 2 * len(self.per_row)))
-        self.per_row[row] += sign
+        self._add(row, sign)
         self.total += sign
         self._log.append(row if sign > 0 else ~row)
         if len(self._log) > 2 * LONGEST_LOG:
             del self._log[:LONGEST_LOG]
             self._log_start += LONGEST_LOG
 
-    def grow(self, capacity: int) -> None:
-        """Make sure that there is a number for each of so many rows."""
-        if len(self.per_row) < capacity:
-            self.per_row = np.pad(self.per_row, (0, capacity - len(self.per_row)))
+    def _add(self, row: Row, number: int) -> None:
+        many = self._many
+        if many is None:
+            now = self._few.get(row, 0) + number
+            if now:
+                self._few[row] = now
+            else:
+                del self._few[row]
+            if len(self._few) > FEW_ROWS:
+                self._spread_out()
+            return
+        if row >= len(many):
+            many = self._many = np.pad(many, (0, max(row + 1 - len(many), len(many))))
+        many[row] += number
+
+    def _spread_out(self) -> None:
+        self._many = np.zeros(max(self._few) + 1, np.int32)
+        self._many[list(self._few)] = list(self._few.values())
+        self._few = {}
 
 
 class Selection(Tally):
@@ -72,14 +107,20 @@ class Selection(Tally):
 
     __slots__ = ("live_only", "matcher", "namespaces")
 
-    def __init__(
-        self, namespaces: frozenset[str] | None, matcher: LabelMatcher, live_only: bool, capacity: int
-    ) -> None:
-        super().__init__(capacity)
+    def __init__(self, namespaces: frozenset[str] | None, matcher: LabelMatcher, live_only: bool) -> None:
+        super().__init__()
         self.namespaces, self.matcher, self.live_only = namespaces, matcher, live_only
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
         return (self.namespaces is None or namespace in self.namespaces) and self.matcher.matches(labels)
+
+    def take_in(self, face: Face) -> None:
+        """Count the pods with a face, which were there before."""
+        for row, number in face.rows.items():
+            new = number - (face.going.get(row, 0) if self.live_only else 0)
+            if new:
+                self._add(row, new)
+                self.total += new
 
 
 class HeldTally(Tally):
@@ -87,8 +128,8 @@ class HeldTally(Tally):
 
     __slots__ = ("held",)
 
-    def __init__(self, held: Held, capacity: int) -> None:
-        super().__init__(capacity)
+    def __init__(self, held: Held) -> None:
+        super().__init__()
         self.held = held
 
     def __repr__(self) -> str:
@@ -134,8 +175,8 @@ class Face:
 class Counts:
     """All tallies in use."""
 
-    def __init__(self, table: Table, pods_on: Mapping[Row, Mapping[str, PodRecord]]) -> None:
-        self._table, self._pods_on = table, pods_on
+    def __init__(self, pods_on: Mapping[Row, Mapping[str, PodRecord]]) -> None:
+        self._pods_on = pods_on
         self._selections: WeakValueDictionary[tuple[object, ...], Selection] = WeakValueDictionary()
         self._chosen: SelectorIndex[ref[Selection]] = SelectorIndex()
         self._selections_at = 0
@@ -160,12 +201,10 @@ class Counts:
         found = self._selections.get(name)
         if found is None:
             self.see(_keys(matcher))
-            found = Selection(namespaces, matcher, live_only, self._table.capacity)
+            found = Selection(namespaces, matcher, live_only)
             for face in self._faces_for(matcher):
                 if found.matches(face.namespace, face.labels):
-                    for row, number in face.rows.items():
-                        found.per_row[row] += number - (face.going.get(row, 0) if live_only else 0)
-            found.total = int(found.per_row.sum())
+                    found.take_in(face)
             self._selections[name] = found
             self._chosen.add(ref(found, _Forget(self, matcher)), matcher)
             self._selections_at += 1
@@ -322,7 +361,7 @@ class Counts:
     def _move_held(self, held: Held, row: Row, sign: int) -> None:
         tally = self._tallies.get(held)
         if tally is None:
-            tally = self._tallies[held] = HeldTally(held, self._table.capacity)
+            tally = self._tallies[held] = HeldTally(held)
         before = tally.total
         tally.move(row, sign)
         matcher = held.term.matcher

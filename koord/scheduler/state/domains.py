@@ -79,8 +79,7 @@ class Dimension:
             self._counts &= self._counted_rows(slice(None))
         amounts = np.zeros(table.capacity, np.int64)
         for i, (tally, weight) in enumerate(self._sources):
-            tally.grow(table.capacity)
-            amounts += weight * tally.per_row[: table.capacity].astype(np.int64)
+            tally.add_to(amounts, weight)
             self._versions[i] = tally.version
         amounts *= self._counts
         has = self._ids != ABSENT
@@ -130,7 +129,7 @@ class Dimension:
         if self._counted_rows is not None:
             counts = counts & self._counted_rows(index)
         numbers = self._cluster.labels.column(self._key)[index].tolist()
-        return all([self._reseat(row, *now) for row, *now in zip(rows, numbers, counts.tolist(), strict=True)])
+        return all(self._reseat(row, *now) for row, *now in zip(rows, numbers, counts.tolist(), strict=True))
 
     def _reseat(self, row: Row, number: int, counts: bool) -> bool:
         old, amount, code = self._ids.item(row), self._amount(row), self.codes.item(row)
@@ -160,7 +159,7 @@ class Dimension:
     def _amount(self, row: Row) -> int:
         amount: int = 0
         for tally, weight in self._sources:
-            amount += weight * tally.per_row.item(row)
+            amount += weight * tally.at(row)
         return amount
 
     def _recode(self, row: Row) -> None:

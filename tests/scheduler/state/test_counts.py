@@ -6,6 +6,7 @@ import gc
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from koord.api.selector import EVERYTHING, parse_labels
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.state import counts
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.counts import FEW_ROWS, Tally
 from tests.scheduler.build import node, pod
 
 DEFAULT = frozenset({"default"})
@@ -30,6 +32,10 @@ def put(where: Cluster, name: str, row: int, **more: Any) -> None:
     where.place(Ask(pod(name, **more)).record(), row)
 
 
+def numbers(tally: Tally) -> list[int]:
+    return [tally.at(row) for row in range(3)]
+
+
 def test_a_selection_counts_the_pods_that_are_there_and_those_that_come_and_go() -> None:
     state = cluster()
     put(state, "old", 0, labels={"app": "web"})
@@ -37,9 +43,9 @@ def test_a_selection_counts_the_pods_that_are_there_and_those_that_come_and_go()
     put(state, "new", 1, labels={"app": "web"})
     put(state, "other", 1, labels={"app": "db"})
     put(state, "elsewhere", 1, labels={"app": "web"}, namespace="x")
-    assert web.per_row[:3].tolist() == [1, 1, 0]
+    assert numbers(web) == [1, 1, 0]
     state.remove_pod("default/old")
-    assert web.per_row[:3].tolist() == [0, 1, 0]
+    assert numbers(web) == [0, 1, 0]
     assert web.total == 1
 
 
@@ -66,7 +72,7 @@ def test_pods_whose_labels_change_are_counted_by_the_new_ones() -> None:
 
 def test_a_log_tells_what_changed_until_that_is_too_long_ago(monkeypatch: Any) -> None:
     monkeypatch.setattr(counts, "LONGEST_LOG", 4)
-    tally = counts.Tally(8)
+    tally = counts.Tally()
     tally.move(5, +1)
     seen = tally.version
     tally.move(2, +1)
@@ -101,7 +107,7 @@ def test_selectors_of_every_kind_find_their_pods() -> None:
     put(state, "p", 0, labels={"app": "web", "rev": "2"})
     put(state, "q", 1, labels={"app": "db", "tier": "x", "rev": "1"})
     put(state, "r", 2)
-    totals = {text: each.per_row[:3].tolist() for text, each in selections.items()}
+    totals = {text: numbers(each) for text, each in selections.items()}
     assert totals == {
         "app=web": [1, 0, 0],
         "app in (web,db)": [1, 1, 0],
@@ -142,7 +148,7 @@ def test_counts_follow_a_table_that_grows() -> None:
     web = state.counts.selection(DEFAULT, parse_labels("app=web"))
     rows = [state.put_node(node(f"more-{i}")) for i in range(200)]
     put(state, "p", rows[-1], labels={"app": "web"})
-    assert web.per_row[rows[-1]] == 1
+    assert web.at(rows[-1]) == 1
 
 
 TEXTS = ("a=1", "a in (1,2)", "a,b!=1", "!c", "d=1,a=2", "e", "c notin (1)", "b=2,e=1")
@@ -191,8 +197,32 @@ def test_whoever_asks_and_whenever_the_numbers_are_those_of_the_pods(
             wanted = parse_labels(text)
             for row, pods in state.pods_on.items():
                 those = [each for each in pods.values() if wanted.matches(each.labels)]
-                assert selection.per_row[row] == sum(1 for each in those if not (live_only and each.terminating))
+                assert selection.at(row) == sum(1 for each in those if not (live_only and each.terminating))
         label = {dice.choice("abcde"): "1"}
         held = state.counts.held(state.counts.face("default", label))
         holders = [each for each, _ in state.pods.values() for term in each.held if term.term.matcher.matches(label)]
         assert sum(tally.total for tally in held) == len(holders)
+
+
+def test_a_tally_of_many_rows_tells_the_same_as_one_of_few() -> None:
+    few, many = Tally(), Tally()
+    dice = random.Random(1)
+    for row in range(4 * FEW_ROWS):
+        many.move(row, +1)
+    for row in range(4 * FEW_ROWS):
+        many.move(row, -1)
+    there: list[int] = []
+    for _ in range(FEW_ROWS):
+        if there and dice.random() < 0.4:
+            row, sign = there.pop(dice.randrange(len(there))), -1
+        else:
+            row, sign = dice.randrange(3 * FEW_ROWS), +1
+            there.append(row)
+        few.move(row, sign)
+        many.move(row, sign)
+    sums = np.zeros(5 * FEW_ROWS, np.int64)
+    few.add_to(sums, 3)
+    many.add_to(sums, -2)
+    assert sums.tolist() == [few.at(row) for row in range(5 * FEW_ROWS)]
+    assert sums.tolist() == [many.at(row) for row in range(5 * FEW_ROWS)]
+    assert few.total == many.total == len(there)
