@@ -88,7 +88,7 @@ class Strategy:
     default: Callable[[Obj], None] = _nothing
     "Fills in defaults that the schema cannot say."
     begin: Callable[[Obj, Obj | None, bool], Sequence[Cause]] = _begun
-    "Allots what the server has to give, before all checks; what it finds is told alone (new, old, whether a rehearsal)."
+    "Allots what the server has to give, before all checks; what it finds is told alone (new, old, if a rehearsal)."
     end: Callable[[str], None] | None = None
     "Takes back what was allotted to a write that was not stored; follows every `begin` (the object's uid)."
     prepare_create: Callable[[Obj], None] = _nothing

@@ -83,11 +83,30 @@ def _numbered(value: object) -> object:
         case dict():
             return {key: _numbered(item) for key, item in value.items()}
         case list():
+            if {item.__class__ for item in value} == {int, float}:
+                # Among integers a float stays one until it is stored: to Go, 1 and 1.0 are not the same item.
+                return value
             return [_numbered(item) for item in value]
         case float():
             return int(value) if value.is_integer() and abs(value) < 2**63 else value
         case int() if not -(2**63) <= value < 2**63:
             return float(value)
+    return value
+
+
+def whole_numbers(encoded: bytes) -> bytes:
+    """JSON as Go writes it: a float without a fraction has no point."""
+    return encoded if b".0" not in encoded else msgspec.json.encode(_whole(msgspec.json.decode(encoded)))
+
+
+def _whole(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _whole(item) for key, item in value.items()}
+        case list():
+            return [_whole(item) for item in value]
+        case float():
+            return int(value) if value.is_integer() and abs(value) < 2**63 else value
     return value
 
 

@@ -189,6 +189,8 @@ def key(fields: Mapping[str, Any]) -> str:
 
 def value(item: Any) -> str:
     """The step to an item of a set."""
+    if item.__class__ is float and item.is_integer():
+        item = int(item)
     return "v:" + _json(item)
 
 
