@@ -35,15 +35,16 @@ class Groups:
     """The groups of all rows; `number` counts the candidates of each, by their base alone."""
 
     def __init__(self, facets: Sequence[Facet], base: Array) -> None:
-        self.facets = tuple(facets)
+        self.seen = [None if facet.flat else facet.groups for facet in facets]
+        "By which arrays of the facets rows are grouped; None for one that cannot decide anything now."
+        self.facets = facets = tuple([facet for facet in facets if not facet.flat])
         self._base = base
-        self._seen = [facet.groups for facet in facets]
         self._best: Array | None = None
         self._heaps: list[list[tuple[int, Row]] | None] = []
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
         if len(facets) == 1:
-            self.of_row: Array = self._seen[0].astype(np.int32)
+            self.of_row: Array = facets[0].groups.astype(np.int32)
             size = facets[0].size
             self.codes: list[Array] = [np.arange(size)]
         elif facets:
@@ -51,12 +52,6 @@ class Groups:
         else:
             self.of_row, size, self.codes = np.zeros(len(base), np.int32), 1, []
         self.number: Array = np.bincount(self.of_row[base > LOW], minlength=size)
-
-    def holds(self, facets: Sequence[Facet]) -> bool:
-        """Whether these are the facets that rows are grouped by, and none has numbered its groups anew."""
-        return len(facets) == len(self.facets) and all(
-            new is old and new.groups is seen for new, old, seen in zip(facets, self.facets, self._seen, strict=True)
-        )
 
     @property
     def size(self) -> int:
@@ -181,12 +176,13 @@ class Groups:
 
     def _combine(self) -> int:
         """Number the combinations of codes that there are."""
-        groups = self._seen[0].astype(np.int64)
-        for facet, codes in zip(self.facets[1:], self._seen[1:], strict=True):
+        by_facet = [facet.groups for facet in self.facets]
+        groups = by_facet[0].astype(np.int64)
+        for facet, codes in zip(self.facets[1:], by_facet[1:], strict=True):
             _, groups = distinct(groups * facet.size + codes)
         self.of_row = groups.astype(np.int32)
         member = np.zeros(int(groups.max()) + 1, np.intp)
         member[groups] = np.arange(len(groups))
-        self.codes = [codes[member] for codes in self._seen]
+        self.codes = [codes[member] for codes in by_facet]
         self._ids = {tuple(codes): group for group, codes in enumerate(np.stack(self.codes, axis=1).tolist())}
         return len(member)

@@ -40,20 +40,24 @@ Overlay: TypeAlias = Mapping[Hashable, Mapping[Row, int]]
 
 
 class Many:
-    """The cells of several rows: each column is an array."""
+    """The cells of several rows: each column is an array, taken once."""
 
-    __slots__ = ("columns", "overlay", "rows")
+    __slots__ = ("_taken", "columns", "overlay", "rows")
 
     def __init__(self, columns: dict[Hashable, Array], rows: Any, overlay: Overlay | None = None) -> None:
         self.columns, self.rows, self.overlay = columns, rows, overlay
+        self._taken: dict[Hashable, Array] = {}
 
     def __getitem__(self, name: Hashable) -> Array:
-        column: Array = self.columns[name][self.rows]
-        if self.overlay and name in self.overlay:
-            column = column.copy()
-            every = isinstance(self.rows, slice)
-            for row, added in self.overlay[name].items():
-                column[row if every else self.rows == row] += added
+        column = self._taken.get(name)
+        if column is None:
+            column = self.columns[name][self.rows]
+            if self.overlay and name in self.overlay:
+                column = column.copy()
+                every = isinstance(self.rows, slice)
+                for row, added in self.overlay[name].items():
+                    column[row if every else self.rows == row] += added
+            self._taken[name] = column
         return column
 
 

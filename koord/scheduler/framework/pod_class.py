@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,9 @@ FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 _ANY: Final = int(Reason.ANY)
 _MIXER: Final = 2654435761
+_ALL_BITS: Final = 0xFFFFFFFF
+
+_Score: TypeAlias = Callable[[Cells], Numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,6 @@ class _Filter(NamedTuple):
     bit: int
 
 
-class _Scorer(NamedTuple):
-    score: Callable[[Cells], Numbers]
-    place: int
-    weight: int
-
-
 class PodClass:
     """Everything known about the nodes for one class of pods."""
 
@@ -61,7 +58,8 @@ class PodClass:
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
         self._viewers = [part.judge for part in parts if part.judge.changes_view]
-        self._plans: dict[int, tuple[list[_Filter], list[_Scorer]]] = {}
+        self._weights = [part.weight for part in self._scorers]
+        self._plans: dict[int, tuple[list[_Filter], list[_Score | None]]] = {}
         "What is to be judged again after a change, by its reasons."
         self._overlay: Overlay | None = None
         self._only = self._allowed_rows()
@@ -242,7 +240,7 @@ class PodClass:
         self._refresh(changed)
         groups = self._groups
         assert groups is not None
-        if not groups.holds(self._active()):
+        if not self._is_grouped(groups):
             self._regroup()
             return
         self._is_calm = True
@@ -258,7 +256,7 @@ class PodClass:
         assert self._groups is not None
         self._is_calm = False
         self._worth = None
-        if not self._groups.holds(self._active()) or not self._groups.move_many(rows, were):
+        if not self._is_grouped(self._groups) or not self._groups.move_many(rows, were):
             self._regroup()
 
     def _refresh(self, changed: Changes | None) -> None:
@@ -267,11 +265,16 @@ class PodClass:
             if facet.refresh(changed):
                 self._worth = None
 
-    def _active(self) -> list[Facet]:
-        return [facet for _, facet in self._facets if not facet.flat]
+    def _is_grouped(self, groups: Groups) -> bool:
+        """Whether rows are grouped by what facets say now: none became flat, or numbered its groups anew."""
+        seen = groups.seen
+        return all(
+            facet.flat is (array is None) and (array is None or facet.groups is array)
+            for (_, facet), array in zip(self._facets, seen)  # noqa: B905 - equally long
+        )
 
     def _regroup(self) -> None:
-        self._groups = Groups(self._active(), self._base)
+        self._groups = Groups([facet for _, facet in self._facets], self._base)
         self._worth = None
         self._is_calm = False
 
@@ -328,22 +331,15 @@ class PodClass:
         rows = np.array(list(dict.fromkeys([*changed.rows, *touched])), np.intp)
         return Changes(rows, int(Reason.ANY & ~Reason.NODE))
 
-    def _plan(self, reasons: int) -> tuple[list[_Filter], list[_Scorer]]:
-        """The filters and scorers that a change for these reasons concerns."""
+    def _plan(self, reasons: int) -> tuple[list[_Filter], list[_Score | None]]:
+        """The filters and scorers that a change for these reasons concerns; None for a score that stays."""
         # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
         found = self._plans.get(reasons)
         if found is None:
+            judges = [part.judge for part in self._filters]
             found = self._plans[reasons] = (
-                [
-                    _Filter(p.judge.feasible, 1 << i)
-                    for i, p in enumerate(self._filters)
-                    if p.judge.filters_on & reasons
-                ],
-                [
-                    _Scorer(p.judge.score, i, p.weight)
-                    for i, p in enumerate(self._scorers)
-                    if p.judge.scores_on & reasons
-                ],
+                [_Filter(judge.feasible, 1 << i) for i, judge in enumerate(judges) if judge.filters_on & reasons],
+                [part.judge.score if part.judge.scores_on & reasons else None for part in self._scorers],
             )
         return found
 
@@ -352,39 +348,50 @@ class PodClass:
         self._only = self._allowed_rows()
         self._blocked = np.zeros(capacity, np.uint32)
         self._scores = [np.zeros(capacity, np.int16) for _ in self._scorers]
-        self._sums = np.zeros(capacity, np.int32)
         self._base = np.empty(capacity, np.int64)
+        self._barred, self._unscored = {}, set()
         self._judge(slice(None), _ANY)
 
     def _judge(self, rows: Array | slice, reasons: int) -> None:
         cells = Many(self._table.columns, rows, self._overlay)
         filters, scorers = self._plan(reasons)
-        self._barred = {} if isinstance(rows, slice) else _without(self._barred, rows)
+        if isinstance(rows, np.ndarray) and (self._barred or self._unscored):
+            # Arrays are judged whole: what is old is brought up to date with the rest.
+            scorers = self._plan(_ANY)[1]
+            for row in rows.tolist():
+                self._barred.pop(row, None)
+                self._unscored.discard(row)
         self._verdicts = None
         blocked = self._blocked[rows]
         for feasible, bit in filters:
-            blocked &= np.uint32(0xFFFFFFFF ^ bit)
-            blocked |= (np.asarray(feasible(cells)) != 0) * np.uint32(bit)
+            blocked &= np.uint32(_ALL_BITS ^ bit)
+            code = feasible(cells)
+            if not isinstance(code, np.ndarray):
+                code = np.asarray(code)
+            blocked |= code.astype(np.bool_) * np.uint32(bit)
         self._blocked[rows] = blocked
-        if self._unscored:
-            # Arrays are judged whole: what is old is then brought up to date with the rest.
-            scorers = self._plan(_ANY)[1]
-            self._unscored = set() if isinstance(rows, slice) else self._unscored.difference(rows.tolist())
-        sums = self._sums[rows]
-        for score, index, weight in scorers:
-            new = np.asarray(score(cells)).astype(np.int32)
-            sums += weight * (new - self._scores[index][rows])
-            self._scores[index][rows] = new
-        self._sums[rows] = sums
-        ok = (blocked == 0) & self._table.alive[rows]
+        sums: Array | None = None
+        for i, part in enumerate(self._scorers):
+            score = scorers[i]
+            if score is None:
+                new = self._scores[i][rows]
+            else:
+                new = score(cells)
+                self._scores[i][rows] = new
+            weighed = part.weight * new if new.dtype == np.int64 else part.weight * new.astype(np.int64)
+            sums = weighed if sums is None else sums + weighed
+        hashes = self._cluster.node_hashes()[rows] ^ np.uint32(self._salt)
+        hashes *= np.uint32(_MIXER)
+        base = hashes.astype(np.int64) if sums is None else (sums << TIE_BITS) | hashes
+        out = blocked.astype(np.bool_)
+        out |= ~self._table.alive[rows]
         if self._only is not None:
-            allowed = np.zeros(self._table.capacity, np.bool_)
-            allowed[list(self._only)] = True
-            ok &= allowed[rows]
-        hashes = self._cluster.node_hashes()[rows]
-        ties = (hashes ^ np.uint32(self._salt)) * np.uint32(_MIXER)
-        self._base[rows] = np.where(ok, (sums.astype(np.int64) << TIE_BITS) | ties, NEVER)
-        self.rows_judged += len(ok)
+            others = np.ones(self._table.capacity, np.bool_)
+            others[list(self._only)] = False
+            out |= others[rows]
+        base[out] = NEVER
+        self._base[rows] = base
+        self.rows_judged += len(base)
 
     def _judge_one(self, row: Row, reasons: int) -> None:
         cells = One(self._table.columns, row, self._overlay)
@@ -406,16 +413,16 @@ class PodClass:
         if self._unscored and row in self._unscored:
             self._unscored.discard(row)
             scorers = self._plan(_ANY)[1]
-        sums = self._sums.item(row)
-        for score, index, weight in scorers:
-            scores = self._scores[index]
-            new, old = score(cells), scores.item(row)
-            if new != old:
+        total = 0
+        for score, scores, weight in zip(scorers, self._scores, self._weights):  # noqa: B905 - equally long
+            if score is None:
+                total += weight * scores.item(row)
+            else:
+                new = score(cells)
                 scores[row] = new
-                sums += weight * (new - old)
-        self._sums[row] = sums
-        tie = ((self._cluster.node_hashes().item(row) ^ self._salt) * _MIXER) & 0xFFFFFFFF
-        self._base[row] = sums << TIE_BITS | tie
+                total += weight * new
+        tie = ((self._cluster.node_hashes().item(row) ^ self._salt) * _MIXER) & _ALL_BITS
+        self._base[row] = total << TIE_BITS | tie
 
     def _set_base(self, row: Row, base: int) -> None:
         assert self._groups is not None
@@ -476,7 +483,3 @@ def _note(found: dict[str, dict[str, int]], part: Part, reasons: Iterable[str], 
         counts = found.setdefault(part.plugin.name, {})
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + rows
-
-
-def _without(barred: dict[Row, tuple[str, str]], rows: Array) -> dict[Row, tuple[str, str]]:
-    return {row: why for row, why in barred.items() if row not in rows} if barred else barred

@@ -38,7 +38,6 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(5, TopologyKey.ZONE, WhenUnsatisfiable.SCHEDULE_ANYWAY),
 )
 REMEMBERED: Final = 1 << 12
-FEW_GROUPS: Final = 24
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 _HOSTNAME: Final = str(TopologyKey.HOSTNAME)
@@ -259,73 +258,47 @@ class _Evener(Grouped):
         grouping = self.grouping
         if self._shape != grouping.shape:
             self._look_at_groups()
-        if self._few:
-            return self._table_of_few(candidates.tolist())
         if self._scored is not None:
             candidates = candidates * self._scored
         present = candidates.nonzero()[0]
         if not len(present):
             return np.zeros(grouping.size, np.int64)
-        raw: Array = self._nothing
+        raw: Array | None = None
         for i, constraint in enumerate(self._constraints):
-            values = grouping.values(i)
+            dimension = grouping.dimensions[i]
+            numbers = dimension.values
             if constraint.key == _HOSTNAME:
                 domains = int(candidates.sum())
             else:
-                domains, values = self._domains(i, values, present)
-            raw = raw + (values * log(domains + 2) + (constraint.max_skew - 1)) * self._has[i]
-        # Halves go up, none is negative; below one half there is only zero.
-        raw = np.floor(raw + 0.5).astype(np.int64)
-        those = raw[present]
+                domains = int(np.count_nonzero(np.bincount(self._domains[i][present])))
+                unnamed = self._unnamed[i]
+                if unnamed is not None and unnamed < dimension.size:
+                    numbers = numbers.copy()
+                    numbers[unnamed] += numbers[0]
+            worth = numbers * log(domains + 2) + (constraint.max_skew - 1)
+            worth[0] = 0.0
+            worth = worth[self._codes[i]]
+            raw = worth if raw is None else raw + worth
+        assert raw is not None
+        # Halves go up, none is negative.
+        whole = (raw + 0.5).astype(np.int64)
+        those = whole[present]
         most, least = int(those.max()), int(those.min())
         if most == 0:
             scores = np.full(grouping.size, 100)
         else:
-            scores = 100 * (most + least - raw) // most
-        return scores if self._scored is None else scores * self._scored
-
-    def _table_of_few(self, candidates: list[int]) -> Array:
-        """The same with plain numbers, on which Python is faster than numpy where groups are few."""
-        if self._scored is not None:
-            candidates = [number if scored else 0 for number, scored in zip(candidates, self._scored, strict=True)]
-        present = [group for group, number in enumerate(candidates) if number]
-        if not present:
-            return self._nothing.astype(np.int64)
-        raw = [0.0] * len(candidates)
-        for dimension, constraint, codes in zip(self.grouping.dimensions, self._constraints, self._lists, strict=True):
-            at_host = constraint.key == _HOSTNAME
-            domains = sum(candidates) if at_host else len({codes[group] for group in present})
-            weight, least, values = log(domains + 2), constraint.max_skew - 1, dimension.values.tolist()
-            for group, code in enumerate(codes):
-                if code:
-                    raw[group] += values[code] * weight + least
-        whole = [int(number + 0.5) for number in raw]
-        those = [whole[group] for group in present]
-        most, both = max(those), max(those) + min(those)
-        scores = np.array([100 if most == 0 else 100 * (both - number) // most for number in whole])
+            scores = (most + least - whole) * 100 // most
         return scores if self._scored is None else scores * self._scored
 
     def _look_at_groups(self) -> None:
         """What depends on the groups alone."""
         grouping = self.grouping
-        codes = [grouping.codes(i) for i in range(len(self._constraints))]
-        self._has = [each > 0 for each in codes]
-        self._scored = np.logical_and.reduce(self._has) if self._needs_labels else None
-        self._nothing = np.zeros(grouping.size)
-        self._codes = []
-        for i, each in enumerate(codes):
-            # By default, nodes without the label are together one domain, the one with an empty name.
-            unnamed = None if self._needs_labels else grouping.dimensions[i].code_of("")
-            self._codes.append(each if unnamed is None else np.where(each == 0, unnamed, each))
-        self._lists = [each.tolist() for each in codes]
-        named = self._needs_labels or all(each.code_of("") is None for each in grouping.dimensions)
-        self._few = named and grouping.size <= FEW_GROUPS
+        self._codes = codes = [grouping.codes(i) for i in range(len(self._constraints))]
+        self._scored = np.logical_and.reduce([each > 0 for each in codes]) if self._needs_labels else None
+        # By default, nodes without the label are together one domain, the one with an empty name.
+        self._unnamed = [None if self._needs_labels else each.code_of("") for each in grouping.dimensions]
+        self._domains = [
+            each if unnamed is None else np.where(each == 0, unnamed, each)
+            for each, unnamed in zip(codes, self._unnamed, strict=True)
+        ]
         self._shape = grouping.shape
-
-    def _domains(self, i: int, values: Array, present: Array) -> tuple[int, Array]:
-        """How many domains the candidates are in, and the pods of each group's domain."""
-        dimension, codes = self.grouping.dimensions[i], self._codes[i]
-        unnamed = None if self._needs_labels else dimension.code_of("")
-        if unnamed is not None and unnamed < dimension.size:
-            values = np.where(codes == unnamed, dimension.values[unnamed] + dimension.values[0], values)
-        return int(np.count_nonzero(np.bincount(codes[present]))), values
