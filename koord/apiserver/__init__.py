@@ -14,7 +14,7 @@ plain dicts while they are worked on, and bytes in the store. Messages are the r
 | `list_options`, `write_options`, `selectors` | the options of a request, judged |
 | `verbs`, `listing`, `watching`, `tables`, `printing` | get, list, watch, create, ... and the forms of their answers |
 | `subresources/` | binding, eviction, scale, finalize, log |
-| `objects`, `metadata`, `deletion` | the life of an object; its metadata, filled in and checked |
+| `objects`, `metadata`, `deletion`, `stored` | the life of an object; its metadata; the bytes that are kept of it |
 | `store`, `collection`, `events`, `revision_log` | objects and watchers in memory, revisions in SQLite |
 | `resource`, `registry`, `status` | what is served; refusals |
 | `schema`, `schemas/`, `structural` | the shape of objects; the table of built-in kinds; dropping and defaulting |

@@ -7,17 +7,15 @@ What is particular to a kind is in its `Strategy`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import msgspec
 
 from koord.api.timestamp import from_seconds
 from koord.apiserver import deletion, metadata, structural
 from koord.apiserver.access.authn import UserInfo
 from koord.apiserver.admission import Admission, Attributes
-from koord.apiserver.bodies import typed
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
@@ -33,7 +31,8 @@ from koord.apiserver.status import (
     object_not_found,
     unprocessable,
 )
-from koord.apiserver.store import Collection, Entry, Index, Raced, Store, WriteFailed
+from koord.apiserver.store import Collection, Entry, Raced, Store, WriteFailed
+from koord.apiserver.stored import collection_of, decode, encode, index_of, read_back, same, same_but_metadata
 
 MOST_ATTEMPTS = 10
 MOST_INCOMPLETE = 4096
@@ -94,16 +93,20 @@ class Objects:
         obj = await self._admit("CREATE", resource, "", obj, None, context)
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
-        end = resource.strategy.end
-        if end is None:
-            return await self._add(resource, namespace, obj, context, generated=generated)
+        end, uid = resource.strategy.end, obj["metadata"]["uid"]
         try:
-            return await self._add(resource, namespace, obj, context, generated=generated)
+            writing = await self._add(resource, namespace, obj, context, generated=generated)
+            # Its bytes are enough: objects that wait for the disk would crowd each other out of the caches.
+            del obj, meta
+            return await writing
         finally:
-            end(obj["metadata"]["uid"])
+            if end is not None:
+                end(uid)
 
-    async def _add(self, resource: Resource, namespace: str, obj: Obj, context: Context, *, generated: bool) -> Written:
-        """Check and store a new object that is admitted and has its metadata."""
+    async def _add(
+        self, resource: Resource, namespace: str, obj: Obj, context: Context, *, generated: bool
+    ) -> Awaitable[Written]:
+        """Check a new object that is admitted and has its metadata, and begin to store it."""
         self._refuse_if_invalid(resource, obj, [*resource.strategy.begin(obj, None, context.dry_run)])
         resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
@@ -114,27 +117,27 @@ class Objects:
         await self._validate("CREATE", resource, "", obj, None, context)
         context.warnings.extend(resource.strategy.warnings(obj))
         collection = self.collection(resource)
-        added = _read_back(resource, obj)
+        added = read_back(resource, obj)
         for _ in range(8 if generated else 1):
             if collection.head(key) is None:
                 if context.dry_run:
-                    return Written(_encode(resource, obj), created=True)
-                try:
-                    entry = await self._put(collection, resource, key, 0, obj)
-                except Raced:
-                    pass
-                else:
-                    if added:
-                        self._incomplete[resource.collection, key] = entry.rev
-                        if len(self._incomplete) > MOST_INCOMPLETE:
-                            del self._incomplete[next(iter(self._incomplete))]
-                    return Written(entry.value, created=True)
+                    return _done(Written(encode(resource, obj), created=True))
+                with contextlib.suppress(Raced):
+                    return self._added(self._put(collection, resource, key, 0, obj), resource if added else None)
             if generated:
                 obj["metadata"]["name"] = metadata.generate_name(obj["metadata"]["generateName"])
                 key = resource.key(namespace, obj["metadata"]["name"])
         existing = collection.head(key)
         deleting = existing is not None and existing.index.deleting
         raise already_exists(resource.plural, resource.group, obj["metadata"]["name"], deleting=deleting)
+
+    async def _added(self, writing: Awaitable[Entry], incomplete: Resource | None) -> Written:
+        entry = await self._stored(writing)
+        if incomplete is not None:
+            self._incomplete[incomplete.collection, entry.key] = entry.rev
+            if len(self._incomplete) > MOST_INCOMPLETE:
+                del self._incomplete[next(iter(self._incomplete))]
+        return Written(entry.value, created=True)
 
     async def update(
         self,
@@ -148,24 +151,24 @@ class Objects:
         create_missing: Callable[[], Obj] | None = None,
         tracked: bool = False,
         sent_whole: bool = False,
+        pure: bool = False,
     ) -> Written:
         """Change an object. What `change` returns may name the version that it is meant for; an older one is refused.
 
         `tracked`: the change has settled managedFields itself, as server-side apply does. `sent_whole`: the client
-        sent the object, not a change of it; then the uid in it must be the object's.
+        sent the object, not a change of it; then the uid in it must be the object's. `pure`: the change leaves what it
+        gets as it is, and may return parts of it; these then cost nothing to compare.
         """
         end = resource.strategy.end
-        if end is None:
-            return await self._update(
-                resource, namespace, name, change, context, subresource, create_missing, tracked, sent_whole
-            )
-        head = self.collection(resource).head(resource.key(namespace, name))
+        head = self.collection(resource).head(resource.key(namespace, name)) if end is not None else None
+        # What a custom kind's schema prunes, and what allocates, is changed in place.
+        pure = pure and not resource.custom and end is None
         try:
             return await self._update(
-                resource, namespace, name, change, context, subresource, create_missing, tracked, sent_whole
+                resource, namespace, name, change, context, subresource, create_missing, tracked, sent_whole, pure
             )
         finally:
-            if head is not None:
+            if end is not None and head is not None:
                 end(head.index.uid)
 
     async def _update(
@@ -179,6 +182,7 @@ class Objects:
         create_missing: Callable[[], Obj] | None,
         tracked: bool,
         sent_whole: bool,
+        pure: bool,
     ) -> Written:
         collection = self.collection(resource)
         key = resource.key(namespace, name)
@@ -188,26 +192,24 @@ class Objects:
                 if create_missing is not None:
                     return await self.create(resource, namespace, create_missing(), context, tracked=tracked)
                 raise object_not_found(resource.plural, resource.group, name)
-            old = _decode(resource, head.value)
-            new = change(_decode(resource, head.value))
+            old = decode(resource, head.value)
+            new = _own(change(old)) if pure else change(decode(resource, head.value))
             self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked)
-            _read_back(resource, new)
-            if _same(new, old) and self._incomplete.get((resource.collection, key)) != head.rev:
+            read_back(resource, new)
+            if same(new, old) and self._incomplete.get((resource.collection, key)) != head.rev:
                 # Also for a rehearsal: nothing to write, and the version stays.
                 await self._settled(collection, head)
                 return Written(head.value)
             if context.dry_run:
-                return Written(_encode(resource, new, head.rev))
+                return Written(encode(resource, new, head.rev))
             try:
-                if deletion.is_finished(resource.strategy, new, old):
-                    # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
-                    await self._remove(collection, resource, key, head, old)
-                    return Written(_encode(resource, new, head.rev))
-                return Written((await self._put(collection, resource, key, head.rev, new)).value)
+                writing = self._put_or_remove(collection, resource, key, head, new, old)
             except Raced:
                 # Worked out again on the newer version: a change that named the older one is refused there.
                 continue
+            del new, old
+            return await writing
         raise conflict(resource.plural, resource.group, name, MODIFIED)
 
     async def rewrite(self, resource: Resource, namespace: str, name: str, change: Change, context: Context) -> Written:
@@ -218,16 +220,12 @@ class Objects:
             head = collection.head(key)
             if head is None:
                 raise object_not_found(resource.plural, resource.group, name)
-            old = _decode(resource, head.value)
-            new = change(_decode(resource, head.value))
+            old = decode(resource, head.value)
+            new = change(decode(resource, head.value))
             if context.dry_run:
-                return Written(_encode(resource, new, head.rev))
+                return Written(encode(resource, new, head.rev))
             try:
-                if deletion.is_finished(resource.strategy, new, old):
-                    # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
-                    await self._remove(collection, resource, key, head, old)
-                    return Written(_encode(resource, new, head.rev))
-                return Written((await self._put(collection, resource, key, head.rev, new)).value)
+                return await self._put_or_remove(collection, resource, key, head, new, old)
             except Raced:
                 continue
         raise conflict(resource.plural, resource.group, name, MODIFIED)
@@ -309,21 +307,22 @@ class Objects:
             head = collection.head(key)
             if head is None:
                 raise object_not_found(resource.plural, resource.group, name)
-            old = _decode(resource, head.value)
+            old = decode(resource, head.value)
             deletion.check_preconditions(resource, options, old)
             attributes = _attributes("DELETE", resource, "", None, old, replace(context, options=options))
             await self.admission.validate(replace(attributes, name="") if one_of_many else attributes)
             outcome = deletion.outcome(resource.strategy, old, options, self._now_s())
-            mark = outcome.mark if outcome.mark is None or not _same(outcome.mark, old) else None
+            mark = outcome.mark if outcome.mark is None or not same(outcome.mark, old) else None
             try:
                 if context.dry_run or (mark is None and not outcome.gone):
                     await self._settled(collection, head)
-                    return _encode(resource, mark or old, head.rev), outcome.gone
+                    return encode(resource, mark or old, head.rev), outcome.gone
                 if mark is not None:
-                    head = await self._put(collection, resource, key, head.rev, mark)
+                    head = await self._stored(self._put(collection, resource, key, head.rev, mark))
                 if not outcome.gone:
                     return head.value, False
-                return (await self._remove(collection, resource, key, head, mark or old)).value, True
+                gone = await self._stored(self._remove(collection, resource, key, head, mark or old))
+                return gone.value, True
             except Raced:
                 continue
         raise conflict(resource.plural, resource.group, name, MODIFIED)
@@ -360,7 +359,7 @@ class Objects:
         if resource.custom:
             causes += structural.validate(resource.schema, obj, old)
         validate, of_metadata = strategy.validate, strategy.validate_metadata
-        if old is not None and of_metadata is not None and _same_but_metadata(obj, old):
+        if old is not None and of_metadata is not None and same_but_metadata(obj, old):
             validate = of_metadata
         causes += validate(obj)
         return causes * 2 if old is not None and strategy.judges_twice else causes
@@ -403,24 +402,33 @@ class Objects:
         except WriteFailed as error:
             raise internal_error(str(error)) from error
 
-    async def _put(self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj) -> Entry:
+    def _put_or_remove(
+        self, collection: Collection, resource: Resource, key: str, head: Entry, new: Obj, old: Obj
+    ) -> Awaitable[Written]:
+        """Begin to store what was made of an object, unless that is the end of it. Raises Raced."""
+        if deletion.is_finished(resource.strategy, new, old):
+            # What is seen to go is the object as it was kept; what the writer gets is what it made of it.
+            shown = encode(resource, new, head.rev)
+            return self._written(self._remove(collection, resource, key, head, old), shown)
+        return self._written(self._put(collection, resource, key, head.rev, new))
+
+    def _put(self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj) -> Awaitable[Entry]:
+        index = index_of(resource, obj)
+        return collection.put(key, expect_rev, lambda rev: encode(resource, obj, rev), index)
+
+    def _remove(self, collection: Collection, resource: Resource, key: str, head: Entry, obj: Obj) -> Awaitable[Entry]:
+        return collection.delete(key, head.rev, lambda rev: encode(resource, obj, rev))
+
+    async def _written(self, writing: Awaitable[Entry], shown: bytes = b"") -> Written:
+        entry = await self._stored(writing)
+        return Written(shown or entry.value)
+
+    async def _stored(self, writing: Awaitable[Entry]) -> Entry:
+        """Wait until a write is on disk."""
         try:
-            return await collection.put(
-                key, expect_rev, lambda rev: _encode(resource, obj, rev), index_of(resource, obj)
-            )
+            return await writing
         except WriteFailed as error:
             raise internal_error(str(error)) from error
-
-    async def _remove(self, collection: Collection, resource: Resource, key: str, head: Entry, obj: Obj) -> Entry:
-        try:
-            return await collection.delete(key, head.rev, lambda rev: _encode(resource, obj, rev))
-        except WriteFailed as error:
-            raise internal_error(str(error)) from error
-
-
-def collection_of(store: Store, resource: Resource) -> Collection:
-    """Where the objects of a resource are kept."""
-    return store.collection(resource.collection, lambda value: index_of(resource, msgspec.json.decode(value)))
 
 
 def _registry_path(resource: Resource, obj: Obj) -> str:
@@ -428,39 +436,6 @@ def _registry_path(resource: Resource, obj: Obj) -> str:
     meta = obj["metadata"]
     place = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
     return "/".join(filter(None, (place, meta.get("namespace", ""), meta["name"])))
-
-
-def index_of(resource: Resource, obj: Obj) -> Index:
-    """What the store keeps of an object beside its bytes."""
-    meta = obj["metadata"]
-    fields = {"metadata.name": meta["name"]}
-    if resource.namespaced:
-        fields["metadata.namespace"] = meta["namespace"]
-    fields.update(resource.strategy.fields(obj))
-    owners = tuple(owner["uid"] for owner in meta.get("ownerReferences") or ())
-    return Index(meta.get("labels") or {}, fields, meta["uid"], owners, bool(meta.get("deletionTimestamp")))
-
-
-def _decode(resource: Resource, value: bytes) -> Obj:
-    """A stored object, in the version in which the resource shows it."""
-    obj: Obj = msgspec.json.decode(value)
-    if resource.convert is not None and obj["apiVersion"] != resource.api_version:
-        obj = resource.convert(obj, resource.api_version)
-    obj["apiVersion"] = resource.api_version
-    return obj
-
-
-def _encode(resource: Resource, obj: Obj, rev: int = 0) -> bytes:
-    """The bytes that are stored and answered. Kind and apiVersion come first, so that lists can cut them off."""
-    meta = obj["metadata"]
-    meta.pop("resourceVersion", None)
-    if rev:
-        meta["resourceVersion"] = str(rev)
-    api_version = resource.storage_version or resource.api_version
-    if resource.convert is not None and api_version != resource.api_version:
-        obj = resource.convert(obj, api_version)
-    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-    return msgspec.json.encode({"kind": resource.kind, "apiVersion": api_version, "metadata": meta, **rest})
 
 
 def _attributes(
@@ -490,14 +465,6 @@ def subresource_attributes(
     return replace(made, kind=kind)
 
 
-def _read_back(resource: Resource, obj: Obj) -> bool:
-    """The object as it is once it was stored and read again; whether reading adds something that was not stored."""
-    if resource.custom:
-        return False
-    typed.settle(resource.schema, obj)
-    return resource.strategy.when_read is not None and resource.strategy.when_read(obj)
-
-
 def _of_status(causes: Iterable[Cause]) -> list[Cause]:
     """Faults of a status that is judged by itself: their texts name fields from there on."""
     return [
@@ -509,25 +476,21 @@ def _of_status(causes: Iterable[Cause]) -> list[Cause]:
     ]
 
 
+def _own(made: Obj) -> Obj:
+    """With metadata that can be written to. What lies deeper in the other parts is filled in, never changed."""
+    meta = {
+        key: value.copy() if isinstance(value, dict | list) else value
+        for key, value in (made.get("metadata") or {}).items()
+    }
+    return {**made, "metadata": meta}
+
+
+async def _done(written: Written) -> Written:
+    return written
+
+
 def _take(new: Obj, old: Obj, part: str) -> None:
     if part in old:
         new[part] = old[part]
     else:
         new.pop(part, None)
-
-
-def _same(new: Obj, old: Obj) -> bool:
-    """Whether nothing but the book-keeping of field owners' times differs."""
-    return _same_but_metadata(new, old) and _without_times(new["metadata"]) == _without_times(old["metadata"])
-
-
-def _same_but_metadata(new: Obj, old: Obj) -> bool:
-    return new.keys() == old.keys() and all(new[part] == old[part] for part in new if part != "metadata")
-
-
-def _without_times(meta: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in meta.items() if key not in ("resourceVersion", "managedFields")}
-    kept["managedFields"] = [
-        {key: value for key, value in entry.items() if key != "time"} for entry in meta.get("managedFields") or ()
-    ]
-    return kept

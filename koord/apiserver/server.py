@@ -35,7 +35,7 @@ from koord.apiserver.http import HttpApi
 from koord.apiserver.in_flight import InFlight
 from koord.apiserver.listening import listening
 from koord.apiserver.metrics_api import MetricsApi
-from koord.apiserver.objects import Context, Objects, collection_of
+from koord.apiserver.objects import Context, Objects
 from koord.apiserver.openapi import OpenApi
 from koord.apiserver.paths import Paths, metrics_path
 from koord.apiserver.registry import Registry
@@ -43,6 +43,7 @@ from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.revision_log import Durability
 from koord.apiserver.status import StatusError
 from koord.apiserver.store import Collection, Store
+from koord.apiserver.stored import collection_of
 from koord.apiserver.subresources.binding import Bindings
 from koord.apiserver.subresources.eviction import Evictions
 from koord.apiserver.subresources.finalize import NamespaceFinalizers

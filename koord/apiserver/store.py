@@ -170,7 +170,8 @@ class Store:
 
     def enqueue(self, write: Write) -> Awaitable[Entry]:
         if self._closing:
-            raise WriteFailed("the server is stopping")
+            write.done.set_exception(WriteFailed("the server is stopping"))
+            return write.done
         write.collection.stage(write)
         self._queue.append(write)
         self._work.set()
