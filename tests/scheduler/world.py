@@ -101,7 +101,7 @@ class Judged:
     scores: Mapping[str, Mapping[str, int]]
     "By plugin and feasible node, before weights."
     reasons: Mapping[str, tuple[str, tuple[str, ...]]]
-    "By node that will not do: the plugin that says so first, and its words."
+    "By node that will not do: the plugin that says so first, and its words, sorted."
     preemptible: frozenset[str]
     "Of these, where preemption might help."
     best: str | None
@@ -121,7 +121,7 @@ def judged(engine: Engine, pod: Pod) -> Judged:
         preemptible: frozenset[str] = frozenset()
     else:
         rejections = found.rejections()
-        reasons = {names[row]: (part.plugin.name, tuple(words)) for row, (part, words) in rejections.items()}
+        reasons = {names[row]: (part.plugin.name, tuple(sorted(words))) for row, (part, words) in rejections.items()}
         preemptible = frozenset(names[row] for row, (part, _) in rejections.items() if _may_help(engine, part, row))
     return Judged(
         frozenset(names[row] for row in rows),
@@ -142,16 +142,20 @@ def differences(engine: Engine, pod: Pod, plain: Plain, profile: Profile) -> Ite
         yield f"{who}: feasible {sorted(found.feasible)}, by the rules {sorted(feasible)}"
         return
     refused = {name: verdict for name, verdict in verdicts.items() if not verdict}
-    by_rules = {name: (verdict.plugin, verdict.reasons) for name, verdict in refused.items()}
+    by_rules = {name: (verdict.plugin, tuple(sorted(verdict.reasons))) for name, verdict in refused.items()}
     if not _same_reasons(found.reasons, by_rules):
         yield f"{who}: reasons {found.reasons}, by the rules {by_rules}"
     preemptible = {name for name, verdict in refused.items() if verdict.code == "unsched"}
     if found.preemptible != preemptible:
         yield f"{who}: preemption may help on {set(found.preemptible)}, by the rules on {preemptible}"
+    if not feasible:
+        if found.best is not None:
+            yield f"{who}: takes {found.best}, which is not feasible"
+        return
     scores = cycle.scores(pod, feasible, plain, profile)
     yield from (f"{who}: {each}" for each in score_differences(found.scores, scores, "the rules"))
     totals = cycle.totals(pod, feasible, plain, profile)
-    if (found.best is None) != (not totals) or (found.best is not None and totals[found.best] < max(totals.values())):
+    if found.best is None or totals[found.best] < max(totals.values()):
         yield f"{who}: takes {found.best}, by the rules {totals}"
 
 

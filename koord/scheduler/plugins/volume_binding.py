@@ -277,7 +277,7 @@ class _Bindable(Judge):
                 return [volume]
         matcher = None if claim.spec.selector is None else compile_labels(claim.spec.selector, absent=NOTHING)
         found = []
-        for name in sorted((name for name in free if free[name] >= size), key=free.__getitem__):
+        for _, name in sorted((free[name], name) for name in free if free[name] >= size):
             volume = storage.volumes[name]
             if name in storage.kept_for or volume.status.phase != "Available" or not _is_alike(volume, claim):
                 continue

@@ -238,7 +238,8 @@ def _matching_volume(
         modes = set(claim.spec.access_modes) <= set(spec.access_modes)
         if volume.status.phase == "Available" and suits and modes and reachable(volume, node):
             candidates.append(volume)
-    return min(candidates, key=lambda volume: amounts(volume.spec.capacity)["storage"], default=None)
+    # Of equals the first by name: kube-scheduler takes any.
+    return min(candidates, key=lambda each: (amounts(each.spec.capacity)["storage"], each.metadata.name), default=None)
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
