@@ -55,7 +55,7 @@ def assert_right(story: Story) -> None:
         assert judged(story.engine, pod) == judged(fresh, pod)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(SEEDS)
 def test_after_any_events_the_engine_says_what_the_rules_say(seed: int) -> None:
     story = story_of(seed)
@@ -67,7 +67,7 @@ def test_after_any_events_the_engine_says_what_the_rules_say(seed: int) -> None:
 
 @pytest.fixture
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small clusters reach what otherwise only large ones do: short logs and heaps, few classes, arrays for few rows."""
+    """Small clusters reach what otherwise only large ones do: short logs and heaps, few classes, arrays of rows."""
     for module, name, value in (
         (pod_class, "FEW", 2),
         (groups, "KEPT", 2),
@@ -84,7 +84,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=SEEDS)
 def test_so_it_does_where_everything_that_is_kept_is_short(tight: None, seed: int) -> None:
     story = story_of(seed)
