@@ -13,12 +13,17 @@ from koord.scheduler.state.pods import (
     LoadBasis,
     PodRecord,
     Shape,
+    Template,
     disks_of,
     load_basis_of,
     named_claims_of,
     own_claims_of,
-    shape_of,
+    scheduled_spec,
+    shared_labels,
+    shared_owner,
+    shared_word,
     since_s,
+    template_of,
 )
 from koord.scheduler.state.terms import PodTerms, terms_of
 
@@ -40,15 +45,19 @@ class Ask:
     """What plugins get to see of a pod."""
 
     def __init__(self, pod: Pod) -> None:
-        self.pod, self.spec, self.meta = pod, pod.spec, pod.metadata
+        self.pod, self.spec, self.meta = pod, scheduled_spec(pod.spec), pod.metadata
 
     @once
     def key(self) -> str:
         return self.meta.key
 
     @once
+    def template(self) -> Template:
+        return template_of(self.pod, self.spec)
+
+    @once
     def shape(self) -> Shape:
-        return shape_of(self.pod)
+        return self.template.shape
 
     @property
     def requests(self) -> Amounts:
@@ -68,7 +77,7 @@ class Ask:
 
     @once
     def load(self) -> LoadBasis:
-        return load_basis_of(self.pod, self.shape)
+        return load_basis_of(self.pod, self.template)
 
     @once
     def claims(self) -> tuple[str, ...]:
@@ -85,12 +94,12 @@ class Ask:
         return PodRecord(
             self.key,
             meta.uid,
-            meta.namespace,
-            meta.labels,
+            shared_word(meta.namespace),
+            shared_labels(meta.labels),
             self.shape,
             self.spec.priority or 0,
             meta.deletion_timestamp is not None,
-            meta.controller,
+            shared_owner(meta.controller),
             self.terms.held,
             claims=self.claims,
             own_claims=self.own_claims,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from koord.api.annotations.cpu import NODE_RESERVATION
 from koord.api.annotations.value import AnnotationError
 from koord.api.core import Namespace, Service
-from koord.api.node import Node, Taint
+from koord.api.node import ContainerImage, Node, NodeStatus, Taint
 from koord.api.resources import amounts
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
@@ -29,6 +29,7 @@ from koord.scheduler.state.table import Array, Column, Reason, Row, Table
 
 CPU: Final = "cpu"
 PODS: Final = "pods"
+MOST_IMAGES: Final = 1 << 16
 _PODS: Final = int(Reason.PODS)
 UNSCHEDULABLE: Final = Column("unschedulable", np.bool_, Reason.UNSCHEDULABLE)
 TAINTS: Final = Column("taints", np.int32, Reason.TAINTS)
@@ -124,6 +125,7 @@ class Cluster:
         self.storage = Storage()
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self._images: dict[ContainerImage, ContainerImage] = {}
         self._undo: list[Move] | None = None
         self._hashes: Counter[int] = Counter()
         for column in (NAME_HASH, UNSCHEDULABLE, TAINTS, POD_COUNT, NON_ZERO_CPU, NON_ZERO_MEMORY, allocatable(PODS)):
@@ -146,6 +148,7 @@ class Cluster:
             self._hashes[self._hash(name)] += 1
             self.pods_on.setdefault(row, {})
         old = self.nodes.get(row)
+        node = self._kept(node)
         self.nodes[row] = node
         self.labels.put(row, node.metadata.labels)
         self.table.set("unschedulable", row, node.spec.unschedulable)
@@ -268,6 +271,17 @@ class Cluster:
         self.counts.moved(record, row, sign)
         for watcher in self._watchers:
             watcher.pod_moved(record, row, sign)
+
+    def _kept(self, node: Node) -> Node:
+        """A node without what no decision looks at. Nodes have the same images: those are kept once."""
+        images = self._images
+        if len(images) > MOST_IMAGES:
+            images.clear()
+        status = NodeStatus(
+            allocatable=node.status.allocatable,
+            images=tuple([images.setdefault(each, each) for each in node.status.images]),
+        )
+        return replace(node, status=status)
 
     def _hash(self, name: str) -> int:
         return crc32(name.encode(), self.seed & 0xFFFFFFFF)

@@ -10,13 +10,16 @@ from collections.abc import Hashable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api import names
 from koord.api.meta import OwnerReference
-from koord.api.pod import Pod, Volume
+from koord.api.pod import Pod, PodSpec, Volume
 from koord.api.priority import PriorityClass, priority_class
 from koord.api.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
+from koord.api.struct import EMPTY
 from koord.api.timestamp import parse_timestamp
+from koord.api.words import PodConditionType
 from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]
@@ -53,6 +56,12 @@ class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
     "What the columns of a node gain by such a pod."
     of_spec: bool = False
     "Whether pods that share it have equal specs: then it stands for all of the spec."
+
+
+class Template(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Stands for everything that pods made alike have in common: their specs but for the node, and what is granted."""
+
+    shape: Shape
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
@@ -94,33 +103,72 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
 _KEPT: Final = 1 << 15
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
+_templates: dict[tuple[bytes, bytes, bool], Template] = {}
 _shapes: dict[tuple[object, ...], Shape] = {}
-_shapes_by_spec: dict[bytes, Shape] = {}
 
 
-def shape_of(pod: Pod) -> Shape:
-    """What a pod takes from a node.
+def scheduled_spec(spec: PodSpec) -> PodSpec:
+    """A spec without volumes that say nothing about where the pod may run.
 
-    Encoding a spec is far cheaper than looking through it. A node's name in it, or amounts that the status grants,
-    would make every pod another one: such pods share by what was worked out.
+    The API server gives every pod a volume with a name of its own, for its token: no two specs would be equal.
     """
-    if pod.spec.node_name or pod.status.container_statuses or pod.status.init_container_statuses:
-        return _shared(pod)
-    text = _encode(pod.spec)
-    known = _shapes_by_spec.get(text)
+    if not spec.volumes:
+        return spec
+    kept = tuple([each for each in spec.volumes if _matters(each)])
+    return spec if len(kept) == len(spec.volumes) else replace(spec, volumes=kept)
+
+
+def _matters(volume: Volume) -> bool:
+    return bool(
+        volume.persistent_volume_claim
+        or volume.ephemeral
+        or volume.csi
+        or volume.gce_persistent_disk
+        or volume.aws_elastic_block_store
+        or volume.azure_disk
+        or volume.cinder
+        or volume.iscsi
+        or volume.rbd
+    )
+
+
+def template_of(pod: Pod, spec: PodSpec) -> Template:
+    """What a pod has in common with the others that were made like it; `spec` is its `scheduled_spec`.
+
+    Encoding a spec is far cheaper than looking through it. The node's name in it would make every pod another one.
+    """
+    granted = _granted(pod)
+    is_bound = bool(spec.node_name)
+    text = _encode(replace(spec, node_name="") if is_bound else spec)
+    name = (text, granted, is_bound)
+    known = _templates.get(name)
     if known is None:
-        if len(_shapes_by_spec) >= _KEPT:
-            _shapes_by_spec.clear()
-        known = _shapes_by_spec[text] = _shape(pod, of_spec=True)
+        if len(_templates) >= _KEPT:
+            _templates.clear()
+        known = _templates[name] = Template(_new_shape(pod, of_spec=not (is_bound or granted)))
     return known
 
 
-def _shared(pod: Pod) -> Shape:
-    found = _shape(pod, of_spec=False)
-    name = (found.requests, found.non_zero, found.ports)
+def _granted(pod: Pod) -> bytes:
+    """What the node says of resources that it has granted, and that count instead of those of the spec."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return b""
+    found = [
+        (each.name, each.resources, each.allocated_resources)
+        for each in (*status.container_statuses, *status.init_container_statuses)
+        if each.resources is not None
+    ]
+    return _encode((found, status.condition(PodConditionType.RESIZE_PENDING))) if found else b""
+
+
+def _new_shape(pod: Pod, *, of_spec: bool) -> Shape:
+    shape = _shape(pod, of_spec=of_spec)
+    if of_spec:
+        return shape
     if len(_shapes) >= _KEPT:
         _shapes.clear()
-    return _shapes.setdefault(name, found)
+    return _shapes.setdefault((shape.requests, shape.non_zero, shape.ports), shape)
 
 
 def _shape(pod: Pod, *, of_spec: bool) -> Shape:
@@ -166,7 +214,7 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
 
 
 _bases: dict[tuple[object, ...], LoadBasis] = {}
-_bases_of_shapes: dict[tuple[object, ...], LoadBasis] = {}
+_bases_of_templates: dict[tuple[object, ...], LoadBasis] = {}
 _LOAD_ANNOTATIONS: Final = (
     names.ANNOTATION_LOAD_ESTIMATED_SCALING_FACTORS,
     names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
@@ -174,18 +222,17 @@ _LOAD_ANNOTATIONS: Final = (
 )
 
 
-def load_basis_of(pod: Pod, shape: Shape) -> LoadBasis:
+def load_basis_of(pod: Pod, template: Template) -> LoadBasis:
     """What a pod's load is estimated from."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    said = tuple(annotations.get(key, "") for key in _LOAD_ANNOTATIONS) if annotations else ("", "", "")
-    if not shape.of_spec:
-        return _new_basis(pod, said)
-    key = (shape, labels.get(names.LABEL_PRIORITY_CLASS), labels.get(names.LABEL_QOS_CLASS), pod.status.qos_class, said)
-    known = _bases_of_shapes.get(key)
+    said = tuple([annotations.get(key, "") for key in _LOAD_ANNOTATIONS]) if annotations else ("", "", "")
+    qos = labels.get(names.LABEL_PRIORITY_CLASS), labels.get(names.LABEL_QOS_CLASS), pod.status.qos_class
+    key = (template, *qos, said)
+    known = _bases_of_templates.get(key)
     if known is None:
-        if len(_bases_of_shapes) >= _KEPT:
-            _bases_of_shapes.clear()
-        known = _bases_of_shapes[key] = _new_basis(pod, said)
+        if len(_bases_of_templates) >= _KEPT:
+            _bases_of_templates.clear()
+        known = _bases_of_templates[key] = _new_basis(pod, said)
     return known
 
 
@@ -199,6 +246,33 @@ def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
             _bases.clear()
         known = _bases[key] = LoadBasis(requests, limits, priority_class(pod), *said)
     return known
+
+
+_labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+_owners: dict[OwnerReference, OwnerReference] = {}
+_words: dict[str, str] = {}
+
+
+def shared_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """The first labels that were equal to these."""
+    if len(_labels) >= _KEPT:
+        _labels.clear()
+    return _labels.setdefault(tuple(labels.items()), labels) if labels else EMPTY
+
+
+def shared_owner(owner: OwnerReference | None) -> OwnerReference | None:
+    if owner is None:
+        return None
+    if len(_owners) >= _KEPT:
+        _owners.clear()
+    return _owners.setdefault(owner, owner)
+
+
+def shared_word(word: str) -> str:
+    """The first string that was equal to this one, which many pods say: a namespace."""
+    if len(_words) >= _KEPT:
+        _words.clear()
+    return _words.setdefault(word, word)
 
 
 def since_s(pod: Pod, condition: str) -> float | None:
