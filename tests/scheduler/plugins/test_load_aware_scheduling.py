@@ -209,6 +209,14 @@ def test_reports_expire(age_s: int, filters: bool, allows: bool, expected: tuple
     assert verdict(engine, pod("p")) == BUSY
 
 
+def test_where_old_reports_are_not_filtered_they_count_but_score_nothing() -> None:
+    plugin = LoadAwareScheduling(args(nodeMetricExpirationSeconds=300, filterExpiredNodeMetrics=False))
+    engine = one_node(plugin, metric("n", age_s=300, usage={"cpu": "40"}))
+    assert verdict(engine, pod("p", requests={"cpu": "2"})) == PASSES
+    assert verdict(engine, pod("q", requests={"cpu": "3"})) == BUSY
+    assert scores(engine, pod("p", requests={"cpu": "2"})) == {"n": 0}
+
+
 def test_a_node_that_never_reported_takes_pods_but_scores_nothing() -> None:
     engine = one_node(LoadAwareScheduling(), None)
     assert verdict(engine, pod("p")) == PASSES
