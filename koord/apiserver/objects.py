@@ -379,6 +379,7 @@ class Objects:
             now=self.now(),
             subresource=subresource,
             reach=reach_of(resource, subresource),
+            versions=resource.versions,
         )
 
     async def _admit(

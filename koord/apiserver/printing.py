@@ -62,9 +62,11 @@ def name(obj: Obj, _now_s: float) -> str:
     return str(obj["metadata"].get("name", ""))
 
 
+ZERO_TIME = "0001-01-01T00:00:00Z"
+"A time that was never set, as Go prints it."
 NAME = Column("Name", "string", name, format="name")
 AGE = Column("Age", "string", age)
-CREATED_AT = Column("Created At", "date", lambda obj, _now_s: obj["metadata"].get("creationTimestamp", ""))
+CREATED_AT = Column("Created At", "date", lambda obj, _now_s: obj["metadata"].get("creationTimestamp") or ZERO_TIME)
 DEFAULT_COLUMNS = (NAME, Column("Age", "date", age))
 """Of custom resources that name no columns."""
 

@@ -139,6 +139,8 @@ class Strategy:
     "Whether a delete that does not say leaves the object's dependents alone."
     orphaning_warning: str = ""
     "Warns of that, where the kind does."
+    blank: Callable[[Obj], None] = _nothing
+    "Completes the object without content that a bookmark shows."
     returns_deleted: bool = False
     "Whether a delete answers with the object that is gone rather than with a Status."
     graceful: Callable[[Obj, int | None], int] | None = None
@@ -172,6 +174,8 @@ class Resource:
     "Defined by a CustomResourceDefinition: lists name each item's kind, unknown fields are pruned."
     convert: Callable[[Obj, str], Obj] | None = None
     "An object as another apiVersion of the same kind; None where versions differ in name only."
+    versions: Mapping[str, Schema] | None = None
+    "Of a kind that a definition may serve in several versions: each apiVersion's schema."
     scale_paths: Mapping[str, str] = field(default_factory=dict)
     "Of the scale subresource: specReplicas, statusReplicas, labelSelector, as JSON paths."
     deprecation: str = ""

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from koord.apiserver import deletion, listing, tables, watching
 from koord.apiserver.bodies import decoding, patched
+from koord.apiserver.bodies.emptiness import as_sent
 from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
 from koord.apiserver.list_options import list_options, revision_of, watch_options
 from koord.apiserver.negotiation import Form, as_yaml
@@ -129,24 +130,32 @@ class Verbs:
 
     async def _create(self, request: Request, resource: Resource) -> Answer:
         context = context_of(request)
-        obj = await self._decoded(request, resource, context)
-        written = await self._objects.create(resource, request.info.namespace, obj, context)
+        body = await request.body()
+        obj = self._decoded(request, resource, context, body)
+        try:
+            written = await self._objects.create(resource, request.info.namespace, obj, context)
+        except StatusError as error:
+            raise as_sent(error, lambda: decoding.decode_any(body, request.content_type)) from None
         return self._object(request, resource, written.value, status=201)
 
     async def _update(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
-        obj = await self._decoded(request, resource, context)
+        body = await request.body()
+        obj = self._decoded(request, resource, context, body)
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
-        written = await self._objects.update(
-            resource,
-            info.namespace,
-            info.name,
-            lambda _old: msgspec.json.decode(msgspec.json.encode(obj)),
-            context,
-            subresource=info.subresource,
-            create_missing=(lambda: obj) if resource.strategy.allow_create_on_update else None,
-            sent_whole=True,
-        )
+        try:
+            written = await self._objects.update(
+                resource,
+                info.namespace,
+                info.name,
+                lambda _old: msgspec.json.decode(msgspec.json.encode(obj)),
+                context,
+                subresource=info.subresource,
+                create_missing=(lambda: obj) if resource.strategy.allow_create_on_update else None,
+                sent_whole=True,
+            )
+        except StatusError as error:
+            raise as_sent(error, lambda: decoding.decode_any(body, request.content_type)) from None
         return self._written(request, resource, written)
 
     async def _patch(self, request: Request, resource: Resource) -> Answer:
@@ -168,20 +177,26 @@ class Verbs:
         patch = patched.read(body, content_type)
         validation = options_of(request).validation
 
+        made: Obj = {}
+
         def change(old: Obj) -> Obj:
+            nonlocal made
             made = _patched(resource, patch, old)
             obj, context.warnings[:] = patched.outcome(resource, made, patch, validation, old)
             check_name(obj, info.name, info.namespace if resource.namespaced else "")
             return obj
 
-        written = await self._objects.update(
-            resource,
-            info.namespace,
-            info.name,
-            change,
-            context,
-            subresource=info.subresource,
-        )
+        try:
+            written = await self._objects.update(
+                resource,
+                info.namespace,
+                info.name,
+                change,
+                context,
+                subresource=info.subresource,
+            )
+        except StatusError as error:
+            raise as_sent(error, lambda: made) from None
         return self._written(request, resource, written)
 
     def _retyped(
@@ -212,6 +227,7 @@ class Verbs:
                 subresource=info.subresource,
                 kind=resource.kind,
                 reach=reach_of(resource, info.subresource),
+                versions=resource.versions,
             )
             return self._retyped(request, resource, merged, context, live)
 
@@ -224,6 +240,7 @@ class Verbs:
             subresource=info.subresource,
             create_missing=None if info.subresource else lambda: _newly(resource, applied(None)),
             tracked=True,
+            pure=True,
         )
         return self._written(request, resource, written)
 
@@ -268,9 +285,9 @@ class Verbs:
             return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
         return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
 
-    async def _decoded(self, request: Request, resource: Resource, context: Context) -> Obj:
+    def _decoded(self, request: Request, resource: Resource, context: Context, body: bytes) -> Obj:
         validation = options_of(request).validation
-        obj, warnings = decoding.decode(resource, await request.body(), request.content_type, validation)
+        obj, warnings = decoding.decode(resource, body, request.content_type, validation)
         context.warnings.extend(warnings)
         return obj
 

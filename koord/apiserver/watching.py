@@ -208,7 +208,13 @@ def bookmark(watch: Watch, rev: int, *, initial_end: bool = False) -> bytes:
         # With what a built-in kind always has, as any object of it.
         empty |= typed.read(resource.schema, {"metadata": metadata})[0]
         empty["kind"], empty["apiVersion"] = resource.kind, resource.api_version
-    return line("BOOKMARK", watch.shape(msgspec.json.encode(empty)))
+    value = msgspec.json.encode(empty)
+    shown = watch.shape(value)
+    if shown is value:
+        # Only the whole object has what the kind adds: the other forms are made before.
+        resource.strategy.blank(empty)
+        shown = msgspec.json.encode(empty)
+    return line("BOOKMARK", shown)
 
 
 def _with_columns(columns: bytes, send: Send) -> Send:

@@ -218,7 +218,7 @@ def _struct(schema: Schema) -> Read:
                 field.values is not None and not field.preserve_unknown
             )
             plan[key] = (exact, _late(field), field.written == "filled" or emptied)
-            if field.written == "always" and key not in ("kind", "apiVersion"):
+            if field.written == "always" and (key not in ("kind", "apiVersion") or "metadata" not in schema.properties):
                 always.append((key, _zero(field)))
 
     def read_struct(value: Any, unknown: list[str]) -> Any:

@@ -270,6 +270,17 @@ def _ready(obj: Obj) -> str:
 _DAEMON_SET_STATUS: Final = blank_status("apps", "v1", "DaemonSet")
 _SELECTOR: Final = text("Selector", of(lambda obj: selector_text(obj["spec"].get("selector"))), 1)
 
+
+
+def without_replicas(obj: Obj) -> None:
+    obj["spec"]["replicas"] = 0
+
+
+def _without_generation(daemon_set: Obj) -> None:
+    annotations = daemon_set["metadata"].setdefault("annotations", {})
+    annotations["deprecated.daemonset.template.generation"] = "0"
+
+
 DEPLOYMENT: Final = Strategy(
     default=default_deployment,
     prepare_create=blank_status("apps", "v1", "Deployment"),
@@ -287,10 +298,12 @@ DEPLOYMENT: Final = Strategy(
         text("Available", at("status", "availableReplicas", default=0)),
         AGE,
         *template_columns("spec", "template"),
-        _SELECTOR,
+        text("Selector", of(lambda obj: selector_text(sel) if (sel := obj["spec"].get("selector")) else ""), 1),
     ),
+    blank=without_replicas,
 )
 REPLICA_SET: Final = Strategy(
+    blank=without_replicas,
     default=default_replica_set,
     prepare_create=blank_status("apps", "v1", "ReplicaSet"),
     validate=validate_replica_set,
@@ -309,6 +322,7 @@ REPLICA_SET: Final = Strategy(
     ),
 )
 DAEMON_SET: Final = Strategy(
+    blank=_without_generation,
     default=default_daemon_set,
     prepare_create=prepare_daemon_set_create,
     prepare_update=prepare_daemon_set_update,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.apps import always_restarted, new_generation
+from koord.apiserver.builtin.apps import always_restarted, new_generation, without_replicas
 from koord.apiserver.builtin.checks import (
     IMMUTABLE,
     Faults,
@@ -213,6 +213,7 @@ def _ready(obj: Obj) -> str:
 
 
 STATEFUL_SET: Final = Strategy(
+    blank=without_replicas,
     default=default_stateful_set,
     prepare_create=blank_status("apps", "v1", "StatefulSet"),
     validate=validate_stateful_set,

@@ -14,7 +14,7 @@ from koord.apiserver.builtin.checks import Faults, Part, not_negative, one_of, s
 from koord.apiserver.builtin.pod_defaults import default_template
 from koord.apiserver.builtin.pod_warnings import template_warnings
 from koord.apiserver.builtin.statuses import blank_status
-from koord.apiserver.printing import AGE, NAME, NONE, at, of, selector_text, since, template_columns, text
+from koord.apiserver.printing import AGE, NAME, NONE, UNSET, at, of, selector_text, since, template_columns, text
 from koord.apiserver.resource import Column, Obj, Strategy
 from koord.apiserver.status import Cause, invalid, not_supported, required
 
@@ -177,7 +177,8 @@ def _job_selector(obj: Obj) -> str:
 
 
 def _suspended(obj: Obj) -> str:
-    return "True" if obj["spec"].get("suspend") else "False"
+    suspended = obj["spec"].get("suspend")
+    return UNSET if suspended is None else "True" if suspended else "False"
 
 
 CRON_JOB: Final = Strategy(

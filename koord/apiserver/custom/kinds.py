@@ -78,10 +78,6 @@ def _begin_deletion(crd: Obj) -> None:
     crd["status"] = {**status, "conditions": conditions}
 
 
-def _created_at(crd: Obj, _now_s: float) -> object:
-    return crd["metadata"].get("creationTimestamp")
-
-
 STRATEGY: Final = Strategy(
     default=default_definition,
     prepare_create=_prepare_create,
@@ -89,7 +85,7 @@ STRATEGY: Final = Strategy(
     validate_create=definition_faults,
     validate_update=definition_faults,
     warnings=format_warnings,
-    columns=(printing.NAME, Column("Created At", "date", _created_at)),
+    columns=(printing.NAME, printing.CREATED_AT),
     unconditional_update=False,
     awaits=lambda crd: not crd["metadata"].get("deletionTimestamp"),
     on_deletion=_begin_deletion,
@@ -185,10 +181,11 @@ def resources_of(crd: Obj) -> list[Resource]:
     ]
     # What is stored fits the storage version's schema, unless that changed since.
     changed = int(crd["metadata"].get("generation", 1)) > 1
+    versions = {resource.api_version: resource.schema for resource in resources}
     return [
-        replace(resource, convert=_conversion(stored_schema))
+        replace(resource, versions=versions, convert=_conversion(stored_schema, resource))
         if changed or resource.api_version != resource.storage_version
-        else resource
+        else replace(resource, versions=versions)
         for resource in resources
     ]
 
@@ -197,13 +194,15 @@ def _schema_of(version: Mapping[str, Any]) -> Schema:
     return custom_schema((version.get("schema") or {}).get("openAPIV3Schema") or {})
 
 
-def _conversion(stored_schema: Schema) -> Callable[[Obj, str], Obj]:
+def _conversion(stored_schema: Schema, shown: Resource) -> Callable[[Obj, str], Obj]:
     """Between versions of one kind: only the name changes, and what the stored version does not know is lost."""
 
     def convert(obj: Obj, api_version: str) -> Obj:
         structural.prune(stored_schema, obj)
         structural.drop_nulls(stored_schema, obj)
         structural.default(stored_schema, obj)
+        if api_version == shown.api_version:
+            structural.prune(shown.schema, obj)
         return {**obj, "apiVersion": api_version}
 
     return convert

@@ -7,7 +7,7 @@ owns them, and changing what another owns is a conflict unless forced (`apply`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -52,12 +52,13 @@ def track(
     now: str,
     subresource: str = "",
     reach: Reach = everything,
-    served: Collection[str] | None = None,
+    versions: Mapping[str, Schema] | None = None,
 ) -> None:
     """Sets `new`'s managedFields after a create, update or patch by `manager`.
 
     `reach` says which fields this kind of write can change (not the status, or through the status not the spec): the
-    others are not owned by it, whatever it sent. Owners in an apiVersion that is not `served` any more are dropped.
+    others are not owned by it, whatever it sent. `versions` are those in which the kind is served, where there may be
+    several: owners in another one are dropped.
     """
     meta = new.get("metadata")
     if not isinstance(meta, dict):
@@ -71,10 +72,13 @@ def track(
         # An object whose ownership was given up stays without until someone applies.
         return
     plan = root_plan(schema)
-    owners = _current(decoded, plan, schema, served)
+    owners = _current(decoded, plan, schema, versions)
     try:
         changes = _changes(plan, live if live else empty(schema), new, reach)
-        after = _updated(owners, changes, owner_of(manager, operation_api_version, subresource), now)
+        writer = owner_of(manager, operation_api_version, subresource)
+        if versions and live:
+            _check_versions(owners, writer, versions, live, new)
+        after = _updated(owners, changes, writer, now)
     except (Untyped, TypeError, AttributeError, RecursionError):
         # As the real server does: rather no ownership than a wrong one. Whether the object is valid others decide.
         return
@@ -82,6 +86,32 @@ def track(
         meta["managedFields"] = live_entries
     elif after:
         meta["managedFields"] = managers.encode(managers.capped(after))
+
+
+def _check_versions(owners: Owners, writer: Owner, versions: Mapping[str, Schema], old: Obj, new: Obj) -> None:
+    """Raises Untyped where an object cannot be shown in the version of an owner: what it owns is not known then."""
+    for version in {owned.api_version for owner, owned in owners.items() if owner != writer} - {writer.api_version}:
+        for which, obj in (("old", old), ("new", new)):
+            try:
+                merging.check(root_plan(versions[version]), _without_managed_fields(obj))
+            except Untyped as error:
+                raise Untyped(f"failed to convert {which} object: {error}") from None
+
+
+def _check_last(last: Owned | None, owners: Owners, applier: Owner, versions: Mapping[str, Schema], merged: Obj) -> None:
+    """Raises Untyped where an applied object cannot be shown in the version in which it was applied last."""
+    if last is None or not last.fields:
+        return
+    others = {owned.api_version for owned in owners.values()} - {last.api_version, applier.api_version}
+    last_version = [last.api_version] if last.api_version != applier.api_version else []
+    for version in [*last_version, *sorted(others)]:
+        try:
+            merging.check(root_plan(versions[version]), merged)
+        except Untyped as error:
+            what = "failed add back owned items: failed to convert merged object at version " + version
+            if version == last.api_version:
+                what = "failed to convert merged object to last applied version"
+            raise Untyped(f"failed to prune fields: {what}: {error}") from None
 
 
 def owner_of(manager: str, api_version: str, subresource: str) -> Owner:
@@ -104,10 +134,10 @@ def _readable(entries: object, *, trusted: bool = False) -> Owners:
         return {}
 
 
-def _current(owners: Owners, plan: Plan, schema: Schema, served: Collection[str] | None) -> Owners:
+def _current(owners: Owners, plan: Plan, schema: Schema, versions: Mapping[str, Schema] | None) -> Owners:
     """The owners in the light of the present schema and versions; custom kinds change theirs."""
-    if served is not None and not all(owned.api_version in served for owned in owners.values()):
-        owners = {owner: owned for owner, owned in owners.items() if owned.api_version in served}
+    if versions is not None and not all(owned.api_version in versions for owned in owners.values()):
+        owners = {owner: owned for owner, owned in owners.items() if owned.api_version in versions}
     if schema.ref:
         return owners
     result = {}
@@ -173,7 +203,7 @@ def apply(
     subresource: str = "",
     kind: str = "",
     reach: Reach = everything,
-    served: Collection[str] | None = None,
+    versions: Mapping[str, Schema] | None = None,
 ) -> Obj:
     """The object after a server-side apply, with its managedFields settled.
 
@@ -182,7 +212,7 @@ def apply(
     """
     _check_applied(applied, api_version, kind)
     try:
-        return _apply(live, applied, manager, force, schema, api_version, now, subresource, reach, served)
+        return _apply(live, applied, manager, force, schema, api_version, now, subresource, reach, versions)
     except RecursionError:
         raise bad_request(go_text.TOO_DEEP) from None
 
@@ -197,7 +227,7 @@ def _apply(
     now: str,
     subresource: str,
     reach: Reach,
-    served: Collection[str] | None,
+    versions: Mapping[str, Schema] | None,
 ) -> Obj:
     plan = root_plan(schema)
     base = live if live else {"apiVersion": applied.get("apiVersion"), "kind": applied.get("kind"), **empty(schema)}
@@ -206,7 +236,7 @@ def _apply(
         owners = managers.decode(entries, trusted=True)
     except managers.MalformedOwners as error:
         raise _failed(f"failed to decode managed fields: {error}") from error
-    owners = _current(owners, plan, schema, served)
+    owners = _current(owners, plan, schema, versions)
     base = _without_managed_fields(base)
     applier = managers.owner_of(manager, "Apply", api_version, subresource)
     if not owners and live:
@@ -217,16 +247,16 @@ def _apply(
     except Untyped as error:
         raise _failed(f"failed to create typed patch object ({_described(applied)}): {error}") from error
     try:
-        new, after = _applied(plan, base, applied, owners, applier, api_version, force, reach)
+        new, after = _applied(plan, base, applied, owners, applier, api_version, force, reach, versions)
     except _Conflicts as conflicts:
         found = conflicts.found
         if manager == "kubectl":
             found = _beyond_last_applied(plan, base, found, api_version)
         if found:
             raise conflict_error(found) from None
-        new, after = _applied(plan, base, applied, owners, applier, api_version, True, reach)
+        new, after = _applied(plan, base, applied, owners, applier, api_version, True, reach, versions)
     except Untyped as error:
-        raise _failed(f"failed to merge config: {error}") from error
+        raise _failed(str(error)) from error
     if new is not base and applier in after:
         after[applier] = Owned(after[applier].fields, api_version, now)
     meta = dict(new.get("metadata") or {})
@@ -266,16 +296,31 @@ def _failed(message: str) -> StatusError:
 
 
 def _applied(
-    plan: Plan, live: Obj, applied: Obj, owners: Owners, applier: Owner, api_version: str, force: bool, reach: Reach
+    plan: Plan,
+    live: Obj,
+    applied: Obj,
+    owners: Owners,
+    applier: Owner,
+    api_version: str,
+    force: bool,
+    reach: Reach,
+    versions: Mapping[str, Schema] | None,
 ) -> tuple[Obj, Owners]:
     """The merged object (`live` itself if nothing changed) and its owners. Raises _Conflicts."""
-    merged: Obj = merging.merged(plan, live, applied)
+    try:
+        merged: Obj = merging.merged(plan, live, applied)
+    except Untyped as error:
+        raise _failed(f"failed to merge config: {error}") from error
     said = reach(merging.field_set(plan, applied))
     last = owners.get(applier)
     after = dict(owners)
     after[applier] = Owned(said, api_version, last.time if last else None)
+    if versions:
+        _check_last(last, owners, applier, versions, merged)
     if last is not None and fields.difference(last.fields, said):
         merged = _pruned(plan, merged, last.fields, [owned.fields for owned in after.values()])
+    if versions:
+        _check_versions(owners, applier, versions, live, merged)
     changes = _changes(plan, live, merged, reach)
     written = fields.union(changes.modified, changes.added)
     if written and not force:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-_NO_MAP = "until stored, the real server tells a map without entries from no map; here they are one, shown as null"
 _LEFT_OUT = "left out: neither kubectl's daily commands nor koord's users need it"
 _NO_NETWORK = "left out: hollow nodes run no processes and have no network; asking for it says so"
 _COST = "rules are not priced, neither before they run nor while they do: a dear one costs the server its time"
 _TYPES = "rules are not type-checked when they are defined; what does not fit is told when an object is checked"
-_BOOKMARK = "the object of a bookmark is no object; only its version and annotations mean something"
-_OWNERS = "the real server forgets all owners when a field is set that another version of a definition lacks"
 
 KNOWN_DIFFERENCES: dict[tuple[str, int, str], str] = {
-    ("merge-patch-lists", 4, "body.message"): _NO_MAP,
-    ("merge-patch-lists", 4, "body.details.causes[0].message"): _NO_MAP,
     ("discovery-core-v1", 0, "body.resources.componentstatuses"): _LEFT_OUT,
     **{
         ("discovery-core-v1", 0, f"body.resources.{name}"): _NO_NETWORK
@@ -22,15 +17,10 @@ KNOWN_DIFFERENCES: dict[tuple[str, int, str], str] = {
     },
     ("discovery-admissionregistration", 1, "body.resources.validatingadmissionpolic*"): _LEFT_OUT,
     ("warnings", 9, "*"): _LEFT_OUT,
-    ("schema-list-set-numbers", 3, "*"): "1 and 1.0 are one number here; to Go they are an integer and a float",
-    ("watch-initial-kinds", 1, "body[0].object.spec.replicas"): _BOOKMARK,
-    ("watch-initial-kinds", 6, "body[0].object.rows[0].cells[7]"): _BOOKMARK,
     ("cel-cost", -1, "*"): _COST,
     ("cel-bad-rules", 2, "*"): _TYPES,
     ("cel-bad-rules", 6, "body.metadata.uid"): "counts the objects that only this server took",
     ("cel-bad-rules", 12, "*"): _TYPES,
-    ("crd-versions", 11, "body.metadata.managedFields"): _OWNERS,
-    ("crd-versions", 12, "body.metadata.managedFields"): _OWNERS,
 }
 """(sequence, step, path in the answer) -> why. Names and paths may have wildcards; step -1 is any."""
 

@@ -55,7 +55,7 @@ def test_owners_in_versions_that_are_not_served_are_dropped() -> None:
         _entry("old", "v0", {"f:data": {"f:a": {}}}),
         _entry("kept", "v1", {"f:data": {"f:b": {}}}),
     ]
-    entries = _track(live, _configmap(a="1", c="2"), served=("v1",))
+    entries = _track(live, _configmap(a="1", c="2"), versions={"v1": schemas.schema_for("", "v1", "ConfigMap")})
     assert [entry["manager"] for entry in entries] == ["kept", "m"]
 
 

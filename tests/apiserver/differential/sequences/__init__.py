@@ -19,6 +19,7 @@ from tests.apiserver.differential.sequences import (
     schemas,
     services,
     subresources,
+    versions,
     views,
     watches,
     webhooks,
@@ -29,5 +30,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives,
+    every_kind, kind_faults, services, directives, versions,
 )  # fmt: skip

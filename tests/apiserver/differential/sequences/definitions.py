@@ -34,7 +34,7 @@ W = f"{CUSTOM}/w"
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def _version(
+def version(
     name: str = "v1", *, storage: bool = True, served: bool = True, schema: Any = None, **more: Any
 ) -> dict[str, Any]:
     return {
@@ -46,7 +46,7 @@ def _version(
     }
 
 
-def _spec_schema(**properties: Any) -> dict[str, Any]:
+def spec_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
 
 
@@ -140,13 +140,13 @@ SEQUENCES = [
     sequence(
         "crd-versions-bad",
         post(CRDS, crd(versions=[])),
-        post(CRDS, crd(versions=[_version(storage=False)])),
-        post(CRDS, crd(versions=[_version(), _version("v2")])),
-        post(CRDS, crd(versions=[_version(), _version(storage=False)])),
-        post(CRDS, crd(versions=[_version("V1")])),
-        post(CRDS, crd(versions=[_version("one")])),
+        post(CRDS, crd(versions=[version(storage=False)])),
+        post(CRDS, crd(versions=[version(), version("v2")])),
+        post(CRDS, crd(versions=[version(), version(storage=False)])),
+        post(CRDS, crd(versions=[version("V1")])),
+        post(CRDS, crd(versions=[version("one")])),
         post(CRDS, crd(versions=[{"name": "v1", "served": True, "storage": True}])),
-        post(CRDS, crd(versions=[_version(served=False)])),
+        post(CRDS, crd(versions=[version(served=False)])),
         post(CRDS, crd(versions=[{"name": "v3"}])),
     ),
     sequence(
@@ -236,7 +236,7 @@ SEQUENCES = [
     ),
     sequence(
         "crd-versions",
-        post(CRDS, crd(versions=[_version("v1", schema=_spec_schema(a={"type": "string", "default": "one"})), _version("v2", storage=False, schema=_spec_schema(a={"type": "string"}, b={"type": "string", "default": "two"})), _version("v1beta1", storage=False, served=False), _version("v1alpha1", storage=False, deprecated=True), _version("v1alpha2", storage=False, deprecated=True, deprecationWarning="too old")]), only=("kind",)),
+        post(CRDS, crd(versions=[version("v1", schema=spec_schema(a={"type": "string", "default": "one"})), version("v2", storage=False, schema=spec_schema(a={"type": "string"}, b={"type": "string", "default": "two"})), version("v1beta1", storage=False, served=False), version("v1alpha1", storage=False, deprecated=True), version("v1alpha2", storage=False, deprecated=True, deprecationWarning="too old")]), only=("kind",)),
         served(),
         post(CUSTOM, widget("w", spec={})),
         get(W.replace("/v1/", "/v2/")),
@@ -252,7 +252,7 @@ SEQUENCES = [
     ),
     sequence(
         "crd-update",
-        *defined(schema=_spec_schema(a={"type": "string"})),
+        *defined(schema=spec_schema(a={"type": "string"})),
         post(CUSTOM, widget("w", spec={"a": "x", "b": "pruned"})),
         patch(ONE, [{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/b", "value": {"type": "string", "default": "later"}}], JSON_PATCH, only=("metadata.generation", "spec.versions.0.schema")),
         get(W, until={"spec.b": "later"}),

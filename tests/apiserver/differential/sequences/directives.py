@@ -1,6 +1,6 @@
 """Patches of one deployment with every directive, and server-side apply by three managers and of many kinds."""
 
-# ruff: noqa: E501 - a request is a row of a table
+
 
 from __future__ import annotations
 

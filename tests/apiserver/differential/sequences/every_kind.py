@@ -1,4 +1,4 @@
-"""The same questions to every built-in kind: bad metadata, at creation and in changes of the object and its status."""
+"""The same questions to every built-in kind: bad metadata, at creation and in changes; bookmarks; templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ from typing import Any, Final
 
 from tests.apiserver.differential.kinds import KINDS, Kind
 from tests.apiserver.differential.steps import CUSTOM as WIDGETS
-from tests.apiserver.differential.steps import Sequence, Step, defined, patch, post, sequence, widget
+from tests.apiserver.differential.steps import (
+    JSON_PATCH,
+    MERGE,
+    PARTIAL,
+    STRATEGIC,
+    TABLE,
+    Sequence,
+    Step,
+    apply,
+    defined,
+    patch,
+    post,
+    put,
+    sequence,
+    watch,
+    widget,
+)
 
 NEW: Final[tuple[dict[str, Any], ...]] = (
     {"labels": {"a": "-"}},
@@ -49,8 +65,42 @@ def _of(plural: str, kind: Kind) -> list[Sequence]:
     return made
 
 
+BOOKMARK: Final = (
+    "?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    "&fieldSelector=metadata.name%3Dnone"
+)
+WITH_TEMPLATES: Final = ("deployments", "daemonsets", "replicasets", "statefulsets", "replicationcontrollers")
+
+
+def _bookmarks(plural: str, kind: Kind) -> Sequence:
+    """The object without content that says that the initial events are over, in each form."""
+    forms = ("", TABLE, PARTIAL)
+    return sequence(
+        f"bookmark-{plural.replace('.', '-')}", [watch(kind.path + BOOKMARK, 1, accept=form) for form in forms]
+    )
+
+
+def _labels(plural: str) -> Sequence:
+    """A template without labels, or with an empty map of them."""
+    kind = KINDS[plural]
+    steps = [kind.create()]
+    for meta in ({"labels": {}}, {}, {"labels": None}, {"annotations": {}}):
+        template = {**kind.least["spec"]["template"], "metadata": meta}
+        selector: Any = {"app": "x"} if plural == "replicationcontrollers" else {"matchLabels": {"app": "x"}}
+        obj = kind.made(spec={"template": template, "selector": selector})
+        steps += [post(kind.path, obj), put(kind.one, obj), apply(kind.one, obj, "other", True)]
+    for way in (MERGE, STRATEGIC):
+        for labels in ({"app": None}, None):
+            steps.append(patch(kind.one, {"spec": {"template": {"metadata": {"labels": labels}}}}, way))
+    for gone in ("/app", ""):
+        steps.append(patch(kind.one, [{"op": "remove", "path": f"/spec/template/metadata/labels{gone}"}], JSON_PATCH))
+    return sequence(f"template-labels-{plural}", steps)
+
+
 SEQUENCES = (
     *(each for plural, kind in KINDS.items() for each in _of(plural, kind)),
+    *(_bookmarks(plural, kind) for plural, kind in KINDS.items()),
+    *(_labels(plural) for plural in WITH_TEMPLATES),
     sequence("metadata-new-widgets", defined(), [post(WIDGETS, widget("a", metadata=fault)) for fault in NEW]),
     sequence("metadata-widgets", defined(), post(WIDGETS, widget("a")), _changes(f"{WIDGETS}/a")),
     sequence(

@@ -1,6 +1,6 @@
 """Faults that only one kind can have: of limits and quotas, of secrets by their type, of jobs that change."""
 
-# ruff: noqa: E501 - a request is a row of a table
+
 
 from __future__ import annotations
 

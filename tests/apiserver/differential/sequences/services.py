@@ -1,6 +1,6 @@
 """Services: addresses and node ports, asked for and given, taken and free again."""
 
-# ruff: noqa: E501 - a request is a row of a table
+
 
 from __future__ import annotations
 
