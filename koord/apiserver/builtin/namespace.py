@@ -40,7 +40,7 @@ def when_read(namespace: Obj) -> bool:
     meta = namespace["metadata"]
     if _NAME_LABEL in (meta.get("labels") or {}):
         return False
-    meta["labels"] = {**(meta.get("labels") or {}), _NAME_LABEL: meta["name"]}
+    meta["labels"] = {**(meta.get("labels") or {}), _NAME_LABEL: meta.get("name", "")}
     return True
 
 

@@ -11,6 +11,7 @@ from koord.apiserver import schemas, structural
 from koord.apiserver.bodies import typed
 from koord.apiserver.builtin import STRATEGIES
 from koord.apiserver.builtin.resources import builtin_resources
+from koord.apiserver.builtin.service_allocation import ServiceAllocator
 from koord.apiserver.metadata import faults_of_any_change, faults_of_change, faults_of_object
 from koord.apiserver.resource import Resource
 from koord.apiserver.status import Cause
@@ -23,7 +24,7 @@ NOW = "2026-01-02T03:04:05Z"
 def resource_of(obj: Obj) -> Resource:
     version, kind = obj["apiVersion"], obj["kind"]
     group, _, bare = version.rpartition("/")
-    return Resource(
+    made = Resource(
         group,
         bare,
         PATHS[version, kind],
@@ -32,6 +33,7 @@ def resource_of(obj: Obj) -> Resource:
         schemas.schema_for(group, bare, kind),
         strategy=STRATEGIES[group, kind],
     )
+    return ServiceAllocator().at_work(made) if kind == "Service" else made
 
 
 def read(resource: Resource, obj: Obj) -> Obj:
