@@ -7,13 +7,16 @@ skips the hook, by its failurePolicy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from koord.apiserver.access.user import UserInfo
 from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
-from koord.apiserver.builtin.webhooks import NO_CEL
+from koord.apiserver.cel.conditions import BUDGET, condition
+from koord.apiserver.cel.syntax import CelError
 from koord.apiserver.resource import Resource
+
+_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 class ConditionsFailed(Exception):
@@ -22,18 +25,20 @@ class ConditionsFailed(Exception):
 
 def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attributes, resource: Resource) -> bool:
     """Whether all (name, expression) pairs are true. Raises ConditionsFailed."""
-    try:
-        from koord.apiserver.cel.expressions import CelError, evaluate
-    except ImportError as error:
-        raise ConditionsFailed(NO_CEL) from error
     variables = variables_of(attributes, resource)
-    faults = []
-    for _, expression in conditions:
+    budget, faults = BUDGET, []
+    for _, source in conditions:
         try:
-            if evaluate(expression, variables) is False:
-                return False
+            value, cost = condition(source).evaluate(variables)
         except CelError as error:
-            faults.append(f"expression '{expression}' resulted in error: {error}")
+            value, cost = CelError(f"compilation error: {error}"), 0
+        if cost > budget:
+            raise ConditionsFailed(_OUT_OF_BUDGET)
+        budget -= cost
+        if value is False:
+            return False
+        if isinstance(value, CelError):
+            faults.append(f"expression '{source}' resulted in error: {value}")
     if faults:
         raise ConditionsFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     return True

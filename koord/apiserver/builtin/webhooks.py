@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, choice, label_selector
+from koord.apiserver.cel.conditions import condition as cel_condition
+from koord.apiserver.cel.syntax import CelError
 from koord.apiserver.printing import AGE, NAME, of
 from koord.apiserver.resource import Column, Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, invalid, not_supported, required, too_many
@@ -15,8 +17,6 @@ from koord.apiserver.status import Cause, duplicate, invalid, not_supported, req
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _NO_SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
-NO_CEL: Final = "match conditions are written in CEL, which needs koord's extra [cel]: koord[cel]"
-_CONDITION_VARIABLES: Final = frozenset({"object", "oldObject", "request"})
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _DESIRED: Final = "; desired format: https://host[/path]"
 
@@ -213,11 +213,7 @@ def _match_conditions(faults: Faults, conditions: Sequence[Part], path: str) -> 
 def _condition_fault(expression: str) -> str:
     """Why a condition cannot be understood; empty if it can."""
     try:
-        from koord.apiserver.cel.expressions import CelError, compiled
-    except ImportError:
-        return NO_CEL
-    try:
-        compiled(expression, _CONDITION_VARIABLES)
+        cel_condition(expression)
     except CelError as error:
         return str(error)
     return ""

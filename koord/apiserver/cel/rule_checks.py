@@ -1,150 +1,150 @@
 """What is wrong with the CEL rules of a CustomResourceDefinition, told to whoever defines it.
 
-Expressions must compile, name fields that the schema has, give the type that is wanted, and look at `oldSelf` only
-where an old value can be found. Types inside an expression are not checked: `self.count == "3"` compiles here, and is
-false.
+Expressions must compile, give the type that is wanted, look at `oldSelf` only where an old value can be found, and not
+cost too much: one rule not more than its limit, counted for as often as its part of the schema can occur, and all of
+them together not more than another.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
-from koord.apiserver.cel.expressions import CelError, Expression, at_column, compiled, without_texts
-from koord.apiserver.cel.rules import ROOT_FIELDS, ROOT_METADATA, VARIABLES, escape
+from koord.apiserver.cel.declared import LARGEST_REQUEST, Declared, declare
+from koord.apiserver.cel.expressions import Expression
+from koord.apiserver.cel.field_paths import normal_path
+from koord.apiserver.cel.rules import compile_rule
+from koord.apiserver.cel.sizes import LARGEST
+from koord.apiserver.cel.syntax import CelError
 from koord.apiserver.schema import Schema
-from koord.apiserver.status import Cause, invalid
+from koord.apiserver.status import Cause, forbidden, invalid
 
-_PATH: Final = re.compile(r"(?<![\w.])(?:self|oldSelf)((?:\s*\.\s*[A-Za-z_]\w*(?!\w)(?!\s*\())+)")
-_STEP: Final = re.compile(r"\.\s*([A-Za-z_]\w*)")
-_FIELD_PATH: Final = re.compile(r"\.([^.\[\]]+)|\['((?:\\.|[^'\\])*)'\]")
+RULE_LIMIT: Final = 10_000_000
+TOTAL_LIMIT: Final = 100_000_000
+_MOST_TOLD: Final = 4
 
 
 def rule_faults(schema: Schema, path: str) -> list[Cause]:
     """All faults of the rules in a version's schema. `path` is where it stands."""
-    return list(_faults(schema, path, "", is_root=True))
+    check = _Check()
+    found = list(check.faults(schema, path, _Place(count=1, is_root=True)))
+    if check.total > TOTAL_LIMIT:
+        text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        dearest = sorted(check.dear, key=lambda each: -each[0])[:_MOST_TOLD]
+        found += [forbidden(where, text) for _, where in dearest]
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        found.append(forbidden(path, _too_dear(name, check.total, TOTAL_LIMIT)))
+    return found
 
 
-def _faults(schema: Schema, path: str, uncorrelatable: str, *, is_root: bool = False) -> Iterator[Cause]:
-    """`uncorrelatable` is the innermost list above whose items have no old values to compare with."""
-    for i, rule in enumerate(schema.rules):
-        yield from _faults_of(rule, f"{path}.x-kubernetes-validations[{i}]", schema, uncorrelatable, is_root)
-    for name, inner in schema.properties.items():
-        yield from _faults(inner, f"{path}.properties[{name}]", uncorrelatable)
-    if schema.values is not None:
-        yield from _faults(schema.values, f"{path}.additionalProperties", uncorrelatable)
-    if schema.items is not None:
-        yield from _faults(schema.items, f"{path}.items", uncorrelatable if schema.list_type == "map" else path)
-    parts: tuple[tuple[str, Sequence[Schema]], ...] = (
-        ("allOf", schema.all_of),
-        ("anyOf", schema.any_of),
-        ("oneOf", schema.one_of),
-    )
-    for name, schemas in parts:
-        for i, inner in enumerate(schemas):
-            yield from _faults(inner, f"{path}.{name}[{i}]", uncorrelatable)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a schema stands. `count`: how often it can occur, None if nothing bounds that. `uncorrelatable`: the
+    innermost list above whose items have no old values to compare with."""
+
+    count: int | None
+    uncorrelatable: str = ""
+    is_root: bool = False
 
 
-def _faults_of(
-    rule: Mapping[str, object], place: str, schema: Schema, uncorrelatable: str, is_root: bool
-) -> Iterator[Cause]:
-    text, message = _text(rule, "rule"), _text(rule, "messageExpression")
-    field_path = _text(rule, "fieldPath")
-    if field_path and not _is_field(schema, field_path):
-        yield invalid(f"{place}.fieldPath", field_path, "must be a valid path")
-    try:
-        expression = _checked(text, schema, is_root)
-        if _plain_type(text, schema) not in ("", "boolean"):
-            raise CelError("cel expression must evaluate to a bool")
-    except CelError as error:
-        yield _at_rule(f"{place}.rule", rule, str(error))
-        return
-    uses_old = "oldSelf" in expression.names
-    if uses_old and uncorrelatable:
-        detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
-        yield invalid(f"{place}.rule", text, detail)
-    if rule.get("optionalOldSelf") is not None and not uses_old:
-        shown = bool(rule["optionalOldSelf"])
-        yield invalid(f"{place}.optionalOldSelf", shown, "may not be set if oldSelf is not used in rule")
-    if not message:
-        return
-    try:
-        _checked(message, schema, is_root)
-        if _plain_type(message, schema) not in ("", "string"):
-            raise CelError("messageExpression must evaluate to a string")
-    except CelError as error:
-        detail = str(error)
-        prefixed = f"messageExpression {detail}" if detail.startswith("compilation failed") else detail
-        yield _at_rule(f"{place}.messageExpression", rule, prefixed)
+@dataclass(slots=True)
+class _Check:
+    total: int = 0
+    dear: list[tuple[int, str]] = field(default_factory=list)
+    "What rules cost that are worth naming, and where they stand."
+
+    def faults(self, schema: Schema, path: str, place: _Place) -> Iterator[Cause]:
+        inside = _Place(_times(place.count, _elements(schema)), place.uncorrelatable)
+        if schema.values is not None:
+            yield from self.faults(schema.values, f"{path}.additionalProperties", inside)
+        for name, inner in schema.properties.items():
+            yield from self.faults(inner, f"{path}.properties[{name}]", inside)
+        if schema.items is not None:
+            below = inside if schema.list_type == "map" else replace(inside, uncorrelatable=path)
+            yield from self.faults(schema.items, f"{path}.items", below)
+        if not schema.rules:
+            return
+        declared = declare(schema, is_resource=place.is_root or schema.embedded)
+        if declared is None:
+            text = "internal error: failed to construct type information for x-kubernetes-validations rules"
+            reason = "unable to convert structural schema to CEL declarations"
+            where = f"{path}.x-kubernetes-validations"
+            yield Cause(where, "InternalError", f"Internal error: {text}: {reason}")
+            return
+        for i, rule in enumerate(schema.rules):
+            yield from self._faults_of(rule, f"{path}.x-kubernetes-validations[{i}]", schema, declared, place)
+
+    def _faults_of(
+        self, rule: Mapping[str, Any], where: str, schema: Schema, declared: Declared, place: _Place
+    ) -> Iterator[Cause]:
+        field_path = str(rule.get("fieldPath") or "")
+        if field_path and normal_path(schema, field_path) is None:
+            yield invalid(f"{where}.fieldPath", field_path, "must be a valid path")
+            return
+        made = compile_rule(rule, schema, declared)
+        if isinstance(made.condition, CelError):
+            yield _at_rule(f"{where}.rule", rule, str(made.condition))
+        else:
+            times = LARGEST_REQUEST // (declared.min_bytes + 1) if place.count is None else place.count
+            cost = min(made.condition.estimated_cost(declared) * times, LARGEST)
+            if cost > RULE_LIMIT:
+                yield forbidden(f"{where}.rule", _too_dear("estimated rule cost", cost, RULE_LIMIT))
+            self._count(f"{where}.rule", cost)
+        message = made.message_expression
+        if isinstance(message, Expression):
+            cost = message.estimated_cost(declared)
+            if cost > RULE_LIMIT:
+                text = _too_dear("estimated messageExpression cost", cost, RULE_LIMIT)
+                yield forbidden(f"{where}.messageExpression", text)
+            self._count(f"{where}.messageExpression", cost)
+        elif message is not None:
+            detail = str(message)
+            prefix = "messageExpression " if detail.startswith("compilation failed") else ""
+            yield _at_rule(f"{where}.messageExpression", rule, prefix + detail)
+        if made.uses_old:
+            if place.uncorrelatable:
+                around = (
+                    f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
+                )
+                yield invalid(f"{where}.rule", rule.get("rule", ""), around)
+        elif rule.get("optionalOldSelf") is not None:
+            text = "may not be set if oldSelf is not used in rule"
+            yield invalid(f"{where}.optionalOldSelf", bool(rule["optionalOldSelf"]), text)
+
+    def _count(self, where: str, cost: int) -> None:
+        self.total = min(self.total + cost, LARGEST)
+        if cost >= TOTAL_LIMIT // 100:
+            self.dear.append((cost, where))
 
 
-def _checked(text: str, schema: Schema, is_root: bool) -> Expression:
-    """The compiled expression, if all fields that it plainly names exist. Raises CelError."""
-    expression = compiled(text, VARIABLES)
-    unknown = list(_undefined_fields(text, schema, is_root))
-    if unknown:
-        told = "\n".join(at_column(text, column, f"undefined field '{name}'") for column, name in unknown)
-        raise CelError(f"compilation failed: {told}")
-    return expression
+def _times(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one * other, LARGEST)
 
 
-def _undefined_fields(text: str, schema: Schema, is_root: bool) -> Iterator[tuple[int, str]]:
-    for match in _PATH.finditer(without_texts(text)):
-        at: Schema | None = schema
-        root = is_root
-        for step in _STEP.finditer(match[1]):
-            name = step[1]
-            if at is None or at.preserve_unknown or at.type in ("", "any") or at.int_or_string:
-                break
-            if root or at.embedded:
-                if name in ROOT_FIELDS:
-                    break
-                if name == "metadata":
-                    at, root = _METADATA, False
-                    continue
-            known = {escape(each): inner for each, inner in at.properties.items()}
-            if name in known:
-                at, root = known[name], False
-            elif at.values is not None:
-                at, root = at.values, False
-            else:
-                yield match.start(1) + step.start() + 1, name
-                break
+def _elements(schema: Schema) -> int | None:
+    """How many values a schema's value can hold of what is below it; None if nothing bounds that."""
+    most: int | None = 1
+    if schema.type == "array":
+        most = schema.max_items
+    elif schema.type == "object" and schema.values is not None:
+        most = schema.max_properties
+    return None if most is None else max(most, 0)
 
 
-_METADATA: Final = Schema(type="object", properties={name: Schema(type="string") for name in ROOT_METADATA})
+def _too_dear(name: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    if factor > 100:
+        shown = "more than 100x"
+    else:
+        shown = f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
+    hint = "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings"
+    return f"{name} exceeds budget by factor of {shown} ({hint} are declared)"
 
 
-def _plain_type(text: str, schema: Schema) -> str:
-    """The type of an expression that is nothing but a field; empty of any other."""
-    if not re.fullmatch(r"self(?:\.\w+)*", text):
-        return ""
-    at: Schema | None = schema
-    for name in text.split(".")[1:]:
-        at = {escape(each): inner for each, inner in at.properties.items()}.get(name) if at is not None else None
-    return "" if at is None or at.type == "any" or at.int_or_string else at.type
-
-
-def _is_field(schema: Schema, path: str) -> bool:
-    at: Schema | None = schema
-    end = 0
-    for match in _FIELD_PATH.finditer(path):
-        if match.start() != end or at is None:
-            return False
-        end = match.end()
-        name = match[1] if match[1] is not None else re.sub(r"\\(.)", r"\1", match[2])
-        at = at.properties.get(name) if at.properties else at.values
-    return end == len(path) and at is not None
-
-
-def _text(rule: Mapping[str, object], key: str) -> str:
-    return str(rule.get(key) or "").strip()
-
-
-def _at_rule(field: str, rule: Mapping[str, Any], detail: str) -> Cause:
+def _at_rule(where: str, rule: Mapping[str, Any], detail: str) -> Cause:
     """With the rule as the real server shows it: all its fields by their names in Go."""
     shown = {
         "Rule": rule.get("rule", ""),
@@ -157,4 +157,4 @@ def _at_rule(field: str, rule: Mapping[str, Any], detail: str) -> Cause:
     text = msgspec.json.encode(shown).decode()
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {text}: {detail}")
+    return Cause(where, "FieldValueInvalid", f"Invalid value: {text}: {detail}")

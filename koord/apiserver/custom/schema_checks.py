@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from koord.apiserver import structural
+from koord.apiserver.cel.rule_checks import rule_faults
 from koord.apiserver.custom import schema_validation
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
 
@@ -59,15 +60,9 @@ def schema_faults(schema: Source, path: str) -> list[Cause]:
 
 
 def _compile_faults(schema: Source, path: str) -> list[Cause]:
-    """Faults of CEL rules. Without the means to compile them, each object is refused instead."""
+    """Faults of CEL rules, which need types to be judged."""
     compiled = structural.from_openapi(schema)
-    if not structural.has_rules(compiled):
-        return []
-    try:
-        from koord.apiserver.cel.rule_checks import rule_faults
-    except ImportError:
-        return []
-    return rule_faults(compiled, path)
+    return rule_faults(compiled, path) if structural.has_rules(compiled) else []
 
 
 def is_structural(schema: Source) -> bool:

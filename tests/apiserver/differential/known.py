@@ -6,8 +6,6 @@ from fnmatch import fnmatchcase
 
 _LEFT_OUT = "left out: neither kubectl's daily commands nor koord's users need it"
 _NO_NETWORK = "left out: hollow nodes run no processes and have no network; asking for it says so"
-_COST = "rules are not priced, neither before they run nor while they do: a dear one costs the server its time"
-_TYPES = "rules are not type-checked when they are defined; what does not fit is told when an object is checked"
 
 KNOWN_DIFFERENCES: dict[tuple[str, int, str], str] = {
     ("discovery-core-v1", 0, "body.resources.componentstatuses"): _LEFT_OUT,
@@ -17,10 +15,6 @@ KNOWN_DIFFERENCES: dict[tuple[str, int, str], str] = {
     },
     ("discovery-admissionregistration", 1, "body.resources.validatingadmissionpolic*"): _LEFT_OUT,
     ("warnings", 9, "*"): _LEFT_OUT,
-    ("cel-cost", -1, "*"): _COST,
-    ("cel-bad-rules", 2, "*"): _TYPES,
-    ("cel-bad-rules", 6, "body.metadata.uid"): "counts the objects that only this server took",
-    ("cel-bad-rules", 12, "*"): _TYPES,
 }
 """(sequence, step, path in the answer) -> why. Names and paths may have wildcards; step -1 is any."""
 

@@ -1,0 +1,238 @@
+"""Calls as functions of the frame: which overload a call means, and what it costs.
+
+Where the types of all arguments are known, the overload is too, and it is called without a look. Otherwise it is found
+by the values; where none fits, the fault is told as cel-go tells it for that function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from koord.apiserver.cel import addresses, kubernetes, lists, patterns, standard, strings
+from koord.apiserver.cel.runtime_cost import Price, compared, joined_price, price_of
+from koord.apiserver.cel.signatures import FUNCTIONS, Overload
+from koord.apiserver.cel.syntax import CelError, CostExceeded
+from koord.apiserver.cel.types import Type
+from koord.apiserver.cel.values import Maybe, compare, equal, no_overload, type_name
+
+Frame = list[Any]
+Run = Callable[[Frame], Any]
+Function = Callable[..., Any]
+
+FAULTS: Final = (CelError, TypeError, AttributeError)
+_OVERLOADS: Final[dict[str, Function]] = {
+    **standard.OVERLOADS,
+    **strings.OVERLOADS,
+    **lists.OVERLOADS,
+    **addresses.OVERLOADS,
+    **kubernetes.OVERLOADS,
+}
+_RELATIONS: Final[dict[str, Callable[[int], bool]]] = {
+    "_<_": lambda order: order < 0,
+    "_<=_": lambda order: order <= 0,
+    "_>_": lambda order: order > 0,
+    "_>=_": lambda order: order >= 0,
+}
+_DIRECT: Final[dict[str, Function]] = {
+    "less_int64": lambda one, other: one < other,
+    "less_equals_int64": lambda one, other: one <= other,
+    "greater_int64": lambda one, other: one > other,
+    "greater_equals_int64": lambda one, other: one >= other,
+}
+_CONVERSIONS: Final = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
+)
+_ADDABLE: Final = frozenset(
+    {"int", "uint", "double", "string", "bytes", "list", "google.protobuf.Duration", "google.protobuf.Timestamp"}
+)
+_NUMBERS: Final = frozenset({"int", "uint", "double"})
+_SCALARS: Final = frozenset({"bool", "int", "uint", "double", "duration", "timestamp", "null_type"})
+_TRAITS: Final[dict[str, frozenset[str]]] = {
+    "_+_": _ADDABLE,
+    "_-_": _ADDABLE - {"string", "bytes", "list"},
+    "_*_": _NUMBERS,
+    "_/_": _NUMBERS,
+    "_%_": frozenset({"int", "uint"}),
+    "-_": frozenset({"int", "double"}),
+    "size": frozenset({"string", "bytes", "list", "map"}),
+    "matches": frozenset({"string"}),
+    **dict.fromkeys(_RELATIONS, (_ADDABLE - {"list"}) | {"bool"}),
+}
+"""Functions that look at what their first argument can do, before they look at the others."""
+_BARE: Final = frozenset({"contains", "startsWith", "endsWith", "flatten", "!_", "@in", "_?_:_"})
+
+
+def is_conversion(function: str) -> bool:
+    return function in _CONVERSIONS
+
+
+def check_pattern(pattern: Any, fault: type[CelError]) -> None:
+    if isinstance(pattern, str) and (text := patterns.pattern_fault(pattern)):
+        raise fault(text)
+
+
+def bound(function: str, chosen: Sequence[str], *, is_typed: bool) -> Function:
+    """What a call calls."""
+    if function == "_==_":
+        return equal
+    if function == "_!=_":
+        return lambda one, other: not equal(one, other)
+    if function == "@not_strictly_false":
+        return lambda value: value is not False
+    if function in _RELATIONS:
+        direct = _DIRECT.get(chosen[0]) if len(chosen) == 1 and is_typed else None
+        return direct or _ordered(function)
+    if is_typed and len(chosen) == 1:
+        found = _OVERLOADS.get(chosen[0])
+        if found is None:
+            raise CelError(f"the function '{function}' is not supported here")
+        return found
+    return _dispatched(function, [each for each in FUNCTIONS[function] if each.id in chosen])
+
+
+def _ordered(function: str) -> Function:
+    test = _RELATIONS[function]
+
+    def run(one: Any, other: Any) -> bool:
+        if type_name(one) not in _TRAITS[function]:
+            raise no_overload(function)
+        return test(compare(one, other))
+
+    return run
+
+
+def _dispatched(function: str, overloads: Sequence[Overload]) -> Function:
+    def run(*args: Any) -> Any:
+        names = [type_name(arg) for arg in args]
+        for overload in overloads:
+            if len(overload.args) == len(args) and all(map(_fits, overload.args, names)):
+                return _OVERLOADS[overload.id](*args)
+        trait = _TRAITS.get(function)
+        if trait is not None:
+            raise no_overload() if names[0] in trait else no_overload(function)
+        raise no_overload() if function in _BARE else no_overload(function, *args)
+
+    return run
+
+
+def _fits(wanted: Type, name: str) -> bool:
+    return wanted.kind in ("dyn", "param") or wanted.name == name
+
+
+def price(function: str, overload: str, kinds: Sequence[str]) -> int | Price:
+    """A fixed price, or how to tell it."""
+    if function in ("_==_", "_!=_"):
+        return 1 if all(kind in _SCALARS for kind in kinds) else compared
+    return price_of(function, overload)
+
+
+def composed(call: Function, runs: Sequence[Run]) -> Run:
+    """A call whose price is fixed."""
+    if len(runs) == 1:
+        return unary(call, runs[0])
+    if len(runs) == 2:
+        left, right = runs
+        return lambda frame: call(left(frame), right(frame))
+    return lambda frame: call(*[run(frame) for run in runs])
+
+
+def unary(call: Function, run: Run) -> Run:
+    return lambda frame: call(run(frame))
+
+
+def priced(call: Function, runs: Sequence[Run], price: Price, function: str) -> Run:
+    """A call that is paid for before it is made."""
+    by_result = function == "join"
+
+    def run(frame: Frame) -> Any:
+        args = [each(frame) for each in runs]
+        if not by_result:
+            frame[0] += price(*args)
+            if frame[0] > frame[1]:
+                raise CostExceeded
+            return call(*args)
+        result = call(*args)
+        frame[0] += joined_price(result)
+        return result
+
+    return run
+
+
+def logical(left: Run, right: Run, right_cost: int, *, stops_at: bool) -> Run:
+    """&& and ||: one side can decide, whatever the other does."""
+
+    def run(frame: Frame) -> Any:
+        fault: Exception | None = None
+        try:
+            value = left(frame)
+            if value is stops_at:
+                return stops_at
+            if value is not (not stops_at):
+                fault = CelError("no such overload")
+        except CostExceeded:
+            raise
+        except FAULTS as error:
+            fault = error
+        frame[0] += right_cost
+        try:
+            value = right(frame)
+        except CostExceeded:
+            raise
+        except FAULTS as error:
+            raise fault or error from None
+        if value is stops_at:
+            return stops_at
+        if fault is not None:
+            raise fault
+        if value is not (not stops_at):
+            raise CelError("no such overload")
+        return not stops_at
+
+    return run
+
+
+def membership(items: Sequence[Any]) -> tuple[Function, bool] | None:
+    """A test for being in a list that is written down, and whether that is empty; None where it must be searched."""
+    if not all(isinstance(item, str | int | float) for item in items):
+        return None
+    known = {(isinstance(item, bool), item) for item in items}
+    return (lambda value: isinstance(value, str | int | float) and (isinstance(value, bool), value) in known), not items
+
+
+def made_list(runs: Sequence[Run], optional: frozenset[int]) -> Run:
+    if not optional:
+        return lambda frame: [run(frame) for run in runs]
+
+    def run(frame: Frame) -> list[Any]:
+        items = []
+        for i, each in enumerate(runs):
+            value = each(frame)
+            if i not in optional:
+                items.append(value)
+            elif not isinstance(value, Maybe):
+                raise CelError(f"cannot initialize optional list element from non-optional value {value}")
+            elif value.has_value:
+                items.append(value.value)
+        return items
+
+    return run
+
+
+def made_map(runs: Sequence[tuple[Run, Run]], optional: frozenset[int]) -> Run:
+    def run(frame: Frame) -> dict[Any, Any]:
+        entries: dict[Any, Any] = {}
+        for i, (make_key, make_value) in enumerate(runs):
+            key, value = make_key(frame), make_value(frame)
+            if i in optional:
+                if not isinstance(value, Maybe):
+                    text = f"cannot initialize optional entry '{key}' from non-optional value {value}"
+                    raise CelError(text)
+                if not value.has_value:
+                    entries.pop(key, None)
+                    continue
+                value = value.value
+            entries[key] = value
+        return entries
+
+    return run
