@@ -23,8 +23,10 @@ from koord.api.scheduler_plugins import Plugins
 from koord.api.storage import PersistentVolume, PersistentVolumeClaim
 from koord.api.timestamp import from_seconds
 from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.scheduler.events import load_event, node_event, pod_event, storage_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import BIND_COMPLETED_ANNOTATION, is_bound
 from tests.scheduler import generate, generate_pod
@@ -52,14 +54,17 @@ def with_load(scene: Scene) -> Profile:
 class Story:
     """`cluster` and `engine` are what is tested; `plain()` is what they ought to know."""
 
-    def __init__(self, scene: Scene, dice: Dice, *, seed: int = 0) -> None:
-        self.dice, self.profile = dice, with_load(scene)
+    def __init__(self, scene: Scene, dice: Dice, *, seed: int = 0, heard_of_only: bool = False) -> None:
+        """`heard_of_only` leaves out what queues are not told."""
+        self.dice, self.profile, self._heard_of_only = dice, with_load(scene), heard_of_only
         plain = scene.cluster()
         self._things: dict[str, dict[str, Any]] = {}
         for field in (name for _, name in generate.KINDS.values()):
             self._things[field] = {thing.metadata.key: thing for thing in getattr(plain, field)}
         self._drop_strangers()
         self._assigned_at_s: dict[str, float] = {}
+        self.heard: list[Event] = []
+        "What a queue would be told."
         self.cluster = Cluster(seed)
         self.cluster.now_s = plain.now_s
         self.engine = engine_on(self.cluster, self.profile)
@@ -91,13 +96,12 @@ class Story:
             (6, self.node_changes),
             (1, self.node_comes),
             (1, self.node_goes),
-            (2, self.owners_change),
-            (1, self.namespace_changes),
             (3, self.reports),
             (1, self.report_goes),
-            (2, self.time_passes),
             (3, self.storage_changes),
         ]
+        if not self._heard_of_only:
+            kinds += [(2, self.owners_change), (1, self.namespace_changes), (2, self.time_passes)]
         point = self.dice.integer(1, sum(weight for weight, _ in kinds))
         for weight, happens in kinds:
             point -= weight
@@ -162,6 +166,7 @@ class Story:
         placed = replace(pod, spec=replace(pod.spec, node_name=placement.node))
         self._things["pods"][pod.metadata.key] = placed
         self._assigned_at_s[pod.metadata.key] = self.cluster.now_s
+        self._hear(pod_event(pod, placed))
         self._bind_volumes(pod)
 
     def forgotten(self) -> None:
@@ -200,6 +205,7 @@ class Story:
     def pod_goes(self) -> None:
         pod = self._one("pods", Pod)
         if pod is not None:
+            self._hear(pod_event(pod, None))
             del self._things["pods"][pod.metadata.key]
             self._assigned_at_s.pop(pod.metadata.key, None)
             if pod.metadata.key in self.cluster.pods:
@@ -223,6 +229,7 @@ class Story:
 
     def _put_pod(self, pod: Pod) -> None:
         key = pod.metadata.key
+        self._hear(pod_event(self._things["pods"].get(key), pod))
         self._things["pods"][key] = pod
         self._assigned_at_s.setdefault(key, self.cluster.now_s)
         put_pod(self.cluster, pod, self._assigned_at_s[key])
@@ -298,12 +305,13 @@ class Story:
             return
         name = node.metadata.name
         for key in [key for key, pod in self._things["pods"].items() if pod.spec.node_name == name]:
-            del self._things["pods"][key]
+            self._hear(pod_event(self._things["pods"].pop(key), None))
             if self.dice.chance(0.5) and key in self.cluster.pods:
                 # Its pods' ends are heard of before its own, or only with it.
                 self.engine.remove(key)
         del self._things["nodes"][name]
         self.cluster.remove_node(name)
+        self._hear(node_event(node, None))
 
     def _fresh_node(self) -> Node:
         name = f"n{self.dice.integer(0, 25)}"
@@ -316,6 +324,7 @@ class Story:
         return convert(Node, manifest)
 
     def _put_node(self, node: Node) -> None:
+        self._hear(node_event(self._things["nodes"].get(node.metadata.name), node))
         self._things["nodes"][node.metadata.name] = node
         self.cluster.put_node(node)
 
@@ -376,10 +385,12 @@ class Story:
         metric = self._one("node_metrics", NodeMetric)
         if metric is not None:
             del self._things["node_metrics"][metric.metadata.key]
+            self._hear(load_event(metric.metadata.name))
             for plugin in load_aware(self.engine):
                 plugin.remove_node_metric(metric.metadata.name)
 
     def _tell_of_metric(self, metric: NodeMetric) -> None:
+        self._hear(load_event(metric.metadata.name))
         for plugin in load_aware(self.engine):
             plugin.put_node_metric(metric)
 
@@ -397,6 +408,7 @@ class Story:
             if thing is not None:
                 del self._things[field][thing.metadata.key]
                 self.cluster.remove_storage(thing)
+                self._hear(storage_event(thing))
             return
         kind = self.dice.one(sorted({m["kind"] for m in made}))
         manifest = self.dice.one([m for m in made if m["kind"] == kind])
@@ -406,6 +418,11 @@ class Story:
     def _put_storage(self, field: str, thing: Any) -> None:
         self._things[field][thing.metadata.key] = thing
         self.cluster.put_storage(thing)
+        self._hear(storage_event(thing))
+
+    def _hear(self, event: Event | None) -> None:
+        if event is not None:
+            self.heard.append(event)
 
     def _all(self, field: str, kind: type[T]) -> list[T]:
         return list(self._things[field].values())

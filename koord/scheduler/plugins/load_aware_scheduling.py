@@ -153,7 +153,7 @@ class LoadAwareScheduling(Plugin):
     """One instance serves one cluster: it holds that cluster's reports."""
 
     name = "LoadAwareScheduling"
-    wakes_on = Reason.NODE | Reason.LOAD | Reason.PODS
+    wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.LOAD | Reason.FREED
 
     def __init__(self, args: LoadAwareSchedulingArgs | None = None) -> None:
         self.args = args = (args or LoadAwareSchedulingArgs()).completed()

@@ -49,7 +49,7 @@ class PortsInUse(Index):
 
 class NodePorts(Plugin):
     name = "NodePorts"
-    wakes_on = Reason.NODE | Reason.PODS
+    wakes_on = Reason.NODE | Reason.FREED
 
     def attach(self, cluster: Cluster) -> None:
         cluster.index(PortsInUse)

@@ -32,7 +32,7 @@ _NATIVE: Final = frozenset({CPU, MEMORY, "ephemeral-storage"})
 
 class NodeResourcesFit(Plugin):
     name = "NodeResourcesFit"
-    wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
+    wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.FREED
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         self._args = (args or NodeResourcesFitArgs()).completed()

@@ -92,7 +92,7 @@ class Attached(Index):
 
 class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
-    wakes_on = Reason.NODE | Reason.PODS
+    wakes_on = Reason.NODE | Reason.FREED | Reason.STORAGE
 
     def attach(self, cluster: Cluster) -> None:
         cluster.index(Attached)

@@ -53,7 +53,7 @@ _Reach = NodeSelector | Literal["nowhere"]
 
 class VolumeBinding(Plugin):
     name = "VolumeBinding"
-    wakes_on = Reason.NODE | Reason.LABELS
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.STORAGE
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()

@@ -58,7 +58,7 @@ def _count(counts: dict[str, int] | dict[Volume, int], key: str | Volume, sign: 
 
 class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
-    wakes_on = Reason.NODE | Reason.PODS
+    wakes_on = Reason.NODE | Reason.FREED | Reason.STORAGE
 
     def attach(self, cluster: Cluster) -> None:
         cluster.index(VolumeUsers)

@@ -32,7 +32,7 @@ Place = tuple[str, tuple[str, ...]]
 
 class VolumeZone(Plugin):
     name = "VolumeZone"
-    wakes_on = Reason.NODE | Reason.LABELS
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.STORAGE
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not ask.spec.volumes

@@ -45,6 +45,12 @@ class Reason(IntFlag):
     "An exact check on it failed or may now succeed: devices, CPUs, reservations."
 
     ANY = 1023
+    "All of the above: everything about a row."
+
+    FREED = 1024
+    "A pod left its node or asks for less: room, ports and disks are free. Said of events; rows have REQUESTED, PODS."
+    STORAGE = 2048
+    "Claims, volumes, classes, or what drivers say of nodes. Said of events: no row is another for it."
 
 
 @dataclass(frozen=True, slots=True)

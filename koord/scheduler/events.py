@@ -1,0 +1,77 @@
+"""What a change of an object could do for pods that wait: the event of it that the queue is told, or None.
+
+A plugin says in `wakes_on` which reasons could help whom it turned away. So only what could help somebody is a reason
+here: a node that has less, or a pod that asks for more, makes nobody's chance better.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.scheduler.queue import Event
+from koord.scheduler.state.cluster import allocatable_of
+from koord.scheduler.state.pods import requests_of
+from koord.scheduler.state.storage import StorageObject
+from koord.scheduler.state.table import Reason
+
+_CAME: Final = Reason.PODS
+_LEFT: Final = Reason.PODS | Reason.FREED
+
+
+def pod_event(old: Pod | None, new: Pod | None) -> Event | None:
+    """A pod came, changed or went. Only pods that have a node matter to others."""
+    was, is_there = _takes_room(old), _takes_room(new)
+    if is_there and not was:
+        return Event(int(_CAME), new)
+    if was and not is_there:
+        return Event(int(_LEFT), old)
+    if old is None or new is None or not is_there:
+        return None
+    reasons = Reason(0)
+    going = (old.metadata.deletion_timestamp, new.metadata.deletion_timestamp)
+    if old.metadata.labels != new.metadata.labels or going[0] != going[1]:
+        reasons |= Reason.PODS
+    if old.spec != new.spec or old.status != new.status:
+        before, now = dict(requests_of(old)), dict(requests_of(new))
+        if any(now.get(name, 0) < amount for name, amount in before.items()):
+            reasons |= Reason.FREED
+    return Event(int(reasons), new) if reasons else None
+
+
+def node_event(old: Node | None, new: Node | None) -> Event | None:
+    """A node came, changed or went. One that goes may take along what others are spread against, or shun."""
+    if new is None:
+        return None if old is None else Event(int(Reason.LABELS), old)
+    if old is None:
+        return Event(int(Reason.NODE), new)
+    reasons = Reason(0)
+    if old.status.allocatable != new.status.allocatable or old.metadata.annotations != new.metadata.annotations:
+        before = allocatable_of(old)
+        if any(amount > before.get(name, 0) for name, amount in allocatable_of(new).items()):
+            reasons |= Reason.ALLOCATABLE
+    if old.metadata.annotations != new.metadata.annotations:
+        # Its limits of usage, for one, are there.
+        reasons |= Reason.LOAD
+    if old.metadata.labels != new.metadata.labels:
+        reasons |= Reason.LABELS
+    if old.spec.taints != new.spec.taints:
+        reasons |= Reason.TAINTS
+    if old.spec.unschedulable and not new.spec.unschedulable:
+        reasons |= Reason.UNSCHEDULABLE
+    return Event(int(reasons), new) if reasons else None
+
+
+def storage_event(thing: StorageObject) -> Event:
+    """A claim, a volume, a class, or what a driver says came, changed or went."""
+    return Event(int(Reason.STORAGE), thing)
+
+
+def load_event(node: str) -> Event:
+    """A node has reported its usage, or its report is gone."""
+    return Event(int(Reason.LOAD), node)
+
+
+def _takes_room(pod: Pod | None) -> bool:
+    return pod is not None and bool(pod.spec.node_name) and not pod.is_finished
