@@ -50,14 +50,14 @@ def _decoded(pods: int, read: Callable[[bytes], list[Any]]) -> Figures:
     pages = [pod_list_json(start, min(start + PAGE, pods)) for start in range(0, pods, PAGE)]
     read(pod_list_json(0, 1))
     gc.collect()
-    before_kb = _status_kb("VmRSS")
+    before_kb = status_kb("VmRSS")
     kept: list[Any] = []
     started = time.process_time()
     for page in pages:
         kept += read(page)
     cpu_s = time.process_time() - started
     gc.collect()
-    return {"pods": len(kept), "cpu_s": cpu_s, "kb_a_pod": (_status_kb("VmRSS") - before_kb) / len(kept)}
+    return {"pods": len(kept), "cpu_s": cpu_s, "kb_a_pod": (status_kb("VmRSS") - before_kb) / len(kept)}
 
 
 def by_node(pod: Pod) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ async def sync_rows(client: Client) -> Figures:
 
 async def _sync(informer: Informer[Any]) -> Figures:
     gc.collect()
-    before_kb, started, wall = _status_kb("VmRSS"), time.process_time(), time.monotonic()
+    before_kb, started, wall = status_kb("VmRSS"), time.process_time(), time.monotonic()
     task = asyncio.create_task(informer.run())
     await _synced(informer)
     cpu_s, wall_s = time.process_time() - started, time.monotonic() - wall
@@ -93,8 +93,8 @@ async def _sync(informer: Informer[Any]) -> Figures:
         "pods": len(informer),
         "cpu_s": cpu_s,
         "wall_s": wall_s,
-        "kb_a_pod": (_status_kb("VmRSS") - before_kb) / max(1, len(informer)),
-        "peak_mb": _status_kb("VmHWM") / 1024,
+        "kb_a_pod": (status_kb("VmRSS") - before_kb) / max(1, len(informer)),
+        "peak_mb": status_kb("VmHWM") / 1024,
     }
 
 
@@ -145,7 +145,7 @@ async def _with_client(case: str, options: dict[str, Any]) -> Figures:
                 return await follow(client, options["pods"], options["events"])
 
 
-def _status_kb(field: str) -> int:
+def status_kb(field: str) -> int:
     """A figure of /proc/self/status. Unlike getrusage's, its peak is not inherited from the parent process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):

@@ -13,7 +13,7 @@ from typing import Any
 _TEAMS = ("checkout", "search", "ads", "media", "risk", "maps", "feed", "core")
 _CPU = ("250m", "500m", "1", "2", "4")
 _MEMORY = ("512Mi", "1Gi", "2Gi", "4Gi", "8Gi")
-_PODS_PER_APP = 20
+PODS_PER_APP = 20
 _PODS_PER_NODE = 30
 
 
@@ -31,7 +31,7 @@ def pod_list_json(start: int, stop: int, resource_version: int = 1_000_000) -> b
 def pod(i: int) -> dict[str, Any]:
     """The `i`-th pod, as plain data: a service with a side-car; every third one is a batch pod."""
     batch = i % 3 == 0
-    app_number = i // _PODS_PER_APP
+    app_number = i // PODS_PER_APP
     team = _TEAMS[app_number % len(_TEAMS)]
     app = f"{team}-{'worker' if batch else 'api'}-{app_number}"
     replica_set = f"{app}-{_hex('rs', app_number, 9)}"
@@ -217,7 +217,7 @@ def _status(i: int, created: str, started: str) -> dict[str, Any]:
                 "ready": True,
                 "restartCount": i % 3,
                 "image": f"images.example.com/{name}:v1",
-                "imageID": f"images.example.com/{name}@sha256:{_hex(name, i // _PODS_PER_APP, 64)}",
+                "imageID": f"images.example.com/{name}@sha256:{_hex(name, i // PODS_PER_APP, 64)}",
                 "containerID": f"containerd://{_hex(name, i, 64)}",
                 "started": True,
             }

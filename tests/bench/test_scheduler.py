@@ -1,0 +1,26 @@
+"""The scheduler benchmark measures what it says, at a size at which a test may."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.bench import scheduler_memory
+from koord.bench.scheduler import CASES, Case, measure
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_case_decides_all_its_pods_and_the_same_way_each_time(case: Case) -> None:
+    first, second = measure(case, nodes=60, pods=50), measure(case, nodes=60, pods=50)
+    assert first.placed + first.turned_away == len(first.took_s) == 45
+    assert (first.placed, first.turned_away, first.rows_judged) == (
+        second.placed,
+        second.turned_away,
+        second.rows_judged,
+    )
+    assert first.placed > 0
+
+
+def test_memory_is_told_for_a_state_that_was_fed_all_pods() -> None:
+    found = scheduler_memory.measure(nodes=20, pods=200)
+    assert found["peak_mib"] > 0
+    assert found["feeding_s"] > 0
