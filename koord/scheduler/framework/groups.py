@@ -95,10 +95,13 @@ class Groups:
         now = self.facets[0].groups[rows] if self.facets else before
         if self.facets:
             self._widen(self.facets[0].size)
-        size = self.size
-        self.number -= np.bincount(before[were], minlength=size)
-        self.number += np.bincount(now[self._base[rows] > LOW], minlength=size)
-        self.of_row[rows] = now
+        are = self._base[rows] > LOW
+        regrouped = now is not before and not np.array_equal(now, before)
+        if regrouped or not np.array_equal(are, were):
+            size = self.size
+            self.number -= np.bincount(before[were], minlength=size)
+            self.number += np.bincount(now[are], minlength=size)
+            self.of_row[rows] = now
         return True
 
     def best_row(self, worth: Array) -> Row | None:

@@ -88,7 +88,7 @@ class PodClass:
         worth = self._worths()
         if self._is_calm and not self._cluster.equal_hashes:
             return groups.best_row(worth)
-        total = self._base + worth[groups.of_row] if groups.size > 1 else self._base
+        total = self._base + worth.take(groups.of_row) if groups.size > 1 or worth.item(0) else self._base
         row = int(total.argmax())
         top = total.item(row)
         if top <= LOW:
@@ -348,9 +348,9 @@ class PodClass:
         self._only = self._allowed_rows()
         self._blocked = np.zeros(capacity, np.uint32)
         self._scores = [np.zeros(capacity, np.int16) for _ in self._scorers]
-        self._base = np.empty(capacity, np.int64)
+        self._base = np.full(capacity, NEVER, np.int64)
         self._barred, self._unscored = {}, set()
-        self._judge(slice(None), _ANY)
+        self._judge(slice(0, self._table.used), _ANY)
 
     def _judge(self, rows: Array | slice, reasons: int) -> None:
         cells = Many(self._table.columns, rows, self._overlay)

@@ -53,16 +53,21 @@ class _Balanced(Judge):
         fractions, has = [], []
         for capacity_column, requested_column, adds in self._adds:
             capacity = cells[capacity_column]
-            fractions.append(np.minimum((cells[requested_column] + adds) / np.maximum(capacity, 1), 1.0))
-            has.append(capacity > 0)
+            there = capacity > 0
+            fraction = (cells[requested_column] + adds) / (capacity if there.all() else np.maximum(capacity, 1))
+            fractions.append(fraction if fraction.max() <= 1.0 else np.minimum(fraction, 1.0))
+            has.append(there)
         if len(fractions) == 2:
             # Of two numbers the deviation is half their distance, which is exact where a square root is not.
-            deviation = np.abs(fractions[0] - fractions[1]) * 0.5 * (has[0] & has[1])
+            deviation = np.abs(fractions[0] - fractions[1]) * 0.5
+            there = has[0] & has[1]
+            if not there.all():
+                deviation *= there
         else:
-            stacked, there = np.stack(fractions), np.stack(has)
-            number = np.maximum(there.sum(axis=0), 1)
-            mean = (stacked * there).sum(axis=0) / number
-            deviation = np.sqrt((((stacked - mean) * there) ** 2).sum(axis=0) / number)
+            stacked, held = np.stack(fractions), np.stack(has)
+            number = np.maximum(held.sum(axis=0), 1)
+            mean = (stacked * held).sum(axis=0) / number
+            deviation = np.sqrt((((stacked - mean) * held) ** 2).sum(axis=0) / number)
         return ((1.0 - deviation) * 100).astype(np.int64)
 
     def _score_one(self, cells: Cells) -> int:

@@ -78,6 +78,7 @@ class _Fit(Judge):
         cluster: Cluster,
     ) -> None:
         self._requests, self._strategy, self._shape, self._table = needed, strategy, shape, cluster.table
+        self._most = strategy == "MostAllocated"
         requests, non_zero = _by_containers(ask)
         asked = dict(requests)
         # Per resource: the columns to read, what the pod adds, and the weight.
@@ -95,26 +96,32 @@ class _Fit(Judge):
         return code
 
     def score(self, cells: Cells) -> Numbers:
+        if self._strategy == "RequestedToCapacityRatio":
+            return self._by_ratio(cells)
         total: Numbers = 0
         weights: Numbers = 0
         for capacity_column, used_column, adds, weight in self._scored:
-            capacity = cells[capacity_column]
-            used = cells[used_column] + adds
-            has = capacity > 0
-            divisor = capacity + (capacity == 0)
-            if self._strategy == "MostAllocated":
-                score = least(used, capacity) * 100 // divisor
-            elif self._strategy == "RequestedToCapacityRatio":
-                score = self._on_shape(used, capacity, divisor)
-                # A resource that scores nothing is left out on both sides of the fraction.
-                has = has & (score > 0)
-            else:
-                score = (capacity - used) * 100 // divisor * (used <= capacity)
+            capacity, used = cells[capacity_column], cells[used_column] + adds
+            over = used > capacity
+            has: Numbers = capacity > 0
+            every = has is True or (has is not False and has.all())
+            amount = least(used, capacity) if self._most else (capacity - used) * (1 - over)
+            score = amount * 100 // (capacity if every else capacity + (capacity == 0))
+            total = total + (score * weight if every else score * weight * has)
+            weights = weights + (weight if every else weight * has)
+        return total // (weights if isinstance(weights, int) and weights else weights + (weights == 0))
+
+    def _by_ratio(self, cells: Cells) -> Numbers:
+        total: Numbers = 0
+        weights: Numbers = 0
+        for capacity_column, used_column, adds, weight in self._scored:
+            capacity, used = cells[capacity_column], cells[used_column] + adds
+            score = self._on_shape(used, capacity, capacity + (capacity == 0))
+            # A resource that scores nothing is left out on both sides of the fraction.
+            has = (capacity > 0) & (score > 0)
             total = total + score * weight * has
             weights = weights + weight * has
-        if self._strategy == "RequestedToCapacityRatio":
-            return (2 * total + weights) // (2 * (weights + (weights == 0))) * (weights > 0)
-        return total // (weights + (weights == 0))
+        return (2 * total + weights) // (2 * (weights + (weights == 0))) * (weights > 0)
 
     def _on_shape(self, used: Numbers, capacity: Numbers, divisor: Numbers) -> Numbers:
         """The score at a utilisation: linear between the points, constant outside them."""

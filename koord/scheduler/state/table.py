@@ -97,6 +97,8 @@ class Table:
         self.alive: npt.NDArray[np.bool_] = np.zeros(FIRST_ROWS, np.bool_)
         self.row_of: dict[str, Row] = {}
         self.names: list[str] = [""] * FIRST_ROWS
+        self.used = 0
+        "Rows from here on were never in use."
         self._declared: dict[Hashable, Column] = {}
         self._reasons: dict[Hashable, int] = {}
         self._free: list[Row] = list(range(FIRST_ROWS - 1, -1, -1))
@@ -142,6 +144,7 @@ class Table:
         if not self._free:
             self._grow()
         row = self._free.pop()
+        self.used = max(self.used, row + 1)
         self.row_of[name], self.names[row], self.alive[row] = row, name, True
         self.touch(row, int(Reason.ANY))
         return row
@@ -234,7 +237,9 @@ class Table:
             self.touch(row, self._reasons[name])
 
     def _grow(self) -> None:
-        old, new = self.capacity, self.capacity * 2
+        old = self.capacity
+        # Free rows cost time in every pass over all rows, so there are not many.
+        new = old + max(FIRST_ROWS, old // 4)
         for name, column in self._declared.items():
             grown = np.full(new, column.fill, column.dtype)
             grown[:old] = self.columns[name]
@@ -243,5 +248,5 @@ class Table:
         alive[:old] = self.alive
         self.alive = alive
         self._seen_at = np.zeros(new, np.intp)
-        self.names += [""] * old
+        self.names += [""] * (new - old)
         self._free = list(range(new - 1, old - 1, -1))
