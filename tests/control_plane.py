@@ -90,7 +90,7 @@ class ControlPlane:
             f"--client-ca-file={self.dir}/ca.crt",
             f"--tls-cert-file={self.dir}/server.crt",
             f"--tls-private-key-file={self.dir}/server.key",
-            f"--service-account-issuer={self.url}",
+            "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.dir}/sa.pub",
             f"--service-account-signing-key-file={self.dir}/sa.key",
             f"--token-auth-file={self.dir}/tokens.csv",

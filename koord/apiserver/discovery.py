@@ -27,8 +27,12 @@ _CHANGE: Final = ("get", "patch", "update")
 _SUBRESOURCES: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "binding": ("", "", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "attach": ("", "", "PodAttachOptions", ("create", "get")),
+    "exec": ("", "", "PodExecOptions", ("create", "get")),
     "finalize": ("", "", "", ("update",)),
     "log": ("", "", "", ("get",)),
+    "portforward": ("", "", "PodPortForwardOptions", ("create", "get")),
+    "proxy": ("", "", "{kind}ProxyOptions", ("create", "delete", "get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", _CHANGE),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
 }
@@ -206,7 +210,7 @@ def subresource_verbs(name: str) -> tuple[str, ...]:
 
 def _subresource(resource: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     group, version, kind, verbs = _SUBRESOURCES.get(name, ("", "", "", _CHANGE))
-    return group, version, kind or resource.kind, verbs
+    return group, version, kind.format(kind=resource.kind) or resource.kind, verbs
 
 
 def _subresource_entry(resource: Resource, name: str) -> Document:

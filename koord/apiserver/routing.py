@@ -28,6 +28,10 @@ LEFT_OUT: Final = {
 """What kubectl may ask for and this server does not have, with the reason that it gets."""
 
 
+class Unrouted(StatusError):
+    """A path or method that does not exist: nothing more is said of the resource, not even that it is deprecated."""
+
+
 class NoPage(Exception):
     """A path that nothing serves. Definitions come and go, so the real server says no more of theirs."""
 
@@ -48,6 +52,9 @@ def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
     elif not resource.custom and (method not in _METHODS or info.verb in _wrong_verbs(collection)):
         raise not_allowed()
     if not info.subresource and info.verb not in resource.verbs:
+        if info.verb == "watch" and "list" in resource.verbs:
+            text = f'watch is not supported on resources of kind "{resource.plural}"'
+            raise StatusError(405, "MethodNotAllowed", text, kind=resource.plural)
         raise not_allowed()
     if info.namespace in (".", ".."):
         raise StatusError(500, "", f'invalid key: "/{resource.plural}/{info.namespace}"', details=False)
@@ -73,11 +80,11 @@ def _check_subresource(resource: Resource, info: RequestInfo, method: str, mispl
 
 
 def no_such_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return Unrouted(404, "NotFound", "the server could not find the requested resource")
 
 
 def not_allowed() -> StatusError:
-    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return Unrouted(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def not_implemented(what: str, why: str) -> StatusError:

@@ -29,6 +29,7 @@ from koord.apiserver.admission.service_addresses import service_address
 from koord.apiserver.admission.webhook_rules import ServiceRef
 from koord.apiserver.builtin.resources import builtin_resources
 from koord.apiserver.builtin.service_allocation import ServiceAllocator
+from koord.apiserver.component_statuses import ComponentStatuses
 from koord.apiserver.custom.serving import Definitions
 from koord.apiserver.discovery import Discovery
 from koord.apiserver.http import HttpApi
@@ -55,6 +56,8 @@ from koord.apiserver.verbs import Verbs
 log = logging.getLogger(__name__)
 
 ADMIN = UserInfo("system:apiserver", groups=(MASTERS,))
+MANAGER = "kube-apiserver"
+"As whom the server itself writes; clients know this one from every cluster."
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -147,6 +150,7 @@ class ApiServer:
                 **Reviews(authenticator, authorizer, self.objects.now).handlers(),
                 **MetricsApi(self.find_collection).handlers(),
                 ("serviceaccounts", "token"): token_requests.create,
+                ("componentstatuses", ""): ComponentStatuses(self._store_fault).handle,
             },
         )
         in_flight = InFlight()
@@ -207,7 +211,7 @@ class ApiServer:
         if self.objects.collection(resource).get(resource.key(namespace, obj["metadata"]["name"])) is not None:
             return
         try:
-            await self.objects.create(resource, namespace, obj, Context(ADMIN, "koord-apiserver"))
+            await self.objects.create(resource, namespace, obj, Context(ADMIN, MANAGER))
         except StatusError as error:
             log.error("could not create what every cluster has", extra={"error": str(error)})
 
@@ -235,7 +239,7 @@ class ApiServer:
             "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
             "spec": {"type": "ClusterIP", "ports": ports},
         }
-        context = Context(ADMIN, "koord-apiserver")
+        context = Context(ADMIN, MANAGER)
         await self.objects.update(resource, "default", "kubernetes", pointed, context, create_missing=lambda: service)
 
     def _store_fault(self) -> str | None:

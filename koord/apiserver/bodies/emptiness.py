@@ -1,4 +1,4 @@
-"""An empty map or list that was sent, in refusals: stored, it is as good as none, yet until then Go prints it as sent."""
+"""An empty map or list that was sent, in refusals: stored, it is as good as none, yet Go prints it as it was sent."""
 
 from __future__ import annotations
 

@@ -96,15 +96,15 @@ def _numbered(value: object) -> object:
 
 def whole_numbers(encoded: bytes) -> bytes:
     """JSON as Go writes it: a float without a fraction has no point."""
-    return encoded if b".0" not in encoded else msgspec.json.encode(_whole(msgspec.json.decode(encoded)))
+    return encoded if b".0" not in encoded else msgspec.json.encode(_without_points(msgspec.json.decode(encoded)))
 
 
-def _whole(value: object) -> object:
+def _without_points(value: object) -> object:
     match value:
         case dict():
-            return {key: _whole(item) for key, item in value.items()}
+            return {key: _without_points(item) for key, item in value.items()}
         case list():
-            return [_whole(item) for item in value]
+            return [_without_points(item) for item in value]
         case float():
             return int(value) if value.is_integer() and abs(value) < 2**63 else value
     return value

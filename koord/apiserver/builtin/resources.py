@@ -28,22 +28,24 @@ Row = tuple[str, str, bool, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 _TABLE: Final[dict[tuple[str, str], tuple[Row, ...]]] = {
     ("", "v1"): (
         ("bindings", "Binding", _NAMESPACED, (), (), ()),
+        ("componentstatuses", "ComponentStatus", _CLUSTER, ("cs",), (), ()),
         ("configmaps", "ConfigMap", _NAMESPACED, ("cm",), (), ()),
         ("endpoints", "Endpoints", _NAMESPACED, ("ep",), (), ()),
         ("events", "Event", _NAMESPACED, ("ev",), (), ()),
         ("limitranges", "LimitRange", _NAMESPACED, ("limits",), (), ()),
         ("namespaces", "Namespace", _CLUSTER, ("ns",), (), ("finalize", "status")),
-        ("nodes", "Node", _CLUSTER, ("no",), (), ("status",)),
+        ("nodes", "Node", _CLUSTER, ("no",), (), ("proxy", "status")),
         ("persistentvolumeclaims", "PersistentVolumeClaim", _NAMESPACED, ("pvc",), (), ("status",)),
         ("persistentvolumes", "PersistentVolume", _CLUSTER, ("pv",), (), ("status",)),
         ("pods", "Pod", _NAMESPACED, ("po",), _ALL,
-         ("binding", "ephemeralcontainers", "eviction", "log", "resize", "status")),
+         ("attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize",
+          "status")),
         ("podtemplates", "PodTemplate", _NAMESPACED, (), (), ()),
         ("replicationcontrollers", "ReplicationController", _NAMESPACED, ("rc",), _ALL, ("scale", "status")),
         ("resourcequotas", "ResourceQuota", _NAMESPACED, ("quota",), (), ("status",)),
         ("secrets", "Secret", _NAMESPACED, (), (), ()),
         ("serviceaccounts", "ServiceAccount", _NAMESPACED, ("sa",), (), ("token",)),
-        ("services", "Service", _NAMESPACED, ("svc",), _ALL, ("status",)),
+        ("services", "Service", _NAMESPACED, ("svc",), _ALL, ("proxy", "status")),
     ),
     ("apps", "v1"): (
         ("controllerrevisions", "ControllerRevision", _NAMESPACED, (), (), ()),
@@ -102,6 +104,7 @@ _TABLE: Final[dict[tuple[str, str], tuple[Row, ...]]] = {
 _VERBS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "bindings"): _CREATE_ONLY,
     ("", "namespaces"): tuple(verb for verb in _ALL_VERBS if verb != "deletecollection"),
+    ("", "componentstatuses"): _READ_ONLY,
     ("metrics.k8s.io", "nodes"): _READ_ONLY,
     ("metrics.k8s.io", "pods"): _READ_ONLY,
     **{
@@ -118,6 +121,7 @@ _WITH_GENERATION: Final = frozenset(
     }
 )  # fmt: skip
 _DEPRECATED: Final = {
+    ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
 _SCALE_PATHS: Final = {

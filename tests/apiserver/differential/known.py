@@ -5,16 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 _LEFT_OUT = "left out: neither kubectl's daily commands nor koord's users need it"
-_NO_NETWORK = "left out: hollow nodes run no processes and have no network; asking for it says so"
 
 KNOWN_DIFFERENCES: dict[tuple[str, int, str], str] = {
-    ("discovery-core-v1", 0, "body.resources.componentstatuses"): _LEFT_OUT,
-    **{
-        ("discovery-core-v1", 0, f"body.resources.{name}"): _NO_NETWORK
-        for name in ("nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "services/proxy")
-    },
     ("discovery-admissionregistration", 1, "body.resources.validatingadmissionpolic*"): _LEFT_OUT,
-    ("warnings", 9, "*"): _LEFT_OUT,
 }
 """(sequence, step, path in the answer) -> why. Names and paths may have wildcards; step -1 is any."""
 

@@ -119,7 +119,6 @@ def settled(path: str, **seen: Any) -> Step:
     return get(
         f"{path}?resourceVersion=0",
         until={key.replace("__", "."): value for key, value in seen.items()},
-        only=("kind",),
     )
 
 
@@ -211,7 +210,7 @@ CUSTOM = "/apis/{{seq}}.example.com/v1/namespaces/{{ns}}/widgets"
 
 def served(path: str = CUSTOM) -> Step:
     """Wait until a custom resource is served."""
-    return get(path, until={"code": 200}, only=("kind", "apiVersion", "items"))
+    return get(path, until={"code": 200})
 
 
 def widget(name: str, **fields: Any) -> dict[str, Any]:
@@ -226,4 +225,4 @@ def widget(name: str, **fields: Any) -> dict[str, Any]:
 
 def defined(*, schema: Mapping[str, Any] | None = None, **more: Any) -> list[Step]:
     """The steps that define a kind and wait until it is served."""
-    return [post(CRDS, crd(schema=schema, **more), only=("kind", "spec.versions.0.name")), served()]
+    return [post(CRDS, crd(schema=schema, **more)), served()]

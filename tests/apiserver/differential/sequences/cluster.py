@@ -38,6 +38,9 @@ def _namespace(name: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
 
 
+MADE = ("kind", "metadata.name", "metadata.labels", "metadata.managedFields", "spec", "status")
+"What is the same however a cluster began: not the order in which it made its own namespaces."
+
 SEQUENCES = [
     sequence(
         "namespace-life",
@@ -62,9 +65,9 @@ SEQUENCES = [
         delete(f"{NAMESPACES}/default"),
         delete(f"{NAMESPACES}/kube-system"),
         delete(f"{NAMESPACES}/kube-public"),
-        get(f"{NAMESPACES}/default", only=("metadata.name", "metadata.labels", "spec", "status")),
-        get(f"{NAMESPACES}/kube-system", only=("metadata.name", "spec", "status")),
-        get(f"{NAMESPACES}/kube-node-lease", only=("metadata.name",)),
+        get(f"{NAMESPACES}/default", only=MADE),
+        get(f"{NAMESPACES}/kube-system", only=MADE),
+        get(f"{NAMESPACES}/kube-node-lease", only=MADE),
         get("/api/v1/namespaces/default/services/kubernetes", only=("metadata.labels", "spec.type", "spec.ports.0.name", "spec.ports.0.port")),
     ),
     sequence(
@@ -87,10 +90,10 @@ SEQUENCES = [
         post(CLASSES, _class("system-mine", 5)),
         post(CLASSES, _class("{{seq}}-huge", 2_000_000_000)),
         post(CLASSES, _class("{{seq}}-negative", -5)),
-        get(f"{CLASSES}/system-cluster-critical", only=("value", "metadata.name", "preemptionPolicy")),
-        delete(f"{CLASSES}/system-cluster-critical?dryRun=All", only=("kind", "message", "status")),
+        get(f"{CLASSES}/system-cluster-critical", only=("kind", "metadata.name", "metadata.managedFields.0.manager", "value", "globalDefault", "preemptionPolicy")),
+        delete(f"{CLASSES}/system-cluster-critical?dryRun=All"),
         delete(f"{CLASSES}/{{{{seq}}}}-high"),
-        get(f"{PODS}/a", only=("spec.priority", "spec.priorityClassName")),
+        get(f"{PODS}/a"),
     ),
     sequence(
         "pod-defaults",
@@ -107,6 +110,6 @@ SEQUENCES = [
     sequence(
         "limits-and-quotas",
         post(f"{CORE}/limitranges", {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"}, "max": {"cpu": "1"}, "min": {"cpu": "50m"}}]}}),
-        get(f"{CORE}/limitranges/l", only=("spec",)),
+        get(f"{CORE}/limitranges/l"),
     ),
 ]  # fmt: skip

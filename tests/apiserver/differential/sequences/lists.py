@@ -42,7 +42,7 @@ def _page(step: Step) -> Step:
 
 
 def _names(path: str) -> Step:
-    return get(path, only=("kind", "items.0.metadata.name", "items.1.metadata.name", "items.2.metadata.name", "items.3.metadata.name", "items.4.metadata.name", "message", "reason", "code"))  # fmt: skip
+    return get(path)  # fmt: skip
 
 
 SEQUENCES = [
@@ -157,21 +157,21 @@ SEQUENCES = [
         get(f"{CM}?resourceVersion={{{{three}}}}&resourceVersionMatch=Exact&limit=1"),
         get(f"{CM}?resourceVersion={{{{two}}}}&resourceVersionMatch=NotOlderThan", until={"items.0.metadata.name": "b"}),
         get(f"{CM}?resourceVersion={{{{two}}}}", until={"items.0.metadata.name": "b"}),
-        get(f"{CM}?resourceVersion={{{{two}}}}&limit=1", only=("kind",)),
-        get(f"{CM}?resourceVersion=0", until={"items.0.metadata.name": "b"}, only=("items.0.metadata.name", "items.1.metadata.name")),
+        get(f"{CM}?resourceVersion={{{{two}}}}&limit=1"),
+        get(f"{CM}?resourceVersion=0", until={"items.0.metadata.name": "b"}),
         get(f"{CM}?resourceVersion=0&resourceVersionMatch=Exact"),
-        get(f"{CM}?resourceVersion=0&resourceVersionMatch=NotOlderThan", only=("kind",)),
+        get(f"{CM}?resourceVersion=0&resourceVersionMatch=NotOlderThan"),
         get(f"{CM}?resourceVersionMatch=Exact"),
         get(f"{CM}?resourceVersionMatch=NotOlderThan"),
         get(f"{CM}?resourceVersion=5&resourceVersionMatch=Near"),
         get(f"{CM}?resourceVersion=abc"),
         get(f"{CM}?resourceVersion=-1"),
         get(f"{CM}?resourceVersion=abc&resourceVersionMatch=Exact"),
-        get(f"{CM}/b?resourceVersion=0", only=("metadata.name",)),
-        get(f"{CM}/b?resourceVersion={{{{two}}}}", only=("metadata.name",)),
+        get(f"{CM}/b?resourceVersion=0"),
+        get(f"{CM}/b?resourceVersion={{{{two}}}}"),
         get(f"{CM}/b?resourceVersion=abc"),
         get(f"{CM}?sendInitialEvents=true"),
-        get(f"{CM}?allowWatchBookmarks=true", only=("kind",)),
+        get(f"{CM}?allowWatchBookmarks=true"),
         get(f"{CM}?timeoutSeconds=x"),
     ),
     sequence(

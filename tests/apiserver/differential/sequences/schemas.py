@@ -136,7 +136,7 @@ SEQUENCES = [
         "schema-ratcheting",
         *defined(schema=_spec(a=STR, b=STR)),
         post(CUSTOM, widget("w", spec={"a": "long enough", "b": "x"})),
-        patch(f"{CRDS}/widgets.{{{{seq}}}}.example.com", {"spec": {"versions": crd(schema=_spec(a={"type": "string", "maxLength": 3}, b=STR))["spec"]["versions"]}}, only=("kind",)),
+        patch(f"{CRDS}/widgets.{{{{seq}}}}.example.com", {"spec": {"versions": crd(schema=_spec(a={"type": "string", "maxLength": 3}, b=STR))["spec"]["versions"]}}),
         post(f"{CUSTOM}?dryRun=All", widget("probe", spec={"a": "long enough"}), until={"code": 422}),
         patch(W, {"spec": {"b": "y"}}),
         patch(W, {"spec": {"a": "other long"}}),

@@ -278,7 +278,7 @@ SEQUENCES = [
     sequence(
         "ephemeral-containers",
         post(PODS, pod("p")),
-        get(f"{P}/ephemeralcontainers", only=("kind", "metadata.name")),
+        get(f"{P}/ephemeralcontainers"),
         patch(f"{P}/ephemeralcontainers", {"spec": {"ephemeralContainers": [{"name": "debug", "image": "example/debug", "targetContainerName": "main"}]}}, STRATEGIC),
         patch(f"{P}/ephemeralcontainers", {"spec": {"ephemeralContainers": [{"name": "debug", "image": "example/other"}]}}, STRATEGIC),
         patch(f"{P}/ephemeralcontainers", {"spec": {"ephemeralContainers": []}}, MERGE),

@@ -34,7 +34,7 @@ def _widget(name: str, **parts: Any) -> dict[str, Any]:
 def _defined(first: dict[str, Any]) -> list[Step]:
     """Stored as v1, by this schema; v2 has the fields a and b."""
     versions = [version("v1", schema=first), version("v2", storage=False, schema=spec_schema(a=TEXT, b=TEXT))]
-    return [post(CRDS, crd(versions=versions), only=("kind",)), served(), served(V2)]
+    return [post(CRDS, crd(versions=versions)), served(), served(V2)]
 
 
 SEQUENCES = (

@@ -47,11 +47,11 @@ def _hook(
 
 
 def _mutating(*hooks: dict[str, Any], name: str = "{{seq}}") -> Step:
-    return post(MUTATING, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": list(hooks)}, only=("kind", "message"))  # fmt: skip
+    return post(MUTATING, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": list(hooks)})  # fmt: skip
 
 
 def _validating(*hooks: dict[str, Any], name: str = "{{seq}}") -> Step:
-    return post(VALIDATING, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": list(hooks)}, only=("kind", "message"))  # fmt: skip
+    return post(VALIDATING, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": list(hooks)})  # fmt: skip
 
 
 def _until_labelled() -> Step:
@@ -68,7 +68,7 @@ def _broken(name: str, path: str, **more: Any) -> Sequence:
         f"hook-broken-{name}",
         _mutating(_hook(path, failurePolicy="Fail", **more)),
         _until_code(500),
-        patch(f"{MUTATING}/{{{{seq}}}}", {"webhooks": [_hook(path, failurePolicy="Ignore", **more)]}, only=("kind",)),
+        patch(f"{MUTATING}/{{{{seq}}}}", {"webhooks": [_hook(path, failurePolicy="Ignore", **more)]}),
         _until_code(201),
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ SEQUENCES = [
         patch(f"{CM}/a", {"metadata": {"labels": {"first": "no"}}}),
         apply(f"{CM}/b", config_map("b", {"y": "1"})),
         get(f"{CM}/a"),
-        delete(f"{MUTATING}/{{{{seq}}}}", only=("status",)),
+        delete(f"{MUTATING}/{{{{seq}}}}"),
     ),
     sequence(
         "hook-deny",
@@ -92,7 +92,7 @@ SEQUENCES = [
         post(CM, config_map("a")),
         apply(f"{CM}/a", config_map("a")),
         delete(CM),
-        get(CM, only=("kind",)),
+        get(CM),
     ),
     sequence(
         "hook-deny-details",
@@ -208,7 +208,7 @@ SEQUENCES = [
     ),
     sequence(
         "hook-custom",
-        post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd(schema={"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer", "default": 3}}}}}), only=("kind",)),
+        post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd(schema={"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer", "default": 3}}}}})),
         served(),
         _mutating(_hook("/label", resources=("widgets",))),
         post("/apis/{{seq}}.example.com/v1/namespaces/{{ns}}/widgets?dryRun=All", widget("probe"), until={"metadata.labels.first": "yes"}),
