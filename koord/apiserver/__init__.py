@@ -8,7 +8,7 @@ plain dicts while they are worked on, and bytes in the store. Messages are the r
 | module | what it has |
 | --- | --- |
 | `server` | `ApiServer`: all of it put together |
-| `listening`, `http`, `in_flight` | the socket; a request; how many at once |
+| `listening`, `wire/`, `http`, `in_flight` | the socket; HTTP; a request; how many at once |
 | `paths`, `telemetry` | what is no object: health, version, metrics |
 | `request_info`, `routing`, `negotiation` | what a request asks for, whether that exists, in which form it is wanted |
 | `list_options`, `write_options`, `selectors` | the options of a request, judged |

@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from aiohttp import web
 
 from koord.apiserver.access.authn import Authenticator, UserInfo
 from koord.apiserver.access.impersonation import impersonated
@@ -29,8 +28,11 @@ from koord.apiserver.registry import Registry
 from koord.apiserver.request_info import RequestInfo, request_info
 from koord.apiserver.resource import Resource
 from koord.apiserver.routing import NoPage, no_such_path, not_allowed
-from koord.apiserver.status import StatusError
+from koord.apiserver.status import StatusError, bad_request
 from koord.apiserver.telemetry import Telemetry
+from koord.apiserver.wire.answers import JSON, TEXT, Answer, Response
+from koord.apiserver.wire.connection import HttpRequest, TooLarge
+from koord.apiserver.wire.head import BadHead
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class MalformedPath(Exception):
 class Request:
     """A request, as the verbs see it: who asks, for what, how the answer is wanted."""
 
-    http: web.BaseRequest
+    http: HttpRequest
     info: RequestInfo
     user: UserInfo
     query: Mapping[str, str]
@@ -61,35 +63,27 @@ class Request:
     "Sent with the answer, whatever it is."
 
     async def body(self) -> bytes:
-        if (self.http.content_length or 0) > BODY_LIMIT:
-            raise too_large()
-        if self.http.content.is_eof():
-            # The rule for small bodies, which come with their head.
-            return self._within_limit(self.http.content.read_nowait())
-        chunks, size = [], 0
         try:
+            # The rule for small bodies, which come with their head.
+            arrived = self.http.arrived(BODY_LIMIT)
+            if arrived is not None:
+                return arrived
             async with asyncio.timeout(BODY_WITHIN_S):
-                async for chunk in self.http.content.iter_any():
-                    size += len(chunk)
-                    if size > BODY_LIMIT:
-                        raise too_large()
-                    chunks.append(chunk)
+                return await self.http.body(BODY_LIMIT)
+        except TooLarge:
+            raise too_large() from None
+        except BadHead as error:
+            raise bad_request(str(error)) from None
         except TimeoutError:
+            self.http.close_after()
             text = f"the body of the request did not arrive within {BODY_WITHIN_S:g} seconds"
             raise StatusError(408, "Timeout", text) from None
-        return b"".join(chunks)
-
-    def _within_limit(self, body: bytes) -> bytes:
-        if len(body) > BODY_LIMIT:
-            raise too_large()
-        return body
 
     @property
     def content_type(self) -> str:
         return str(self.http.headers.get("Content-Type", "application/json"))
 
 
-Answer = web.StreamResponse
 PathHandler = Callable[[Request], Awaitable[Answer]]
 ResourceHandler = Callable[[Request, Resource], Awaitable[Answer]]
 
@@ -113,7 +107,7 @@ class HttpApi:
         self._telemetry, self._in_flight = telemetry, in_flight
         self._prefixes = [(path, handler) for path, handler in paths.items() if path.endswith("/") and path != "/"]
 
-    async def handle(self, http: web.BaseRequest) -> Answer:
+    async def handle(self, http: HttpRequest) -> Answer:
         began_s = time.perf_counter()
         info: RequestInfo | None = None
         deprecations: list[str] = []
@@ -131,15 +125,16 @@ class HttpApi:
         except StatusError as error:
             answer = refusal(error, yaml=_wants_yaml(http))
         except MalformedPath:
-            answer = web.Response(status=400, text="400 Bad Request")
+            answer = Response(400, b"400 Bad Request", TEXT)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
             log.exception("request failed", extra={"method": http.method, "path": http.path})
             answer = refusal(StatusError(500, "InternalError", "Internal error occurred: see the server's log"))
-        if not answer.prepared:
+        if not answer.begun:
             answer.headers.setdefault("Cache-Control", "no-cache, private")
-            answer.headers.extend(warning_headers([*deprecations, *warnings]))
+            if deprecations or warnings:
+                answer.more = warning_headers([*deprecations, *warnings])
             if _is_for_a_person(http):
                 _break_lines(answer)
         served = info is not None and self._registry.find(info.group, info.version, info.resource) is not None
@@ -148,7 +143,7 @@ class HttpApi:
 
     async def _answer(
         self,
-        http: web.BaseRequest,
+        http: HttpRequest,
         info: RequestInfo,
         query: dict[str, str],
         deprecations: list[str],
@@ -197,59 +192,57 @@ class HttpApi:
         return next((handler for prefix, handler in self._prefixes if path.startswith(prefix)), None)
 
 
-def _path(http: web.BaseRequest) -> str:
+def _path(http: HttpRequest) -> str:
     """The path, decoded; bytes that are no text become lone surrogates. What is no path is refused, as in Go."""
-    raw = http.raw_path.partition("?")[0]
+    raw = http.path
     if "%" not in raw:
-        return http.path
+        return raw
     if _NO_ESCAPE.search(raw):
         raise MalformedPath
     return unquote(raw, errors="surrogateescape")
 
 
-def page_not_found() -> web.Response:
-    return web.Response(status=404, body=PLAIN_404, content_type="text/plain", charset="utf-8")
+def page_not_found() -> Response:
+    return Response(404, PLAIN_404, TEXT)
 
 
-def _is_for_a_person(http: web.BaseRequest) -> bool:
+def _is_for_a_person(http: HttpRequest) -> bool:
     if "pretty" in http.query:
         return query_flag(http.query, "pretty")
     return str(http.headers.get("User-Agent", "")).startswith(_BY_HAND)
 
 
 def _break_lines(answer: Answer) -> None:
-    if isinstance(answer, web.Response) and answer.content_type == "application/json":
-        body = answer.body
-        if isinstance(body, bytes) and body:
-            answer.body = msgspec.json.format(body, indent=2)
+    if isinstance(answer, Response) and answer.content_type == JSON and answer.body:
+        answer.body = msgspec.json.format(answer.body, indent=2)
 
 
 def too_large() -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details=False)
 
 
-def refusal(error: StatusError, *, yaml: bool = False) -> web.Response:
+def refusal(error: StatusError, *, yaml: bool = False) -> Response:
     body = as_yaml(error.body()) if yaml else msgspec.json.encode(error.body()) + b"\n"
-    answer = web.Response(status=error.code, body=body, content_type=f"application/{'yaml' if yaml else 'json'}")
+    answer = Response(error.code, body, "application/yaml" if yaml else JSON)
     if error.retry_after_s:
         answer.headers["Retry-After"] = str(error.retry_after_s)
     return answer
 
 
-def _wants_yaml(http: web.BaseRequest) -> bool:
+def _wants_yaml(http: HttpRequest) -> bool:
     try:
         return negotiate(http.headers.get("Accept", "")).yaml
     except NotAcceptable:
         return False
 
 
-def json_answer(value: object, *, status: int = 200, content_type: str = "application/json") -> web.Response:
+def json_answer(value: object, *, status: int = 200, content_type: str = JSON) -> Response:
     body = value if isinstance(value, bytes) else msgspec.json.encode(value)
     end = b"" if content_type.endswith("yaml") else b"\n"
-    return web.Response(status=status, body=body + end, headers={"Content-Type": content_type})
+    return Response(status, body + end, content_type)
 
 
-def created() -> web.Response:
+def created() -> Response:
     """The answer to what is posted and done, but not kept: a binding, an eviction."""
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return json_answer(done, status=201)

@@ -10,16 +10,14 @@ import asyncio
 import contextlib
 import resource
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
-from aiohttp import web
+from koord.apiserver.wire.connection import Connection, Handler
 
 HANDSHAKE_WITHIN_S = 10.0
 IDLE_WITHIN_S = 90.0
 STOP_WITHIN_S = 2.0
 BACKLOG = 4096
-
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @contextlib.asynccontextmanager
@@ -28,17 +26,36 @@ async def listening(
 ) -> AsyncIterator[tuple[str, int]]:
     """Answer requests; gives the address. `before_stop` ends what would otherwise never end by itself."""
     _allow_many_connections()
-    server = web.Server(handle, access_log=None, keepalive_timeout=IDLE_WITHIN_S)
+    connections: set[Connection] = set()
+    idle_s = IDLE_WITHIN_S
     listener = await asyncio.get_running_loop().create_server(
-        server, host, port, ssl=context, ssl_handshake_timeout=HANDSHAKE_WITHIN_S, backlog=BACKLOG
+        lambda: Connection(handle, connections, idle_s),
+        host,
+        port,
+        ssl=context,
+        ssl_handshake_timeout=HANDSHAKE_WITHIN_S,
+        backlog=BACKLOG,
     )
     try:
         yield listener.sockets[0].getsockname()[:2]
     finally:
         listener.close()
         before_stop()
-        server.pre_shutdown()
-        await server.shutdown(STOP_WITHIN_S)
+        await _stopped(connections)
+
+
+async def _stopped(connections: set[Connection]) -> None:
+    """Let answers under way be finished, for a while."""
+    for connection in list(connections):
+        connection.stop()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_WITHIN_S):
+            for connection in list(connections):
+                await connection.ended.wait()
+    for connection in list(connections):
+        connection.abort()
+    # Whoever was cut off notices in the next step of the loop.
+    await asyncio.sleep(0)
 
 
 def _allow_many_connections() -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from koord.api.timestamp import from_seconds, parse_timestamp
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.http import Request, json_answer
 from koord.apiserver.listing import parse_filter
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import object_not_found
 from koord.apiserver.store import Collection, Entry, Index
+from koord.apiserver.wire.answers import Answer
 
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"
 DEFAULT_WINDOW_S = 60

@@ -6,14 +6,13 @@ import platform
 from collections.abc import Callable, Mapping
 from importlib.metadata import version as package_version
 
-from aiohttp import web
-
 from koord.apiserver import openapi
 from koord.apiserver.access.service_accounts import ServiceAccountTokens
 from koord.apiserver.discovery import Discovery, wants_aggregated
-from koord.apiserver.http import Answer, PathHandler, Request, json_answer, page_not_found
+from koord.apiserver.http import PathHandler, Request, json_answer, page_not_found
 from koord.apiserver.status import StatusError
 from koord.apiserver.telemetry import CONTENT_TYPE, Telemetry
+from koord.apiserver.wire.answers import JSON, TEXT, Answer, Response
 
 SPEAKS = ("1", "35")
 """The version of Kubernetes whose API this is."""
@@ -67,10 +66,10 @@ class Paths:
         results = {name: self._checks[name]() for name in names}
         failed = any(results.values())
         if not failed and "verbose" not in request.query:
-            return web.Response(text="ok")
+            return Response(200, b"ok", TEXT)
         lines = [f"[-]{name} failed: {fault}" if fault else f"[+]{name} ok" for name, fault in results.items()]
         verdict = f"{which} check {'failed' if failed else 'passed'}"
-        return web.Response(status=500 if failed else 200, text="\n".join([*lines, verdict, ""]))
+        return Response(500 if failed else 200, "\n".join([*lines, verdict, ""]).encode(), TEXT)
 
     async def version(self, _request: Request) -> Answer:
         major, minor = SPEAKS
@@ -120,7 +119,7 @@ class Paths:
 
     async def old_openapi(self, request: Request) -> Answer:
         body, kind = openapi.old_document(request.http.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
+        return Response(200, body, kind, {"Vary": "Accept"})
 
     async def openapi_index(self, _request: Request) -> Answer:
         return json_answer(self._documents.index(), content_type="text/plain; charset=utf-8")
@@ -129,13 +128,13 @@ class Paths:
         """Its address holds its hash, so that clients can keep it for good."""
         document = self._documents.document(request.info.path.removeprefix(openapi.ROOT).strip("/"))
         if document is None:
-            return web.Response(status=404)
+            return Response(404)
         headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
         if request.query.get("hash") == document.etag:
             headers["Cache-Control"] = "public, immutable"
         if request.http.headers.get("If-None-Match") == headers["ETag"]:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=document.body, headers={**headers, "Content-Type": "application/json"})
+            return Response(304, headers=headers)
+        return Response(200, document.body, JSON, headers)
 
     async def issuer(self, _request: Request) -> Answer:
         return json_answer(self._tokens.discovery())
@@ -150,13 +149,13 @@ class Paths:
         body, etag = self._discovery.aggregated(core=core, version=wanted)
         headers = {"ETag": etag, "Vary": "Accept"}
         if request.http.headers.get("If-None-Match") == etag:
-            return web.Response(status=304, headers=headers)
+            return Response(304, headers=headers)
         kind = f"application/json;g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
-        return web.Response(body=body, headers={**headers, "Content-Type": kind})
+        return Response(200, body, kind, headers)
 
 
 def metrics_path(telemetry: Telemetry) -> PathHandler:
     async def answer(_request: Request) -> Answer:
-        return web.Response(body=telemetry.text(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(200, telemetry.text(), CONTENT_TYPE)
 
     return answer

@@ -6,19 +6,18 @@ Subresources with a behaviour of their own (binding, eviction, scale, log, token
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from koord.apiserver import deletion, listing, tables, watching
 from koord.apiserver.bodies import decoding, patched
 from koord.apiserver.bodies.emptiness import as_sent
-from koord.apiserver.http import Answer, Request, details_of, json_answer, warning_headers
+from koord.apiserver.http import Request, details_of, json_answer, warning_headers
 from koord.apiserver.list_options import list_options, revision_of, watch_options
 from koord.apiserver.negotiation import Form, as_yaml
 from koord.apiserver.objects import Context, Objects, Written
@@ -27,6 +26,7 @@ from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.routing import check_route, not_allowed
 from koord.apiserver.status import StatusError, bad_request, invalid, object_not_found, unprocessable
+from koord.apiserver.wire.answers import JSON, Answer, Response, Stream
 from koord.apiserver.write_options import WriteOptions, write_options
 
 APPLY_TYPES = ("application/apply-patch+yaml", "application/apply-patch+cbor")
@@ -91,13 +91,13 @@ class Verbs:
             return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
         if len(listed.entries) <= 512:
             return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        response.headers.extend(_deprecations(resource))
-        await response.prepare(request.http)
+        stream = Stream(JSON)
+        stream.more = _deprecations(resource)
+        stream.begin(request.http)
         for piece in listing.encode_list(resource, listed):
-            await response.write(piece)
-        await response.write_eof()
-        return response
+            await stream.write(piece)
+        await stream.end()
+        return stream
 
     async def _watch(self, request: Request, resource: Resource) -> Answer:
         query, info = request.query, request.info
@@ -118,15 +118,18 @@ class Verbs:
             float(options.timeout_s) or watching.DEFAULT_TIMEOUT_S,
             self._columns(request, resource),
         )
-        response = web.StreamResponse(headers={"Content-Type": form.content_type, "Cache-Control": "no-cache, private"})
-        response.headers.extend(_deprecations(resource))
-        outlet = await watching.Outlet.open(response, request.http)
+        answer = Stream(form.content_type, {"Cache-Control": "no-cache, private"})
+        answer.more = _deprecations(resource)
+        answer.begin(request.http)
         begin = None if options.initial else from_rev or store.revision
-        # A client that has seen enough goes away without a word.
-        with contextlib.suppress(ConnectionResetError):
-            await watching.stream(store, collection, watch, begin, bool(options.initial), outlet)
-            await response.write_eof()
-        return response
+        try:
+            await watching.stream(store, collection, watch, begin, bool(options.initial), answer)
+            await answer.end()
+        except (ConnectionResetError, asyncio.CancelledError):
+            # A client that has seen enough goes away without a word.
+            if not request.http.is_gone:
+                raise
+        return answer
 
     async def _create(self, request: Request, resource: Resource) -> Answer:
         context = context_of(request)
@@ -303,7 +306,7 @@ class Verbs:
     def _written(self, request: Request, resource: Resource, written: Written) -> Answer:
         return self._object(request, resource, written.value, status=201 if written.created else 200)
 
-    def _object(self, request: Request, resource: Resource, value: bytes, *, status: int = 200) -> web.Response:
+    def _object(self, request: Request, resource: Resource, value: bytes, *, status: int = 200) -> Response:
         """One object in the form that was asked for."""
         value = listing.item_value(resource, value)
         form = request.form

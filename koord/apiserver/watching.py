@@ -12,19 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
-from aiohttp import HttpVersion11, web
 
 from koord.apiserver.bodies import typed
 from koord.apiserver.listing import Filter, item_value
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError, gone
 from koord.apiserver.store import Collection, Compacted, Ended, Entry, Event, EventType, Overflow, Store, Subscription
+from koord.apiserver.wire.answers import Stream, chunk
 
 BOOKMARK_EVERY_S = 30.0
 DEFAULT_TIMEOUT_S = 1800.0
-
-MOST_UNSENT_BYTES = 256 << 10
-"A connection with more than this still to send is not written to directly."
 
 Send = Callable[[bytes], Awaitable[None]]
 Shape = Callable[[bytes], bytes]
@@ -87,52 +84,24 @@ class Watch:
         return cached
 
 
-class Outlet:
-    """The answer that a watch's lines go into, chunk by chunk."""
-
-    def __init__(self, response: web.StreamResponse, transport: asyncio.Transport | None) -> None:
-        self._response, self._transport = response, transport
-
-    @classmethod
-    async def open(cls, response: web.StreamResponse, request: web.BaseRequest) -> Outlet:
-        """Begin the answer."""
-        chunked = request.version >= HttpVersion11
-        if chunked:
-            response.enable_chunked_encoding()
-        await response.prepare(request)
-        return cls(response, request.transport if chunked else None)
-
-    async def send(self, data: bytes) -> None:
-        await self._response.write(data)
-
-    def send_now(self, chunk: bytes) -> bool:
-        """Write a whole chunk, unless the connection has enough to do."""
-        transport = self._transport
-        if transport is None or transport.is_closing() or transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
-            return False
-        transport.write(chunk)
-        return True
-
-
 class _Direct:
     """Writes groups of events straight to a connection. Those who watch the same in the same form share a chunk."""
 
-    def __init__(self, watch: Watch, outlet: Outlet) -> None:
-        self._watch, self._outlet = watch, outlet
+    def __init__(self, watch: Watch, answer: Stream) -> None:
+        self._watch, self._answer = watch, answer
         self._shared = f"{watch.prefix} {watch.form}" if watch.wanted.all else ""
 
     def __call__(self, events: list[Event]) -> bool:
         if not self._shared:
-            return self._outlet.send_now(self._chunk(events))
+            return self._answer.write_now(self._chunk(events))
         last = events[-1]
-        chunk = last.frames.get(self._shared)
-        if chunk is None:
-            chunk = last.frames[self._shared] = self._chunk(events)
-        return self._outlet.send_now(chunk)
+        shared = last.frames.get(self._shared)
+        if shared is None:
+            shared = last.frames[self._shared] = self._chunk(events)
+        return self._answer.write_now(shared)
 
     def _chunk(self, events: list[Event]) -> bytes:
-        data = b"".join([self._watch.frame(event) for event in events])
-        return b"%x\r\n%b\r\n" % (len(data), data)
+        return chunk(b"".join([self._watch.frame(event) for event in events]))
 
 
 def line(kind: str, value: bytes) -> bytes:
@@ -140,13 +109,13 @@ def line(kind: str, value: bytes) -> bytes:
 
 
 async def stream(
-    store: Store, collection: Collection, watch: Watch, from_rev: int | None, initial: bool, outlet: Outlet
+    store: Store, collection: Collection, watch: Watch, from_rev: int | None, initial: bool, answer: Stream
 ) -> None:
     """Send events until the time is up. `from_rev` None: begin with the present state as ADDED events.
 
     `initial`: the client asked for the state first (sendInitialEvents) and for a bookmark that says when it was all.
     """
-    send = _with_columns(watch.columns, outlet.send) if watch.columns else outlet.send
+    send = _with_columns(watch.columns, answer.write) if watch.columns else answer.write
     state: list[Entry] | None = None
     if from_rev is None:
         from_rev, state = store.revision, _state(collection, watch)
@@ -167,7 +136,7 @@ async def stream(
             await send(b"".join(watch.frame(event) for event in past[start : start + 128]))
         past = []
         if not watch.columns:
-            subscription.direct = _Direct(watch, outlet)
+            subscription.direct = _Direct(watch, answer)
         await _follow(store, collection, subscription, watch, send)
     except Overflow:
         await send(line("ERROR", _encoded(gone("too old resource version: the watcher was too slow"))))

@@ -15,11 +15,12 @@ from koord.apiserver.access.rbac import Authorizer, aggregate
 from koord.apiserver.access.rules import Access, Rule
 from koord.apiserver.access.user import UserInfo
 from koord.apiserver.bodies import decoding
-from koord.apiserver.http import Answer, Request, json_answer, warning_headers
+from koord.apiserver.http import Request, json_answer, warning_headers
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, bad_request, invalid, unprocessable
 from koord.apiserver.verbs import context_of
+from koord.apiserver.wire.answers import Answer
 
 Handler = Callable[[Request, Resource], Awaitable[Answer]]
 
@@ -111,7 +112,7 @@ class Reviews:
         async def handle(request: Request, resource: Resource) -> Answer:
             review, warnings = await self._read(request, resource)
             answer = json_answer(answered(request, resource, review), status=201)
-            answer.headers.extend(warning_headers(warnings))
+            answer.more = warning_headers(warnings)
             return answer
 
         return handle

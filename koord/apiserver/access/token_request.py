@@ -11,12 +11,13 @@ from koord.api.timestamp import from_seconds
 from koord.apiserver import schemas
 from koord.apiserver.access.service_accounts import Bound, ServiceAccountTokens
 from koord.apiserver.bodies import decoding
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.http import Request, json_answer
 from koord.apiserver.patch import managed_fields
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import bad_request, conflict, invalid, object_not_found, unprocessable
 from koord.apiserver.store import Collection
 from koord.apiserver.verbs import context_of
+from koord.apiserver.wire.answers import Answer
 
 GROUP: Final = "authentication.k8s.io"
 LIFETIME_S: Final = 3600

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from koord.apiserver.bodies import decoding
-from koord.apiserver.http import Answer, Request, created
+from koord.apiserver.http import Request, created
 from koord.apiserver.objects import Objects, subresource_attributes
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, bad_request, conflict, not_supported, required
 from koord.apiserver.subresources.pod_condition import set_condition
 from koord.apiserver.verbs import context_of
+from koord.apiserver.wire.answers import Answer
 
 
 class Bindings:

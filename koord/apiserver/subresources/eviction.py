@@ -14,13 +14,14 @@ from koord.api.selector import NOTHING, LabelSelector, compile_labels
 from koord.apiserver import deletion
 from koord.apiserver.access.user import MASTERS, UserInfo
 from koord.apiserver.bodies import decoding
-from koord.apiserver.http import Answer, Request, created
+from koord.apiserver.http import Request, created
 from koord.apiserver.objects import Context, Objects, subresource_attributes
 from koord.apiserver.registry import Registry
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, bad_request, object_not_found, too_many_requests
 from koord.apiserver.subresources.pod_condition import set_condition
 from koord.apiserver.verbs import context_of
+from koord.apiserver.wire.answers import Answer
 
 KIND = ("policy", "v1", "Eviction")
 SERVER = UserInfo("system:apiserver", groups=(MASTERS,))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from koord.apiserver.bodies import decoding
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.http import Request, json_answer
 from koord.apiserver.objects import Objects
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import MODIFIED, conflict
 from koord.apiserver.verbs import check_name, context_of
+from koord.apiserver.wire.answers import Answer
 
 
 class NamespaceFinalizers:

@@ -8,9 +8,8 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from aiohttp import web
 
-from koord.apiserver.http import Answer, Request
+from koord.apiserver.http import Request
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import (
     Cause,
@@ -22,6 +21,7 @@ from koord.apiserver.status import (
     unprocessable,
 )
 from koord.apiserver.store import Collection
+from koord.apiserver.wire.answers import Answer, Response, Stream
 
 OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
 CONNECT_WITHIN_S = 10
@@ -48,7 +48,7 @@ class NodeLog:
         container = _container(pod, request.query.get("container", ""))
         node = pod["spec"].get("nodeName")
         if not node:
-            return web.Response(status=204)
+            return Response(204)
         url = f"{self._address(node)}/containerLogs/{info.namespace}/{info.name}/{container}"
         query = {name: request.query[name] for name in OPTIONS if name in request.query}
         try:
@@ -64,12 +64,12 @@ class NodeLog:
             if answer.status != 200:
                 text = (await answer.text())[:2000]
                 raise StatusError(answer.status, "BadRequest" if answer.status == 400 else "InternalError", text)
-            response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-            await response.prepare(request.http)
+            stream = Stream("text/plain")
+            stream.begin(request.http)
             async for chunk in answer.content.iter_any():
-                await response.write(chunk)
-            await response.write_eof()
-            return response
+                await stream.write(chunk)
+            await stream.end()
+            return stream
 
     def _address(self, node: str) -> str:
         entry = self._nodes.get(node)

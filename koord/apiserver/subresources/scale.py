@@ -11,7 +11,7 @@ from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels
 from koord.apiserver import schemas, tables
 from koord.apiserver.bodies import decoding, patched, typed
-from koord.apiserver.http import Answer, Request, json_answer
+from koord.apiserver.http import Request, json_answer
 from koord.apiserver.list_options import query_flag
 from koord.apiserver.objects import Context, Objects
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, scale_fields
@@ -19,6 +19,7 @@ from koord.apiserver.printing import AGE
 from koord.apiserver.resource import Column, Obj, Resource, Strategy
 from koord.apiserver.status import MODIFIED, conflict, internal_error, invalid, object_not_found, unprocessable
 from koord.apiserver.verbs import check_name, context_of
+from koord.apiserver.wire.answers import Answer
 
 SCALE = Resource(
     "autoscaling",
