@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from koord.apiserver.cel.syntax import CelError
-from koord.apiserver.cel.values import Cidr, Ip, Url
+from koord.apiserver.cel.values import Cidr, Ip, Url, no_overload
 from koord.apiserver.status import go_quoted
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -193,6 +193,14 @@ def _network(value: Cidr) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return ipaddress.ip_network(f"{value.address}/{value.bits}", strict=False)
 
 
+def _holds_ip(value: Cidr, text: str) -> bool:
+    try:
+        address = _read_ip(text)
+    except CelError:
+        raise no_overload() from None
+    return address in _network(value)
+
+
 def _holds(outer: Cidr, inner: Cidr) -> bool:
     return outer.bits <= inner.bits and inner.address in _network(outer)
 
@@ -225,7 +233,7 @@ OVERLOADS: Final[dict[str, Callable[..., Any]]] = {
     "ip_to_string": lambda value: str(value.address),
     "string_to_cidr": _read_cidr,
     "is_cidr": _is(_read_cidr),
-    "cidr_contains_ip_string": lambda value, text: _read_ip(text) in _network(value),
+    "cidr_contains_ip_string": _holds_ip,
     "cidr_contains_ip_ip": lambda value, other: other.address in _network(value),
     "cidr_contains_cidr_string": lambda value, text: _holds(value, _read_cidr(text)),
     "cidr_contains_cidr": _holds,

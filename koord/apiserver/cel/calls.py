@@ -60,6 +60,8 @@ _TRAITS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(_RELATIONS, (_ADDABLE - {"list"}) | {"bool"}),
 }
 """Functions that look at what their first argument can do, before they look at the others."""
+_RECEIVERS: Final = frozenset({"string", "google.protobuf.Duration", "google.protobuf.Timestamp"})
+"Types that are asked for functions by name, and say only that they have none."
 _BARE: Final = frozenset({"contains", "startsWith", "endsWith", "flatten", "!_", "@in", "_?_:_"})
 
 
@@ -72,8 +74,8 @@ def check_pattern(pattern: Any, fault: type[CelError]) -> None:
         raise fault(text)
 
 
-def bound(function: str, chosen: Sequence[str], *, is_typed: bool) -> Function:
-    """What a call calls."""
+def bound(function: str, chosen: Sequence[str], *, is_typed: bool, has_pattern: bool = False) -> Function:
+    """What a call calls. `has_pattern`: its pattern is written down, so that it was looked at before."""
     if function == "_==_":
         return equal
     if function == "_!=_":
@@ -88,30 +90,31 @@ def bound(function: str, chosen: Sequence[str], *, is_typed: bool) -> Function:
         if found is None:
             raise CelError(f"the function '{function}' is not supported here")
         return found
-    return _dispatched(function, [each for each in FUNCTIONS[function] if each.id in chosen])
+    overloads = [each for each in FUNCTIONS[function] if each.id in chosen]
+    return _dispatched(function, overloads, is_bare=has_pattern or function in _BARE)
 
 
 def _ordered(function: str) -> Function:
     test = _RELATIONS[function]
 
     def run(one: Any, other: Any) -> bool:
-        if type_name(one) not in _TRAITS[function]:
+        if type_name(one) not in _TRAITS[function] | _RECEIVERS:
             raise no_overload(function)
         return test(compare(one, other))
 
     return run
 
 
-def _dispatched(function: str, overloads: Sequence[Overload]) -> Function:
+def _dispatched(function: str, overloads: Sequence[Overload], *, is_bare: bool) -> Function:
     def run(*args: Any) -> Any:
         names = [type_name(arg) for arg in args]
         for overload in overloads:
             if len(overload.args) == len(args) and all(map(_fits, overload.args, names)):
                 return _OVERLOADS[overload.id](*args)
         trait = _TRAITS.get(function)
-        if trait is not None:
-            raise no_overload() if names[0] in trait else no_overload(function)
-        raise no_overload() if function in _BARE else no_overload(function, *args)
+        if is_bare or (trait is not None and names[0] in trait | _RECEIVERS):
+            raise no_overload()
+        raise no_overload(function) if trait is not None else no_overload(function, *args)
 
     return run
 

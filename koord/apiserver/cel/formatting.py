@@ -140,7 +140,7 @@ def _real(kind: str, precision: int, value: float) -> str:
     mantissa, _, exponent = f"{value:.{_DEFAULT_PRECISION}e}".partition("e")
     power = int(exponent)
     digits = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in f"{abs(power):02}")
-    return f"{mantissa}\u202f×\u202f10{'⁻' if power < 0 else ''}{digits}"
+    return f"{mantissa}×10{'⁻' if power < 0 else ''}{digits}"
 
 
 def _text(value: Any) -> str:

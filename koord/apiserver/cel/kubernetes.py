@@ -16,6 +16,9 @@ from koord.apiserver.custom import string_formats
 from koord.apiserver.status import go_quoted
 
 _NOT_A_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY_PARTS: Final = re.compile(r"[+-]?([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]*|[numkMGTPE]|[KMGTPE]i|)")
+_DECIMAL_POWERS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_INT_DIGITS: Final = 18
 _WORD: Final = re.compile(r"[0-9A-Za-z\-]+")
 
 
@@ -24,7 +27,34 @@ def _quantity(text: str) -> Quantity:
         parsed = quantities.parse(text)
     except quantities.QuantityError:
         raise CelError(_NOT_A_QUANTITY) from None
-    return Quantity(Fraction(parsed.mantissa) * Fraction(10) ** parsed.exponent)
+    return Quantity(Fraction(parsed.mantissa) * Fraction(10) ** parsed.exponent, _scale(text))
+
+
+def _scale(text: str) -> int | None:
+    """In which power of ten Go holds a quantity; None where that is too much for it, and it takes a decimal."""
+    match = _QUANTITY_PARTS.fullmatch(text)
+    if match is None:
+        return None
+    digits, fraction, suffix = match[1].lstrip("0"), match[2] or "", match[3]
+    if suffix.endswith("i"):
+        power = 10 * (" KMGTPE".index(suffix[0]))
+        room = 15 - len(digits) - int(power * 3 / 10) - 1
+        return 0 if not fraction and room >= 0 else None
+    exponent = int(suffix[1:]) if suffix[:1] in ("e", "E") and suffix[1:] else _DECIMAL_POWERS.get(suffix)
+    if exponent is None or len(digits) + len(fraction) > _INT_DIGITS or exponent - len(fraction) < -9:
+        return None
+    return exponent - len(fraction)
+
+
+def _added(one: Quantity, other: Quantity, sign: int = 1) -> Quantity:
+    amount = one.amount + sign * other.amount
+    if one.scale is None or other.scale is None:
+        return Quantity(amount, None)
+    if not one.amount or not other.amount:
+        return Quantity(amount, one.scale if one.amount else other.scale)
+    scale = min(one.scale, other.scale)
+    held = amount / Fraction(10) ** scale
+    return Quantity(amount, scale if INT_MIN <= held <= INT_MAX else None)
 
 
 def _is_quantity(text: str) -> bool:
@@ -36,7 +66,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _is_integer(value: Quantity) -> bool:
-    return value.amount.denominator == 1 and INT_MIN <= value.amount <= INT_MAX
+    return value.scale is not None and value.scale >= 0 and INT_MIN <= value.amount <= INT_MAX
 
 
 def _as_integer(value: Quantity) -> int:
@@ -176,10 +206,10 @@ OVERLOADS: Final[dict[str, Callable[..., Any]]] = {
     "quantity_get_float": lambda value: float(value.amount),
     "quantity_get_int": _as_integer,
     "quantity_is_integer": _is_integer,
-    "quantity_add": lambda value, other: Quantity(value.amount + other.amount),
-    "quantity_add_int": lambda value, other: Quantity(value.amount + other),
-    "quantity_sub": lambda value, other: Quantity(value.amount - other.amount),
-    "quantity_sub_int": lambda value, other: Quantity(value.amount - other),
+    "quantity_add": _added,
+    "quantity_add_int": lambda value, other: _added(value, Quantity(Fraction(other))),
+    "quantity_sub": lambda value, other: _added(value, other, -1),
+    "quantity_sub_int": lambda value, other: _added(value, Quantity(Fraction(other)), -1),
     "string_to_semver": _semver,
     "string_bool_to_semver": _semver,
     "is_semver_string": _is_semver,

@@ -182,9 +182,10 @@ class _Builder:
         if calls.is_conversion(expr.function) and len(codes) == 1 and codes[0].is_constant:
             return _constant(self._converted(expr, chosen, codes[0].value))
         is_typed = all(self._checked.types[each.number].kind not in ("dyn", "param") for each in operands)
-        call = calls.bound(expr.function, chosen, is_typed=is_typed)
+        has_pattern = expr.function in ("matches", "find", "findAll") and codes[1].is_constant
+        call = calls.bound(expr.function, chosen, is_typed=is_typed, has_pattern=has_pattern)
         price = calls.price(expr.function, overload, [self._checked.types[each.number].kind for each in operands])
-        if expr.function in ("find", "findAll") and codes[1].is_constant:
+        if has_pattern:
             calls.check_pattern(codes[1].value, Instantiation)
         runs = [each.run for each in codes]
         if isinstance(price, int):

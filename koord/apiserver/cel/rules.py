@@ -23,7 +23,7 @@ from koord.apiserver.cel.expressions import Expression, compiled
 from koord.apiserver.cel.field_paths import normal_path
 from koord.apiserver.cel.standard import to_timestamp
 from koord.apiserver.cel.syntax import CelError, CostExceeded
-from koord.apiserver.cel.values import NONE, Duration, KeyedList, Maybe, Obj, SetList
+from koord.apiserver.cel.values import NONE, Duration, KeyedList, Maybe, Obj, SetList, StoredList, StoredMap
 from koord.apiserver.schema import ANYTHING, NOTHING, Schema
 from koord.apiserver.status import Cause, duplicate, forbidden, go_quoted, invalid, required, shown
 
@@ -382,7 +382,7 @@ def to_cel(schema: Schema, value: Any, *, is_resource: bool = False) -> Any:
         items = [to_cel(schema.items, item) for item in value]
         if schema.list_type == "map":
             return KeyedList(items, tuple(escape(key) or key for key in schema.list_keys))
-        return SetList(items) if schema.list_type == "set" else items
+        return SetList(items) if schema.list_type == "set" else StoredList(items)
     if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if schema.format and schema.type == "string" and isinstance(value, str):
@@ -395,7 +395,7 @@ def _map_to_cel(schema: Schema, value: dict[str, Any], *, is_resource: bool) -> 
         return value
     if not is_resource and not schema.properties and _is_described(schema.values):
         assert schema.values is not None
-        return {key: to_cel(schema.values, each) for key, each in value.items()}
+        return StoredMap({key: to_cel(schema.values, each) for key, each in value.items()})
     properties = as_resource(schema) if is_resource else schema.properties
     fields: dict[str, Any] = {}
     for key, each in value.items():

@@ -24,6 +24,7 @@ from koord.apiserver.cel.values import (
     Duration,
     KeyedList,
     SetList,
+    StoredList,
     Timestamp,
     TypeValue,
     Uint,
@@ -31,6 +32,7 @@ from koord.apiserver.cel.values import (
     size,
     type_name,
 )
+from koord.apiserver.custom.schema_validation import go_float
 
 _SECOND_NS: Final = 1_000_000_000
 _EARLIEST_NS: Final = -62135596800 * _SECOND_NS
@@ -100,7 +102,8 @@ def _joined(one: list[Any], other: list[Any]) -> list[Any]:
         items = list(one)
         items += [item for item in other if not any(equal(item, mine) for mine in one)]
         return SetList(items)
-    return [*one, *other]
+    joined = [*one, *other]
+    return StoredList(joined) if isinstance(one, StoredList) else joined
 
 
 def contains(wanted: Any, within: Any) -> bool:
@@ -122,8 +125,6 @@ def to_duration(value: Any) -> Duration:
             return _duration(parse_ns(value))
         except DurationError:
             pass
-    elif isinstance(value, int):
-        return Duration(value)
     raise _conversion_fault(value, "google.protobuf.Duration")
 
 
@@ -196,25 +197,7 @@ def _to_bool(value: str) -> bool:
 
 def double_text(number: float) -> str:
     """As Go's %g prints it."""
-    if not math.isfinite(number):
-        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(number, "NaN")
-    if number == 0:
-        return "-0" if math.copysign(1, number) < 0 else "0"
-    digits, _, exponent = f"{number!r}".partition("e")
-    mantissa = digits.removesuffix(".0")
-    power = math.floor(math.log10(abs(number))) if not exponent else int(exponent)
-    if -5 < power < 21:
-        return f"{number:.17g}" if exponent and power < 0 and "e" not in f"{number:.17g}" else _plain(number)
-    whole = mantissa.replace(".", "").replace("-", "").lstrip("0").rstrip("0") or "0"
-    point = f"{whole[0]}.{whole[1:]}" if len(whole) > 1 else whole
-    return f"{'-' if number < 0 else ''}{point}e{'-' if power < 0 else '+'}{abs(power):02}"
-
-
-def _plain(number: float) -> str:
-    text = f"{number!r}"
-    if "e" in text:
-        text = f"{number:.0f}"
-    return text.removesuffix(".0")
+    return "-0" if number == 0 and math.copysign(1, number) < 0 else go_float(number)
 
 
 def duration_text(value: Duration) -> str:

@@ -25,7 +25,13 @@ class Uint(int):
     __slots__ = ()
 
 
-class Obj(dict[str, Any]):
+class StoredMap(dict[str, Any]):
+    """A map that is part of an object; those that expressions make are plain dicts."""
+
+    __slots__ = ()
+
+
+class Obj(StoredMap):
     """An object. `hidden`: how many of its fields cannot be seen; they count for its size."""
 
     __slots__ = ("hidden",)
@@ -35,7 +41,13 @@ class Obj(dict[str, Any]):
         self.hidden = hidden
 
 
-class KeyedList(list[Any]):
+class StoredList(list[Any]):
+    """A list that is part of an object; those that expressions make are plain ones."""
+
+    __slots__ = ()
+
+
+class KeyedList(StoredList):
     """A list whose items are told apart by keys: their order does not matter for equality."""
 
     __slots__ = ("keys",)
@@ -48,7 +60,7 @@ class KeyedList(list[Any]):
         return tuple(repr(item.get(key)) for key in self.keys) if isinstance(item, dict) else ()
 
 
-class SetList(list[Any]):
+class SetList(StoredList):
     """A list that is a set: its order does not matter for equality."""
 
     __slots__ = ()
@@ -85,7 +97,11 @@ NONE: Final = Maybe(has_value=False)
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
+    """`scale`: the power of ten that it is held in, None if it is held as a decimal of any size; whether it counts as
+    an integer depends on that."""
+
     amount: Fraction
+    scale: int | None = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +141,8 @@ class Format:
 
 _NAMES: Final[dict[type, str]] = {
     bool: "bool", int: "int", Uint: "uint", float: "double", str: "string", bytes: "bytes", type(None): "null_type",
-    list: "list", KeyedList: "list", SetList: "list", dict: "map", Obj: "map", Duration: "google.protobuf.Duration",
+    list: "list", StoredList: "list", KeyedList: "list", SetList: "list", dict: "map", StoredMap: "map", Obj: "map",
+    Duration: "google.protobuf.Duration",
     Timestamp: "google.protobuf.Timestamp", TypeValue: "type", Maybe: "optional_type",
     Quantity: "kubernetes.Quantity", Url: "kubernetes.URL", Ip: "net.IP", Cidr: "net.CIDR",
     Semver: "kubernetes.Semver", Format: "kubernetes.NamedFormat",
@@ -145,16 +162,21 @@ def no_overload(function: str = "", *args: Any) -> CelError:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Numbers of different kinds are equal if they are the same number; nothing else is across kinds."""
+    """Numbers of different kinds are equal if they are the same number; nothing else is across kinds.
+
+    Lists and maps of objects refuse to be compared with what is none. Raises CelError.
+    """
     kind, other_kind = type(one), type(other)
     if kind is other_kind and kind in _PLAIN:
         return bool(one == other)
-    if kind in _NUMBERS or other_kind in _NUMBERS:
-        return kind in _NUMBERS and other_kind in _NUMBERS and bool(one == other)
-    if isinstance(one, list):
-        return isinstance(other, list) and _equal_lists(one, other)
-    if isinstance(one, dict):
-        return isinstance(other, dict) and _equal_maps(one, other)
+    if kind in _NUMBERS:
+        return other_kind in _NUMBERS and bool(one == other)
+    if isinstance(one, list) and isinstance(other, list):
+        return _equal_lists(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return _equal_maps(one, other)
+    if isinstance(one, StoredList | StoredMap) and other is not None:
+        raise no_overload()
     if kind is Maybe and other_kind is Maybe:
         return one.has_value == other.has_value and equal(one.value, other.value)
     return kind is other_kind and bool(one == other)
@@ -239,4 +261,10 @@ def elements(value: Any) -> Iterator[Any]:
     """What a loop with one variable goes over: items, or keys."""
     if isinstance(value, list | dict):
         return iter(value)
-    raise CelError(f"got '{type_name(value)}', expected iterable type")
+    raise CelError(f"got '{_GO_NAMES.get(type(value), type_name(value))}', expected iterable type")
+
+
+_GO_NAMES: Final[dict[type, str]] = {
+    bool: "types.Bool", int: "types.Int", Uint: "types.Uint", float: "types.Double", str: "types.String",
+    bytes: "types.Bytes", type(None): "types.Null", Duration: "types.Duration", Timestamp: "types.Timestamp",
+}  # fmt: skip
