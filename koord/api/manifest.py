@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, get_type_hints
 
 from koord.api import kinds
-from koord.api.codec import describe
+from koord.api.codec import describe, encode
 from koord.api.faults import Fault, Invalid, check, join
 from koord.api.kinds import Kind
 from koord.api.struct import Struct
@@ -25,6 +25,7 @@ from koord.api.yaml import YamlError, load_all
 
 STDIN: Final = "-"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_PARTS_KEPT: Final = 1 << 13
 _CONFIGURATIONS: Final = ("KubeSchedulerConfiguration", "DeschedulerConfiguration")
 
 
@@ -52,14 +53,19 @@ class Problem:
         return f"{self.place}: {self.fault}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Manifest:
     """One object: typed, and as it was written."""
 
     kind: Kind[Any]
     object: Struct
     data: Mapping[str, Any]
-    place: Place
+    source: str
+    document: int
+
+    @property
+    def place(self) -> Place:
+        return Place(self.source, self.document, describe(self.data, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,64 +177,57 @@ class _Reader:
 
     def document(self, data: object, source: str, number: int, path: str) -> None:
         """One object, or a list of them (`path` is where it stands in the document)."""
-        place = Place(source, number, describe(data, ""))
         if not isinstance(data, dict):
-            self.fault(place, Fault(path, "must be an object with apiVersion and kind"))
+            self.fault(Place(source, number), Fault(path, "must be an object with apiVersion and kind"))
             return
-        name = _TypeName.of(data)
-        if isinstance(name, Fault):
-            self.fault(place, name.under(path))
-        elif name.kind.endswith("List") and isinstance(data.get("items", []) or [], list):
+        api_version, name = data.get("apiVersion"), data.get("kind")
+        if not (isinstance(api_version, str) and api_version and isinstance(name, str) and name):
+            self.fault(Place(source, number, describe(data, "")), _type_fault(data).under(path))
+        elif name.endswith("List") and isinstance(data.get("items", []) or [], list):
             # Items of a typed list need not repeat what the list says.
-            implied = {} if name.kind == "List" else {"apiVersion": name.api_version, "kind": name.kind[:-4]}
+            implied = {} if name == "List" else {"apiVersion": api_version, "kind": name[:-4]}
             for index, item in enumerate(data.get("items") or []):
-                whole = {**implied, **item} if isinstance(item, dict) else item
+                whole = {**implied, **item} if implied and isinstance(item, dict) else item
                 self.document(whole, source, number, join(path, f"items[{index}]"))
         else:
-            kind = kinds.find(name.api_version, name.kind)
-            if kind is None and name.kind in _CONFIGURATIONS:
-                self.configurations.append((place, data))
+            kind = kinds.find(api_version, name)
+            if kind is None and name in _CONFIGURATIONS:
+                self.configurations.append((Place(source, number, describe(data, "")), data))
             elif kind is None:
-                self.unknown[f"{name.api_version} {name.kind}"] += 1
+                self.unknown[f"{api_version} {name}"] += 1
             else:
-                self.object(kind, data, place, path)
+                self.object(kind, data, source, number, path)
 
-    def object(self, kind: Kind[Any], data: dict[str, Any], place: Place, path: str) -> None:
+    def object(self, kind: Kind[Any], data: dict[str, Any], source: str, number: int, path: str) -> None:
         if kind.namespaced:
             data = _with_namespace(data, self.namespace)
-            place = Place(place.source, place.document, describe(data, ""))
         try:
             typed = _typed(kind, data)
         except Invalid as error:
+            place = Place(source, number, describe(data, ""))
             self.faults += (Problem(place, fault.under(path)) for fault in error.faults)
             return
+        found = Manifest(kind, typed, data, source, number)
         metadata = typed.metadata
         if not metadata.name:
             if not metadata.generate_name:
-                self.fault(place, Fault("metadata.name", "is required").under(path))
+                self.fault(found.place, Fault("metadata.name", "is required").under(path))
                 return
             key = f"{metadata.namespace}/{metadata.generate_name}#{len(self.items)}"
         else:
             key = metadata.key
         earlier = self.items.pop((kind, key), None)
         if earlier is not None:
-            self.warnings.append(Problem(place, Fault(path, f"replaces the same object in {earlier.place}")))
-        self.items[kind, key] = Manifest(kind, typed, data, place)
+            self.warnings.append(Problem(found.place, Fault(path, f"replaces the same object in {earlier.place}")))
+        self.items[kind, key] = found
 
 
-@dataclass(frozen=True, slots=True)
-class _TypeName:
-    api_version: str
-    kind: str
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> _TypeName | Fault:
-        for field in ("apiVersion", "kind"):
-            if field not in data:
-                return Fault(field, "is required")
-            if not isinstance(data[field], str) or not data[field]:
-                return Fault(field, f"must be a string, not {str(data[field])[:60]!r}")
-        return _TypeName(data["apiVersion"], data["kind"])
+def _type_fault(data: Mapping[str, Any]) -> Fault:
+    """What is wrong with an apiVersion or kind."""
+    field = "kind" if isinstance(data.get("apiVersion"), str) and data["apiVersion"] else "apiVersion"
+    if field not in data:
+        return Fault(field, "is required")
+    return Fault(field, f"must be a string, not {str(data[field])[:60]!r}")
 
 
 def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -244,14 +243,15 @@ def _typed(kind: Kind[Any], data: Mapping[str, Any]) -> Any:
     Kubernetes' own kinds are lean here, so a field that is not known means nothing. koord's kinds are complete: there
     it is a mistake, as it is to kubectl; but not in metadata, nor in the status, which nobody writes by hand.
     """
+    if kind not in kinds.CUSTOM:
+        return _Parts.of(kind.type).typed(data) or check(kind.type, data, kind.kind, allow_unknown=True)
     body = {name: value for name, value in data.items() if name not in ("apiVersion", "kind")}
+    written = {name: value for name, value in body.items() if name not in ("metadata", "status")}
     faults: dict[Fault, None] = {}
-    if kind in kinds.CUSTOM:
-        written = {name: value for name, value in body.items() if name not in ("metadata", "status")}
-        try:
-            check(kind.type, written, kind.kind)
-        except Invalid as error:
-            faults.update(dict.fromkeys(error.faults))
+    try:
+        check(kind.type, written, kind.kind)
+    except Invalid as error:
+        faults.update(dict.fromkeys(error.faults))
     try:
         typed = check(kind.type, body, kind.kind, allow_unknown=True)
     except Invalid as error:
@@ -259,3 +259,47 @@ def _typed(kind: Kind[Any], data: Mapping[str, Any]) -> Any:
     if faults:
         raise Invalid(kind.kind, faults)
     return typed
+
+
+class _Parts:
+    """A type whose objects are made part by part: those of one template have equal specs, which are looked at once."""
+
+    _of_type: ClassVar[dict[type, _Parts]] = {}
+
+    def __init__(self, type_: type[Struct]) -> None:
+        hints = get_type_hints(type_, include_extras=True)
+        names = zip(type_.__struct_fields__, type_.__struct_encode_fields__, strict=True)
+        self._type = type_
+        self._fields = {encoded: (name, hints[name]) for name, encoded in names}
+        self._known: dict[tuple[str, bytes], Any] = {}
+
+    @classmethod
+    def of(cls, type_: type[Struct]) -> _Parts:
+        found = cls._of_type.get(type_)
+        if found is None:
+            found = cls._of_type[type_] = cls(type_)
+        return found
+
+    def typed(self, data: Mapping[str, Any]) -> Struct | None:
+        """The typed object; None where something is wrong with it."""
+        parts = {}
+        try:
+            for encoded, value in data.items():
+                field = self._fields.get(encoded)
+                if field is not None and value is not None:
+                    name, type_ = field
+                    parts[name] = self._part(encoded, type_, value)
+            return self._type(**parts)
+        except (Invalid, TypeError, ValueError, ArithmeticError, RecursionError):
+            return None
+
+    def _part(self, encoded: str, type_: Any, value: object) -> Any:
+        if encoded == "metadata":
+            return check(type_, value, encoded, allow_unknown=True)
+        name = encoded, encode(value)
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= _PARTS_KEPT:
+                self._known.clear()
+            known = self._known[name] = check(type_, value, encoded, allow_unknown=True)
+        return known

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koord.api.codec import convert
 from koord.api.core import ConfigMap, Pod
 from koord.api.faults import Invalid
 from koord.api.kinds import CONFIG_MAPS, NODES, PODS, RESERVATIONS
@@ -231,3 +232,14 @@ def test_the_files_are_told_as_they_are_read(tmp_path: Path) -> None:
     told: list[str] = []
     read([tmp_path], reading=told.append)
     assert told == [str(tmp_path / "a.json"), str(tmp_path / "b.yaml")]
+
+
+def test_objects_of_one_template_share_its_typed_spec() -> None:
+    first, second = parse(f"{POD}---{POD.replace('web', 'web-2')}", "all.yaml").of(PODS)
+    assert first.spec is second.spec
+    assert (first.metadata.name, second.metadata.name) == ("web", "web-2")
+
+
+def test_objects_are_what_they_are_when_looked_at_as_a_whole() -> None:
+    manifests = parse(pod_list_json(0, 40).decode(), "list.json")
+    assert [item.object for item in manifests.items] == [convert(Pod, item.data) for item in manifests.items]
