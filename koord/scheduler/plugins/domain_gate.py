@@ -26,6 +26,11 @@ class DomainGate(Grouped):
         self._current()
         return self._closes
 
+    @property
+    def flat(self) -> bool:
+        """A single group decides too, if it is ruled out."""
+        return self.size < 2 and not self.closes
+
     def table(self, candidates: Array | None) -> Array:
         self._current()
         return self._table

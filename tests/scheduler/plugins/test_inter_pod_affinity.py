@@ -72,6 +72,16 @@ def test_a_pod_goes_only_where_the_wanted_one_is_near() -> None:
     assert refusals(engine, ask("web", near(term("db", HOST)))).keys() == {"a2", "b1", "far"}
 
 
+def test_nodes_that_are_all_alike_and_fill_the_table_are_ruled_out_too() -> None:
+    cluster = Cluster()
+    for i in range(cluster.table.capacity):
+        cluster.put_node(node(f"n{i}"))
+    assert len(cluster.table) == cluster.table.capacity
+    found = alone(cluster, InterPodAffinity()).class_of(ask("web", near(term("db", "rack"))))
+    assert found.best() is None
+    assert len(found.feasible_rows()) == 0
+
+
 def test_one_pod_must_match_all_terms() -> None:
     engine = zones()
     put(engine, ask("db", name="db"), "a1")
