@@ -77,7 +77,7 @@ def test_nodes_that_are_all_alike_and_fill_the_table_are_ruled_out_too() -> None
     for i in range(cluster.table.capacity):
         cluster.put_node(node(f"n{i}"))
     assert len(cluster.table) == cluster.table.capacity
-    found = alone(cluster, InterPodAffinity()).class_of(ask("web", near(term("db", "rack"))))
+    found = alone(cluster, InterPodAffinity()).class_of(ask("web", near(term("db", "rack")) | away(term("db"))))
     assert found.best() is None
     assert len(found.feasible_rows()) == 0
 
