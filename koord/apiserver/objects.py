@@ -255,12 +255,13 @@ class Objects:
             causes += of_change
             if strategy.metadata_checks.of_status:
                 causes += metadata.faults_of_object(new, resource)
-            causes += _of_status(structural.validate(resource.schema, new, old)) if resource.custom else ()
+            if resource.custom:
+                causes += _of_status(structural.validate(resource.schema, new, old, context.warnings))
             causes += strategy.validate_status(new, old)
         else:
             window = strategy.windows.get(subresource)
             change = [*(window.validate if window else strategy.validate_update)(new, old)]
-            whole = self._faults(resource, new, old)
+            whole = self._faults(resource, new, old, context.warnings)
             if strategy.metadata_checks.of_object_first:
                 causes += [*whole, *of_change, *change]
             else:
@@ -352,12 +353,14 @@ class Objects:
         structural.default(resource.schema, obj)
         resource.strategy.default(obj)
 
-    def _faults(self, resource: Resource, obj: Obj, old: Obj | None = None) -> list[Cause]:
+    def _faults(
+        self, resource: Resource, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None
+    ) -> list[Cause]:
         strategy = resource.strategy
         of_kind = strategy.metadata_checks.of_new if old is None else strategy.metadata_checks.of_changed
         causes = metadata.faults_of_object(obj, resource) if of_kind else []
         if resource.custom:
-            causes += structural.validate(resource.schema, obj, old)
+            causes += structural.validate(resource.schema, obj, old, warnings)
         validate, of_metadata = strategy.validate, strategy.validate_metadata
         if old is not None and of_metadata is not None and same_but_metadata(obj, old):
             validate = of_metadata

@@ -80,7 +80,7 @@ def declare(schema: Schema, *, is_resource: bool, name: str = "selfType0") -> De
         case "array":
             return _list(schema, name)
         case "object":
-            if schema.values is not None and schema.values not in (ANYTHING, NOTHING):
+            if is_described(schema.values):
                 return _map(schema, name)
             return _object(schema, as_resource(schema) if is_resource else schema.properties, name)
         case "string":
@@ -149,3 +149,8 @@ def _string(schema: Schema) -> Declared:
         longest = max((len(each.encode()) for each in schema.enum if isinstance(each, str)), default=0)
         return Declared(types.STRING, longest, 2)
     return Declared(types.STRING, _LONGEST_STRING, 2)
+
+
+def is_described(values: Schema | None) -> bool:
+    """Of a map's values: whether the schema says anything of them."""
+    return values is not None and values is not ANYTHING and values is not NOTHING

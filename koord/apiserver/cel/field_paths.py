@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from koord.apiserver.schema import ANYTHING, NOTHING, Schema
+from koord.apiserver.cel.declared import is_described
+from koord.apiserver.schema import Schema
 
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\['((?:\\.|[^'\\])*)'\]", re.DOTALL)
 _ESCAPES: Final = {
@@ -27,7 +28,7 @@ def normal_path(schema: Schema, path: str) -> str | None:
             if name not in at.properties:
                 return None
             at, shown = at.properties[name], f"{shown}.{name}" if shown else name
-        elif at.values is not None and at.values not in (ANYTHING, NOTHING):
+        elif at.values is not None and is_described(at.values):
             at, shown = at.values, f"{shown}[{name}]"
         else:
             return None

@@ -7,25 +7,22 @@ budget; when it is spent, no further rule runs, and the object is refused.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from koord.api.duration import DurationError, parse_ns
 from koord.apiserver.cel import types
-from koord.apiserver.cel.declared import Declared, as_resource, declare, escape
+from koord.apiserver.cel.correlation import Correlation, counterpart
+from koord.apiserver.cel.declared import Declared, declare, escape
 from koord.apiserver.cel.expressions import Expression, compiled
 from koord.apiserver.cel.field_paths import normal_path
-from koord.apiserver.cel.standard import to_timestamp
+from koord.apiserver.cel.seen import to_cel
 from koord.apiserver.cel.syntax import CelError, CostExceeded
-from koord.apiserver.cel.values import NONE, Duration, KeyedList, Maybe, Obj, SetList, StoredList, StoredMap
-from koord.apiserver.schema import ANYTHING, NOTHING, Schema
-from koord.apiserver.status import Cause, duplicate, forbidden, go_quoted, invalid, required, shown
+from koord.apiserver.cel.values import NONE, Maybe
+from koord.apiserver.schema import Schema
+from koord.apiserver.status import Cause, duplicate, forbidden, go_quoted, invalid, required
 
 BUDGET: Final = 10_000_000
 """What all rules may cost for one object."""
@@ -127,10 +124,6 @@ def _node(ruled: Schema, schema: Schema, *, is_resource: bool) -> _Node | None:
     return _Node(schema, is_resource, rules, all_of, properties, values, items)
 
 
-def _is_described(values: Schema | None) -> bool:
-    return values is not None and values is not ANYTHING and values is not NOTHING
-
-
 def cel_validate(
     schema: Schema,
     obj: Mapping[str, Any],
@@ -144,7 +137,7 @@ def cel_validate(
     if node is None:
         return []
     walk = _Walk(budget, [] if warnings is None else warnings)
-    correlation = None if old is None else _Correlation(schema, obj, old)
+    correlation = None if old is None else Correlation(schema, obj, old)
     with contextlib.suppress(_Spent):
         walk.check(node, obj, old, path, correlation, None)
     return walk.causes
@@ -152,58 +145,6 @@ def cel_validate(
 
 class _Spent(Exception):
     """No further rule is to run."""
-
-
-@dataclass(slots=True)
-class _Correlation:
-    """A value beside what it was."""
-
-    schema: Schema
-    value: Any
-    old: Any
-    _is_same: bool | None = None
-
-    def key(self, name: str) -> _Correlation | None:
-        old, value = self.old, self.value
-        if not isinstance(old, dict) or not isinstance(value, dict) or name not in old or name not in value:
-            return None
-        inner = self.schema.properties.get(name) or (self.schema.values if _is_described(self.schema.values) else None)
-        return None if inner is None else _Correlation(inner, value[name], old[name])
-
-    def index(self, item: Any) -> _Correlation | None:
-        old = _counterpart(self.schema, self.old, item)
-        if old is None or self.schema.items is None:
-            return None
-        return _Correlation(self.schema.items, item, old)
-
-    def is_same(self) -> bool:
-        if self._is_same is None:
-            self._is_same = self._compare()
-        return self._is_same
-
-    def _compare(self) -> bool:
-        value, old = self.value, self.old
-        if isinstance(value, list) and isinstance(old, list):
-            if self.schema.list_type != "map" or not value:
-                return value == old
-            inner = [self.index(item) for item in value]
-            return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
-        if isinstance(value, dict) and isinstance(old, dict):
-            inner = [self.key(name) for name in value]
-            return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
-        return type(value) is type(old) and bool(value == old)
-
-
-def _counterpart(schema: Schema, items: Any, item: Any) -> Any:
-    """What stands for a list's item in the old list: by its keys, if it has some."""
-    if schema.list_type != "map" or not isinstance(items, list) or not isinstance(item, dict):
-        return None
-    key = _keys(schema, item)
-    return next((each for each in items if _keys(schema, each) == key), None)
-
-
-def _keys(schema: Schema, item: Any) -> tuple[str, ...]:
-    return tuple(shown(item.get(key)) for key in schema.list_keys) if isinstance(item, dict) else ()
 
 
 _UNSEEN: Final = object()
@@ -223,8 +164,8 @@ class _Walk:
         value: Any,
         old: Any,
         path: str,
-        correlation: _Correlation | None,
-        nearest: _Correlation | None,
+        correlation: Correlation | None,
+        nearest: Correlation | None,
         seen: Any = _UNSEEN,
         old_seen: Any = _UNSEEN,
     ) -> None:
@@ -245,7 +186,7 @@ class _Walk:
             self._check_map(node, value, old, path, correlation, nearest, seen, old_seen)
         elif isinstance(value, list) and node.items is not None:
             for i, item in enumerate(value):
-                was = _counterpart(node.schema, old, item)
+                was = counterpart(node.schema, old, item)
                 inner = None if correlation is None else correlation.index(item)
                 known = seen[i] if isinstance(seen, list) else _UNSEEN
                 around = nearest if correlation is None else correlation
@@ -257,8 +198,8 @@ class _Walk:
         value: dict[str, Any],
         old: Any,
         path: str,
-        correlation: _Correlation | None,
-        nearest: _Correlation | None,
+        correlation: Correlation | None,
+        nearest: Correlation | None,
         seen: Any,
         old_seen: Any,
     ) -> None:
@@ -370,53 +311,3 @@ def _evaluation_fault(error: CelError, rule: Rule) -> str:
 def _at_type(path: str, schema: Schema, detail: str) -> Cause:
     shown_type = "" if schema.type == "any" else schema.type
     return invalid(path or "<nil>", shown_type, detail)
-
-
-def to_cel(schema: Schema, value: Any, *, is_resource: bool = False) -> Any:
-    """A value as expressions see it: typed by the schema, fields under names that CEL can say."""
-    if isinstance(value, dict):
-        return _map_to_cel(schema, value, is_resource=is_resource or schema.embedded)
-    if isinstance(value, list):
-        if schema.items is None:
-            return value
-        items = [to_cel(schema.items, item) for item in value]
-        if schema.list_type == "map":
-            return KeyedList(items, tuple(escape(key) or key for key in schema.list_keys))
-        return SetList(items) if schema.list_type == "set" else StoredList(items)
-    if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if schema.format and schema.type == "string" and isinstance(value, str):
-        return _formatted(schema.format, value)
-    return value
-
-
-def _map_to_cel(schema: Schema, value: dict[str, Any], *, is_resource: bool) -> Any:
-    if schema.type != "object":
-        return value
-    if not is_resource and not schema.properties and _is_described(schema.values):
-        assert schema.values is not None
-        return StoredMap({key: to_cel(schema.values, each) for key, each in value.items()})
-    properties = as_resource(schema) if is_resource else schema.properties
-    fields: dict[str, Any] = {}
-    for key, each in value.items():
-        inner = properties.get(key)
-        name = None if inner is None or each is None else escape(key)
-        if inner is not None and name is not None:
-            fields[name] = to_cel(inner, each)
-    return Obj(fields, len(value) - len(fields))
-
-
-def _formatted(format_: str, text: str) -> Any:
-    try:
-        match format_:
-            case "date-time":
-                return to_timestamp(re.sub(r"[tT ]", "T", text, count=1).replace("z", "Z"))
-            case "date":
-                return to_timestamp(f"{text}T00:00:00Z")
-            case "duration":
-                return Duration(parse_ns(text))
-            case "byte":
-                return base64.b64decode(text, validate=True)
-    except (CelError, DurationError, binascii.Error, ValueError):
-        return text  # Validation of formats has its own word to say.
-    return text

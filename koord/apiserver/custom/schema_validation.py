@@ -53,13 +53,19 @@ _POSIX_CLASSES: Final = {
 _TOKEN: Final = re.compile(r"\\z|\\[pP](?:\{\^?\w+\}|\w)|\\.|\[:\w+:\]|\[|\]|\$|\(\?[ims]+\)|.", re.DOTALL)
 
 
-def validate(schema: Schema, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-    """Faults of a custom resource; with `old`, of a change to it."""
+def validate(
+    schema: Schema,
+    obj: Mapping[str, Any],
+    old: Mapping[str, Any] | None = None,
+    warnings: list[str] | None = None,
+) -> list[Cause]:
+    """Faults of a custom resource; with `old`, of a change to it. What a rule finds in what did not change is added to
+    the `warnings`."""
     causes = _Walk(old is not None).check(schema, obj, MISSING if old is None else old, "")
     causes += _embedded_faults(schema, obj, "")
     if old is None or not _list_faults(schema, old, ""):
         causes += _list_faults(schema, obj, "")
-    return causes + _rule_faults(schema, obj, old, causes)
+    return causes + _rule_faults(schema, obj, old, causes, warnings)
 
 
 def validate_status(schema: Schema, obj: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
@@ -75,7 +81,11 @@ def validate_status(schema: Schema, obj: Mapping[str, Any], old: Mapping[str, An
 
 
 def _rule_faults(
-    schema: Schema, obj: Mapping[str, Any], old: Mapping[str, Any] | None, causes: Sequence[Cause]
+    schema: Schema,
+    obj: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    causes: Sequence[Cause],
+    warnings: list[str] | None = None,
 ) -> list[Cause]:
     if not has_rules(schema):
         return []
@@ -84,7 +94,7 @@ def _rule_faults(
     # Rules are read by these very schemas, so this cannot be known above.
     from koord.apiserver.cel.rules import cel_validate
 
-    return cel_validate(schema, obj, old, "")
+    return cel_validate(schema, obj, old, "", warnings)
 
 
 _with_rules: dict[int, tuple[Schema, bool]] = {}

@@ -1,0 +1,66 @@
+"""A value beside what it was: which old item stands for a new one, and whether anything changed.
+
+Items of lists are told apart by their keys, if they have some. What an update did not touch may stay as it is, however
+wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from koord.apiserver.cel.declared import is_described
+from koord.apiserver.schema import Schema
+from koord.apiserver.status import shown
+
+
+@dataclass(slots=True)
+class Correlation:
+    """A value beside what it was."""
+
+    schema: Schema
+    value: Any
+    old: Any
+    _is_same: bool | None = None
+
+    def key(self, name: str) -> Correlation | None:
+        old, value = self.old, self.value
+        if not isinstance(old, dict) or not isinstance(value, dict) or name not in old or name not in value:
+            return None
+        inner = self.schema.properties.get(name) or (self.schema.values if is_described(self.schema.values) else None)
+        return None if inner is None else Correlation(inner, value[name], old[name])
+
+    def index(self, item: Any) -> Correlation | None:
+        old = counterpart(self.schema, self.old, item)
+        if old is None or self.schema.items is None:
+            return None
+        return Correlation(self.schema.items, item, old)
+
+    def is_same(self) -> bool:
+        if self._is_same is None:
+            self._is_same = self._compare()
+        return self._is_same
+
+    def _compare(self) -> bool:
+        value, old = self.value, self.old
+        if isinstance(value, list) and isinstance(old, list):
+            if self.schema.list_type != "map" or not value:
+                return value == old
+            inner = [self.index(item) for item in value]
+            return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
+        if isinstance(value, dict) and isinstance(old, dict):
+            inner = [self.key(name) for name in value]
+            return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
+        return type(value) is type(old) and bool(value == old)
+
+
+def counterpart(schema: Schema, items: Any, item: Any) -> Any:
+    """What stands for a list's item in the old list: by its keys, if it has some."""
+    if schema.list_type != "map" or not isinstance(items, list) or not isinstance(item, dict):
+        return None
+    key = _keys(schema, item)
+    return next((each for each in items if _keys(schema, each) == key), None)
+
+
+def _keys(schema: Schema, item: Any) -> tuple[str, ...]:
+    return tuple(shown(item.get(key)) for key in schema.list_keys) if isinstance(item, dict) else ()
