@@ -306,8 +306,7 @@ class Story:
         name = node.metadata.name
         for key in [key for key, pod in self._things["pods"].items() if pod.spec.node_name == name]:
             self._hear(pod_event(self._things["pods"].pop(key), None))
-            if self.dice.chance(0.5) and key in self.cluster.pods:
-                # Its pods' ends are heard of before its own, or only with it.
+            if key in self.cluster.pods:
                 self.engine.remove(key)
         del self._things["nodes"][name]
         self.cluster.remove_node(name)
