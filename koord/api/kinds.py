@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from koord.api.crd.reservation import Reservation
     from koord.api.crd.schedule_explanation import ScheduleExplanation
     from koord.api.policy import PodDisruptionBudget
+    from koord.api.rbac import ClusterRole
     from koord.api.storage import (
         CSIDriver,
         CSINode,
@@ -181,6 +182,9 @@ VALIDATING_WEBHOOK_CONFIGURATIONS: Final[Kind[ValidatingWebhookConfiguration]] =
     False,
     "koord.api.admissionregistration:ValidatingWebhookConfiguration",
 )
+CLUSTER_ROLES: Final[Kind[ClusterRole]] = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, "koord.api.rbac:ClusterRole"
+)
 CUSTOM_RESOURCE_DEFINITIONS: Final[Kind[CustomResourceDefinition]] = Kind(
     "apiextensions.k8s.io",
     "v1",
@@ -302,6 +306,7 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     CSI_STORAGE_CAPACITIES,
     MUTATING_WEBHOOK_CONFIGURATIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
+    CLUSTER_ROLES,
     CUSTOM_RESOURCE_DEFINITIONS,
 )
 """What every Kubernetes has."""

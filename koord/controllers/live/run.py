@@ -25,6 +25,8 @@ from koord.controllers.live.node_lifecycle import NodeLifecycleLoop
 from koord.controllers.live.pod_gc import PodGcLoop
 from koord.controllers.live.replica_set import ReplicaSetLoop
 from koord.controllers.live.resources import ServedResources
+from koord.controllers.live.role_aggregation import RoleAggregationLoop
+from koord.controllers.live.root_ca import RootCaLoop
 from koord.controllers.live.stateful_set import StatefulSetLoop
 from koord.controllers.live.taint_eviction import TaintEvictionLoop
 from koord.kube.client import Client
@@ -74,6 +76,8 @@ def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[L
         DisruptionLoop(cluster, served),
         ClaimProtectionLoop(cluster),
         ServiceAccountLoop(cluster),
+        RootCaLoop(cluster),
+        RoleAggregationLoop(cluster),
         NamespaceLoop(cluster, served),
         GarbageLoop(cluster, served),
     ]
