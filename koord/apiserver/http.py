@@ -27,7 +27,7 @@ from koord.apiserver.negotiation import Form, NotAcceptable, as_yaml, negotiate,
 from koord.apiserver.registry import Registry
 from koord.apiserver.request_info import RequestInfo, request_info
 from koord.apiserver.resource import Resource
-from koord.apiserver.routing import NoPage, no_such_path, not_allowed
+from koord.apiserver.routing import NoPage, Unrouted, no_such_path, not_allowed
 from koord.apiserver.status import StatusError, bad_request
 from koord.apiserver.telemetry import Telemetry
 from koord.apiserver.wire.answers import JSON, TEXT, Answer, Response
@@ -124,6 +124,8 @@ class HttpApi:
             answer = page_not_found()
         except StatusError as error:
             answer = refusal(error, yaml=_wants_yaml(http))
+            if isinstance(error, Unrouted):
+                deprecations.clear()
         except MalformedPath:
             answer = Response(400, b"400 Bad Request", TEXT)
         except (asyncio.CancelledError, ConnectionError):

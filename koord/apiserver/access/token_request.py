@@ -63,7 +63,7 @@ class TokenRequests:
         token, expires_s = self._tokens.issue(namespace, name, uid, spec["audiences"], spec["expirationSeconds"], bound)
         now = {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": self._now()}
         status = {"token": token, "expirationTimestamp": from_seconds(expires_s)}
-        return json_answer({**wanted, "metadata": {**meta, **now}, "status": status}, status=201)
+        return json_answer({**wanted, "metadata": {**wanted["metadata"], **now}, "status": status}, status=201)
 
     def _bound(self, namespace: str, account: str, ref: Mapping[str, Any]) -> list[Bound]:
         """What the token lives with; a pod's token also tells the pod's node."""
