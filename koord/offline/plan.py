@@ -184,7 +184,7 @@ def _somewhere(placement: Placement) -> PodPlan:
         outcome="scheduled",
         reason=f"{placement.node} has the highest score, {placement.total}, of all nodes that would do",
         score=placement.total,
-        scores=placement.scores,
+        scores=dict(placement.scores),
     )
 
 

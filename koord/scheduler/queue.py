@@ -21,6 +21,8 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+import msgspec
+
 if TYPE_CHECKING:
     from koord.scheduler.framework.ask import Ask
 
@@ -30,8 +32,7 @@ MOST_EVENTS: Final = 4096
 """Events kept for those in flight. Beyond that, whoever was in flight is taken to have been helped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(msgspec.Struct, frozen=True):
     """What is queued as one: a pod, or all pods of a job."""
 
     key: str
@@ -60,8 +61,7 @@ class Where(Enum):
     GONE = "gone"
 
 
-@dataclass(eq=False, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """An entity's standing in the queue. Who pops it tells its outcome by it."""
 
     entity: Entity
@@ -268,7 +268,7 @@ class Queue:
     def tick(self, now_s: float) -> None:
         """Do what only time does: end backoffs, and try again whom no event helped for long."""
         for heap in (self._backoff, self._backoff_after_error):
-            while (first := heap.first()) is not None and not _backs_off(first, now_s):
+            while heap.items and (first := heap.first()) is not None and not _backs_off(first, now_s):
                 self._leave(first)
                 self._ready(first, now_s, at_once=True)
         if now_s - self._swept_s >= SWEEP_EVERY_S:

@@ -8,10 +8,13 @@ binds, waits or retries is elsewhere.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from koord.api.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.pod_class import Part, PodClass
@@ -35,17 +38,16 @@ class Profile:
     weights: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """A decision: where a pod goes, or that it goes nowhere now, with what speaks for it."""
 
     pod: str
     node: str | None
-    scores: dict[str, int] = field(default_factory=dict)
+    scores: Mapping[str, int] = EMPTY
     total: int = 0
-    rejections: dict[str, int] = field(default_factory=dict)
+    rejections: Mapping[str, int] = EMPTY
     "Reasons, with the number of nodes that each turned away."
-    why_not: dict[str, dict[str, int]] = field(default_factory=dict)
+    why_not: Mapping[str, Mapping[str, int]] = EMPTY
     "The same by plugin."
     refusal: str = ""
     "Why the pod is turned away whatever the node, where that is so."
@@ -63,6 +65,7 @@ class Engine:
         for plugin in profile.plugins:
             plugin.attach(cluster)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._reservers = [each for each in profile.plugins if type(each).reserve is not Plugin.reserve]
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
         self._by_spec: dict[Hashable, int] = {}
         self._judged_before = 0
@@ -117,11 +120,14 @@ class Engine:
         row = self._winner(ask, found)
         if row is None:
             return self._nowhere(ask, found)
-        scores = found.scores(row) if explain else {}
+        node = self.cluster.table.names[row]
+        if not explain:
+            self._reserve(ask, row)
+            return Placement(ask.key, node)
+        scores, weights = found.scores(row), self.profile.weights
         self._reserve(ask, row)
-        weights = self.profile.weights
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
-        return Placement(ask.key, self.cluster.table.names[row], scores, total)
+        return Placement(ask.key, node, scores, total)
 
     def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None) -> list[Placement]:
         """Decide for a whole job: `at_least` members (all, by default) are placed, or none is."""
@@ -144,7 +150,9 @@ class Engine:
         self.cluster.remove_pod(key)
 
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
-        exact = [part for part in found.parts if part.judge.exact]
+        exact = found.exact
+        if not exact:
+            return found.best()
         for _ in range(MOST_EXACT_CHECKS):
             row = found.best()
             if row is None:
@@ -158,7 +166,7 @@ class Engine:
 
     def _reserve(self, ask: Ask, row: Row) -> None:
         self.cluster.place(ask.record(self.cluster.now_s), row)
-        for plugin in self.profile.plugins:
+        for plugin in self._reservers:
             plugin.reserve(ask, row, self.cluster)
 
     def _nowhere(self, ask: Ask, found: PodClass) -> Placement:

@@ -51,6 +51,7 @@ class PodClass:
 
     def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
         self.key, self.parts = key, tuple(parts)
+        self.exact = [part for part in parts if part.judge.exact]
         self._cluster, self._table = cluster, cluster.table
         self._filters = [part for part in parts if part.judge.filters_on]
         self._scorers = [part for part in parts if part.judge.scores_on and part.weight]
@@ -319,8 +320,16 @@ class PodClass:
         return np.bincount(groups.codes[i], number, groups.facets[i].size).astype(np.int64)
 
     def _candidates(self, facet: Facet) -> Array | None:
-        """How many candidates each group of a facet has, counted anew."""
-        return np.bincount(facet.groups[self.feasible_rows()], minlength=facet.size) if facet.normalised else None
+        """How many candidates each group of a facet has; where all are worth the same, any will do."""
+        if not facet.normalised:
+            return None
+        if facet.flat:
+            return np.ones(facet.size, np.int64)
+        self._worths()
+        groups, closed = self._groups, self._closed()
+        assert groups is not None
+        number: Array = groups.number if closed is None else groups.number * ~closed
+        return self._by_code(groups.facets.index(facet), number)
 
     def _look_again(self, changed: Changes | None) -> Changes | None:
         """Take up the class's own view of rows; rows that it saw otherwise before have changed for it."""

@@ -165,11 +165,19 @@ class _Eligible:
 
     def __init__(self, constraint: _Constraint, keys: Sequence[str], ask: Ask, cluster: Cluster) -> None:
         self._cluster, self._keys = cluster, keys
+        where = NodeAffinity().key(ask, cluster) if constraint.honors_affinity else None
+        self._identity = (keys, where, ask.spec.tolerations if constraint.honors_taints else None)
         judges = (
             NodeAffinity().compile(ask, cluster) if constraint.honors_affinity else None,
             TaintToleration().compile(ask, cluster) if constraint.honors_taints else None,
         )
         self._judges = [judge for judge in judges if judge is not None and judge.filters_on]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Eligible) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
 
     def of(self) -> Counted | None:
         """None where every row is eligible."""
@@ -265,19 +273,11 @@ class _Evener(Grouped):
             return np.zeros(grouping.size, np.int64)
         raw: Array | None = None
         for i, constraint in enumerate(self._constraints):
-            dimension = grouping.dimensions[i]
-            numbers = dimension.values
             if constraint.key == _HOSTNAME:
                 domains = int(candidates.sum())
             else:
                 domains = int(np.count_nonzero(np.bincount(self._domains[i][present])))
-                unnamed = self._unnamed[i]
-                if unnamed is not None and unnamed < dimension.size:
-                    numbers = numbers.copy()
-                    numbers[unnamed] += numbers[0]
-            worth = numbers * log(domains + 2) + (constraint.max_skew - 1)
-            worth[0] = 0.0
-            worth = worth[self._codes[i]]
+            worth = self._worth(i, constraint.max_skew, domains)
             raw = worth if raw is None else raw + worth
         assert raw is not None
         # Halves go up, none is negative.
@@ -290,8 +290,28 @@ class _Evener(Grouped):
             scores = (most + least - whole) * 100 // most
         return scores if self._scored is None else scores * self._scored
 
+    def _worth(self, i: int, max_skew: int, domains: int) -> Array:
+        """What a constraint adds for every group."""
+        dimension = self.grouping.dimensions[i]
+        numbers = dimension.values
+        known = self._known[i]
+        if known is not None and known[0] is numbers and known[1] == domains:
+            return known[2]
+        unnamed = self._unnamed[i]
+        if unnamed is not None and unnamed < dimension.size:
+            numbers = numbers.copy()
+            numbers[unnamed] += numbers[0]
+        by_code = numbers * log(domains + 2) + (max_skew - 1)
+        by_code[0] = 0.0
+        worth: Array = by_code[self._codes[i]]
+        if dimension.by_row and unnamed is None:
+            # Such numbers stay what they are; rows go from one to another.
+            self._known[i] = (dimension.values, domains, worth)
+        return worth
+
     def _look_at_groups(self) -> None:
         """What depends on the groups alone."""
+        self._known: list[tuple[Array, int, Array] | None] = [None] * len(self._constraints)
         grouping = self.grouping
         self._codes = codes = [grouping.codes(i) for i in range(len(self._constraints))]
         self._scored = np.logical_and.reduce([each > 0 for each in codes]) if self._needs_labels else None

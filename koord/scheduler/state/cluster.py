@@ -7,9 +7,10 @@ has no clock and does no I/O. Placing a pod is a write like any other, and can b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 from zlib import crc32
 
 import numpy as np
@@ -114,6 +115,7 @@ class Cluster:
         self.seed = seed
         self.now_s = 0.0
         self._watchers: list[Watcher] = []
+        self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
         self._indexes: dict[type[Index], Index] = {}
         self.table = Table()
         self.labels = Labels(self.table)
@@ -123,6 +125,8 @@ class Cluster:
         self.counts = Counts(self.pods_on)
         self.owners = Owners(self.counts)
         self.storage = Storage()
+        self.shared: WeakValueDictionary[Hashable, object] = WeakValueDictionary()
+        "What several classes of pods look at, for as long as one of them does."
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self._images: dict[ContainerImage, ContainerImage] = {}
@@ -236,6 +240,8 @@ class Cluster:
     def watch(self, watcher: Watcher) -> None:
         """Tell someone of every change from now on."""
         self._watchers.append(watcher)
+        if getattr(type(watcher), "pod_moved", None) is not Index.pod_moved:
+            self._told_of_pods.append(watcher.pod_moved)
 
     def index(self, kind: type[AnIndex]) -> AnIndex:
         """The one index of a kind, made on first use and kept up to date."""
@@ -269,8 +275,8 @@ class Cluster:
     def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:
         """Tell all who count pods of one that came or left."""
         self.counts.moved(record, row, sign)
-        for watcher in self._watchers:
-            watcher.pod_moved(record, row, sign)
+        for moved in self._told_of_pods:
+            moved(record, row, sign)
 
     def _kept(self, node: Node) -> Node:
         """A node without what no decision looks at. Nodes have the same images: those are kept once."""

@@ -48,6 +48,8 @@ class Dimension:
         """`by_row` True: each row is its own domain; None: where the label shows it. `most` bounds numbers of rows."""
         self._cluster, self._key, self._sources = cluster, key, tuple(sources)
         self._by_row_wanted, self._most, self._counted_rows = by_row, most, counted
+        self.identity = (key, self._sources, by_row, most, counted)
+        "Dimensions that are equal in this are the same; `counted` is hashable for that reason."
         self._versions = [0] * len(self._sources)
         self.by_row = False
         self.codes: Array = np.zeros(0, np.int32)
@@ -193,13 +195,25 @@ class Dimension:
             self.values, self.rows = np.pad(self.values, (0, more)), np.pad(self.rows, (0, more))
 
 
+def grouping_of(cluster: Cluster, dimensions: Sequence[Dimension]) -> Grouping:
+    """The grouping by these dimensions, shared by all classes of pods that need the same one."""
+    identity = tuple([each.identity for each in dimensions])
+    found = cluster.shared.get(identity)
+    if found is None:
+        found = cluster.shared[identity] = Grouping(cluster, dimensions)
+    assert isinstance(found, Grouping)
+    return found
+
+
 class Grouping:
     """Rows grouped by their codes in several dimensions. `codes[d][g]` is the code of group g in dimension d."""
 
     def __init__(self, cluster: Cluster, dimensions: Sequence[Dimension]) -> None:
+        self._version = -1
+        self.changed_at = 0
+        "Counts the times that anything about it changed."
         self._cluster, self.dimensions = cluster, tuple(dimensions)
         self._reasons = _NODES | (_TAINTS if any(each.looks_at_taints for each in dimensions) else 0)
-        self._built = False
         self.groups: Array = np.zeros(0, np.int32)
         self._codes: list[Array] = []
         self._group_of: dict[tuple[int, ...], int] = {}
@@ -226,32 +240,42 @@ class Grouping:
         """What every group has, of something that is known for the codes of a dimension."""
         return by_code if len(self.dimensions) == 1 else by_code[self._codes[dimension]]
 
-    def refresh(self, changed: Changes | None) -> bool:
-        """Catch up with the state; whether anything changed."""
-        if changed is None or not self._built or len(self.groups) != self._cluster.table.capacity:
-            return self._rebuild()
+    def refresh(self) -> None:
+        """Catch up with the state."""
+        table = self._cluster.table
+        if self._version == table.version:
+            return
+        known = self._version >= 0 and len(self.groups) == table.capacity
+        changed = table.changes(self._version) if known else None
+        if changed is None or not self._follow(changed):
+            self._rebuild()
+        self._version = table.read()
+
+    def _follow(self, changed: Changes) -> bool:
+        """Take up what changed; False where that is more than can be told by rows."""
         different = False
         recoded: list[Row] = []
         for dimension in self.dimensions:
             followed = dimension.catch_up(recoded)
             if followed is None:
-                return self._rebuild()
+                return False
             different = different or followed
         if changed.reasons & self._reasons:
             moved = changed.because_of(self._reasons)
             if len(moved) > FEW_ROWS:
-                return self._rebuild()
+                return False
             for dimension in self.dimensions:
                 if not dimension.reseat(moved):
-                    return self._rebuild()
+                    return False
             recoded += moved
             different = True
         if len(self.dimensions) > 1:
             for row in recoded:
                 self._regroup(row)
             if self.size > self._most_groups:
-                return self._rebuild()
-        return different
+                return False
+        self.changed_at += different
+        return True
 
     def _regroup(self, row: Row) -> None:
         codes = tuple([each.codes.item(row) for each in self.dimensions])
@@ -261,14 +285,14 @@ class Grouping:
             self._codes = [np.append(known, code) for known, code in zip(self._codes, codes, strict=True)]
         self.groups[row] = group
 
-    def _rebuild(self) -> bool:
+    def _rebuild(self) -> None:
         for each in self.dimensions:
             each.rebuild()
-        self._built = True
         self._epoch += 1
+        self.changed_at += 1
         if len(self.dimensions) == 1:
             self.groups = self.dimensions[0].codes
-            return True
+            return
         groups = self.dimensions[0].codes.astype(np.int64)
         for each in self.dimensions[1:]:
             _, groups = distinct(groups * each.size + each.codes)
@@ -279,7 +303,6 @@ class Grouping:
         self._group_of = {tuple(codes): group for group, codes in enumerate(np.stack(self._codes, axis=1).tolist())}
         # Groups that no row is in any more stay until they are too many.
         self._most_groups = 2 * self.size + 256
-        return True
 
 
 def distinct(numbers: Array) -> tuple[Array, Array]:
@@ -298,13 +321,17 @@ class Grouped:
     """A facet over a grouping: what all of them have in common."""
 
     def __init__(self, cluster: Cluster, dimensions: Sequence[Dimension]) -> None:
-        self.grouping = Grouping(cluster, dimensions)
+        self.grouping = grouping_of(cluster, dimensions)
+        self._seen = -1
 
     def refresh(self, changed: Changes | None) -> bool:
-        different = self.grouping.refresh(changed)
-        if different:
-            self.changed()
-        return different
+        grouping = self.grouping
+        grouping.refresh()
+        if grouping.changed_at == self._seen:
+            return False
+        self._seen = grouping.changed_at
+        self.changed()
+        return True
 
     def changed(self) -> None:
         """Groups or numbers are different now."""
