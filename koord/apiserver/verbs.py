@@ -132,19 +132,23 @@ class Verbs:
         return answer
 
     async def _create(self, request: Request, resource: Resource) -> Answer:
-        context = context_of(request)
+        options = options_of(request)
+        context = context_of(request, options)
         body = await request.body()
-        obj = self._decoded(request, resource, context, body)
         try:
-            written = await self._objects.create(resource, request.info.namespace, obj, context)
+            # The object is handed on without a name here, so that it can be let go of once its bytes are made.
+            written = await self._objects.create(
+                resource, request.info.namespace, _decoded(request, resource, context, body, options), context
+            )
         except StatusError as error:
             raise as_sent(error, lambda: decoding.decode_any(body, request.content_type)) from None
         return self._object(request, resource, written.value, status=201)
 
     async def _update(self, request: Request, resource: Resource) -> Answer:
-        context, info = context_of(request), request.info
+        options, info = options_of(request), request.info
+        context = context_of(request, options)
         body = await request.body()
-        obj = self._decoded(request, resource, context, body)
+        obj = _decoded(request, resource, context, body, options)
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
         try:
             written = await self._objects.update(
@@ -173,19 +177,18 @@ class Verbs:
                 "the body of the request was in an unknown format - accepted media types include: " + ", ".join(served),
                 details=False,
             )
-        context, info = context_of(request), request.info
+        options, info = options_of(request), request.info
+        context = context_of(request, options)
         body = await request.body()
         if content_type in APPLY_TYPES:
-            return await self._apply(request, resource, body, context)
+            return await self._apply(request, resource, body, context, options)
         patch = patched.read(body, content_type)
-        validation = options_of(request).validation
-
         made: Obj = {}
 
         def change(old: Obj) -> Obj:
             nonlocal made
             made = _patched(resource, patch, old)
-            obj, context.warnings[:] = patched.outcome(resource, made, patch, validation, old)
+            obj, context.warnings[:] = patched.outcome(resource, made, patch, options.validation, old)
             check_name(obj, info.name, info.namespace if resource.namespaced else "")
             return obj
 
@@ -197,33 +200,27 @@ class Verbs:
                 change,
                 context,
                 subresource=info.subresource,
+                pure=True,
             )
         except StatusError as error:
             raise as_sent(error, lambda: made) from None
         return self._written(request, resource, written)
 
-    def _retyped(
-        self, request: Request, resource: Resource, obj: Obj, context: Context, stored: Obj | None = None
-    ) -> Obj:
-        """What a patch made of the stored object, read as if it had been sent whole."""
-        obj, warnings = decoding.retype(resource, obj, options_of(request).validation, stored)
-        context.warnings.extend(each for each in warnings if each not in context.warnings)
-        return obj
-
-    async def _apply(self, request: Request, resource: Resource, body: bytes, context: Context) -> Answer:
+    async def _apply(
+        self, request: Request, resource: Resource, body: bytes, context: Context, options: WriteOptions
+    ) -> Answer:
         info = request.info
         obj, context.warnings[:] = decoding.decode_applied(resource, body)
         known = self._objects.collection(resource).head(resource.key(info.namespace, info.name)) is not None
         if (obj.get("metadata") or {}).get("name") or not known:
             check_name(obj, info.name, info.namespace if resource.namespaced else "")
-        force = options_of(request).force
 
         def applied(live: Obj | None) -> Obj:
             merged = managed_fields.apply(
                 live,
                 obj,
                 manager=context.manager,
-                force=force,
+                force=options.force,
                 schema=resource.schema,
                 api_version=resource.api_version,
                 now=self._objects.now(),
@@ -232,7 +229,10 @@ class Verbs:
                 reach=reach_of(resource, info.subresource),
                 versions=resource.versions,
             )
-            return self._retyped(request, resource, merged, context, live)
+            # What it made of the stored object is read as if it had been sent whole.
+            retyped, warnings = decoding.retype(resource, merged, options.validation, live)
+            context.warnings.extend(each for each in warnings if each not in context.warnings)
+            return retyped
 
         written = await self._objects.update(
             resource,
@@ -287,12 +287,6 @@ class Verbs:
         if form.shape != "object" or form.yaml:
             return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
         return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
-
-    def _decoded(self, request: Request, resource: Resource, context: Context, body: bytes) -> Obj:
-        validation = options_of(request).validation
-        obj, warnings = decoding.decode(resource, body, request.content_type, validation)
-        context.warnings.extend(warnings)
-        return obj
 
     async def _delete_options(self, request: Request) -> Mapping[str, Any]:
         body = await request.body()
@@ -386,9 +380,15 @@ def _warn_of_orphans(resource: Resource, options: Mapping[str, Any], context: Co
         context.warnings.append(resource.strategy.orphaning_warning)
 
 
-def context_of(request: Request) -> Context:
+def _decoded(request: Request, resource: Resource, context: Context, body: bytes, options: WriteOptions) -> Obj:
+    obj, warnings = decoding.decode(resource, body, request.content_type, options.validation)
+    context.warnings.extend(warnings)
+    return obj
+
+
+def context_of(request: Request, options: WriteOptions | None = None) -> Context:
     """Who writes, as which field manager, and whether for real."""
-    options = options_of(request)
+    options = options or options_of(request)
     return Context(request.user, options.manager, options.dry_run, request.warnings, options.shown or {})
 
 

@@ -55,6 +55,8 @@ def default_manager(user_agent: str) -> str:
 
 
 def _manager_faults(manager: str) -> list[Cause]:
+    if manager.isprintable() and len(manager) * 4 <= LONGEST_MANAGER:
+        return []
     faults = []
     if len(manager.encode()) > LONGEST_MANAGER:
         faults.append(too_long("fieldManager", LONGEST_MANAGER))
