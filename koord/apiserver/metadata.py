@@ -180,17 +180,26 @@ def _as_change(meta: Mapping[str, Any], was: Mapping[str, Any]) -> list[Cause]:
 
 def _content(faults: list[Cause], meta: Mapping[str, Any]) -> None:
     for key, value in (meta.get("labels") or {}).items():
-        faults += [invalid("metadata.labels", key, text) for text in formats.label_key(key)]
-        faults += [invalid("metadata.labels", value, text) for text in formats.label_value(value)]
+        for text in formats.label_key(key):
+            faults.append(invalid("metadata.labels", key, text))
+        for text in formats.label_value(value):
+            faults.append(invalid("metadata.labels", value, text))
     annotations: Mapping[str, str] = meta.get("annotations") or {}
     if annotations:
-        for key in annotations:
-            faults += [invalid("metadata.annotations", key, text) for text in formats.label_key(key.lower())]
-        size_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-        if size_bytes > _ANNOTATIONS_LIMIT_BYTES:
+        characters = 0
+        for key, value in annotations.items():
+            characters += len(key) + len(value)
+            for text in formats.label_key(key.lower()):
+                faults.append(invalid("metadata.annotations", key, text))
+        # A character is up to four bytes; only near the limit are they worth counting.
+        if characters * 4 > _ANNOTATIONS_LIMIT_BYTES and _bytes_of(annotations) > _ANNOTATIONS_LIMIT_BYTES:
             faults.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT_BYTES))
     if meta.get("ownerReferences"):
         _owners(faults, meta["ownerReferences"])
+
+
+def _bytes_of(texts: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
 
 
 def _owners(faults: list[Cause], owners: Sequence[Mapping[str, Any]]) -> None:

@@ -271,7 +271,6 @@ _DAEMON_SET_STATUS: Final = blank_status("apps", "v1", "DaemonSet")
 _SELECTOR: Final = text("Selector", of(lambda obj: selector_text(obj["spec"].get("selector"))), 1)
 
 
-
 def without_replicas(obj: Obj) -> None:
     obj["spec"]["replicas"] = 0
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, backsteps
+from koord.apiserver.builtin.checks import Faults, Part, add_all, backsteps, remembering
 from koord.apiserver.builtin.pod_probes import validate_lifecycle, validate_probes
 from koord.apiserver.builtin.pod_refs import field_ref, resource_field_ref
 from koord.apiserver.builtin.pod_security import container_security
@@ -46,7 +46,7 @@ def validate_containers(faults: Faults, spec: Part, volumes: Volumes, claims: Se
         names.add(name)
         if container.get("lifecycle"):
             validate_lifecycle(faults, container["lifecycle"], grace_s, f"{where}.lifecycle")
-        validate_probes(faults, container, grace_s, where)
+        validate_probes(faults, container, where)
         _restart_rules(faults, container, where)
     _host_ports(faults, containers, f"{path}.containers")
     if spec.get("initContainers"):
@@ -71,7 +71,7 @@ def _init_containers(
         if container.get("restartPolicy") == "Always":
             if container.get("lifecycle"):
                 validate_lifecycle(faults, container["lifecycle"], grace_s, f"{where}.lifecycle")
-            validate_probes(faults, container, grace_s, where)
+            validate_probes(faults, container, where)
             continue
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(key) is not None:
@@ -139,6 +139,7 @@ def _common(faults: Faults, container: Part, spec: Part, volumes: Volumes, claim
         container_security(faults, container["securityContext"], spec, f"{path}.securityContext")
 
 
+@remembering
 def _ports(faults: Faults, ports: Sequence[Part], path: str) -> None:
     names: set[str] = set()
     for i, port in enumerate(ports):
@@ -172,6 +173,7 @@ def _host_ports(faults: Faults, containers: Sequence[Part], path: str) -> None:
             taken.add(key)
 
 
+@remembering
 def _env(faults: Faults, variables: Sequence[Part], path: str) -> None:
     for i, variable in enumerate(variables):
         name = variable.get("name", "")

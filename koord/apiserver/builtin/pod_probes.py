@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, not_negative, port_or_name
+from koord.apiserver.builtin.checks import Faults, Part, add_all, not_negative, port_or_name, remembering
 from koord.apiserver.status import forbidden, invalid, not_supported, required
 
 _TIMES: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
@@ -13,19 +13,29 @@ _PROBE_ACTIONS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_ACTIONS: Final = ("exec", "httpGet", "tcpSocket", "sleep")
 
 
-def validate_probes(faults: Faults, container: Part, grace_s: int | None, path: str) -> None:
+def validate_probes(faults: Faults, container: Part, path: str) -> None:
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         if (probe := container.get(key)) is not None:
-            _probe(faults, key, probe, grace_s, f"{path}.{key}")
+            (_readiness if key == "readinessProbe" else _other_probe)(faults, probe, f"{path}.{key}")
 
 
-def _probe(faults: Faults, key: str, probe: Part, grace_s: int | None, path: str) -> None:
-    _action(faults, probe, _PROBE_ACTIONS, grace_s, path)
+@remembering
+def _readiness(faults: Faults, probe: Part, path: str) -> None:
+    _probe(faults, probe, path, of_readiness=True)
+
+
+@remembering
+def _other_probe(faults: Faults, probe: Part, path: str) -> None:
+    _probe(faults, probe, path, of_readiness=False)
+
+
+def _probe(faults: Faults, probe: Part, path: str, *, of_readiness: bool) -> None:
+    _action(faults, probe, _PROBE_ACTIONS, None, path)
     not_negative(faults, probe, _TIMES, path)
     own_grace_s = probe.get("terminationGracePeriodSeconds")
     if own_grace_s is not None and own_grace_s <= 0:
         faults.append(invalid(f"{path}.terminationGracePeriodSeconds", own_grace_s, "must be greater than 0"))
-    if key == "readinessProbe":
+    if of_readiness:
         if own_grace_s is not None:
             where = f"{path}.terminationGracePeriodSeconds"
             faults.append(invalid(where, own_grace_s, "must not be set for readinessProbes"))

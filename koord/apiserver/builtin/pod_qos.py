@@ -6,7 +6,8 @@ asks for any. Burstable: all else. Resources of the pod as a whole count instead
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 from koord.api.quantity import Number, parse
 from koord.apiserver.builtin.checks import Part
@@ -19,32 +20,34 @@ def qos_class(spec: Part) -> str:
     parts: Sequence[Part]
     if spec.get("resources"):
         parts = (spec["resources"],)
-        limited = not parts[0].get("limits") or len(_positive(parts[0].get("limits"))) == len(_COUNTED)
+        limited = not parts[0].get("limits") or _are_all_limited(parts)
     else:
         containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
         parts = [container.get("resources") or {} for container in containers]
-        limited = all(len(_positive(part.get("limits"))) == len(_COUNTED) for part in parts)
+        limited = _are_all_limited(parts)
     requests, limits = _total(parts, "requests"), _total(parts, "limits")
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if limited and requests == limits else "Burstable"
 
 
-def _positive(amounts: Mapping[str, Number] | None) -> dict[str, int]:
-    found: dict[str, int] = {}
-    if amounts:
-        for name in _COUNTED:
-            if (quantity := amounts.get(name)) is not None:
-                mantissa, exponent, _ = parse(quantity)
-                if mantissa > 0:
-                    # Absurd exponents must not cost memory.
-                    found[name] = mantissa * int(10 ** min(exponent + _FINEST, 60))
-    return found
+def _are_all_limited(parts: Sequence[Part]) -> bool:
+    return all(_nano((part.get("limits") or {}).get(name, "0")) > 0 for part in parts for name in _COUNTED)
 
 
 def _total(parts: Sequence[Part], key: str) -> dict[str, int]:
     total: dict[str, int] = {}
     for part in parts:
-        for name, amount in _positive(part.get(key)).items():
-            total[name] = total.get(name, 0) + amount
+        if amounts := part.get(key):
+            for name in _COUNTED:
+                if name in amounts and (amount := _nano(amounts[name])) > 0:
+                    total[name] = total.get(name, 0) + amount
     return total
+
+
+@lru_cache(4096, typed=True)
+def _nano(quantity: Number) -> int:
+    """In thousand millionths."""
+    mantissa, exponent, _ = parse(quantity)
+    # Absurd exponents must not cost memory.
+    return mantissa * int(10 ** min(exponent + _FINEST, 60))

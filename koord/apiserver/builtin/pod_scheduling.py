@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, label_selector
+from koord.apiserver.builtin.checks import Faults, Part, add_all, label_selector, remembering
 from koord.apiserver.status import duplicate, forbidden, invalid, not_supported, required
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -20,6 +20,7 @@ def validate_scheduling(faults: Faults, spec: Part, path: str) -> None:
         _affinity(faults, affinity, f"{path}.affinity")
 
 
+@remembering
 def _affinity(faults: Faults, affinity: Part, path: str) -> None:
     if node := affinity.get("nodeAffinity"):
         if (selector := node.get(_REQUIRED)) is not None:
@@ -138,6 +139,7 @@ def taint_effect(faults: Faults, effect: str, path: str) -> None:
         faults.append(not_supported(path, effect, _EFFECTS))
 
 
+@remembering
 def validate_tolerations(faults: Faults, tolerations: Sequence[Part], path: str) -> None:
     for i, toleration in enumerate(tolerations):
         where = f"{path}[{i}]"

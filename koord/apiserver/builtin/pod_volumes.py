@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, backsteps, descending_path, inner_path, quantity_sign
+from koord.apiserver.builtin.checks import (
+    Faults,
+    Part,
+    add_all,
+    backsteps,
+    descending_path,
+    inner_path,
+    quantity_sign,
+    remembering,
+)
 from koord.apiserver.builtin.pod_refs import field_ref, resource_field_ref
 from koord.apiserver.status import duplicate, forbidden, invalid, not_found, not_supported, required, too_long
 
@@ -42,7 +51,9 @@ def validate_volumes(faults: Faults, volumes: Sequence[Part], path: str, pod_nam
 
 
 def _source(faults: Faults, volume: Part, path: str, pod_name: str) -> None:
-    kinds = [key for key in _SOURCE_ORDER if volume.get(key) is not None]
+    kinds = [key for key, source in volume.items() if source is not None and key in _SOURCE_PLACES]
+    if len(kinds) > 1:
+        kinds.sort(key=_SOURCE_PLACES.__getitem__)
     if not kinds:
         faults.append(required(path, "must specify a volume type"))
         return
@@ -207,15 +218,16 @@ _SOURCE_ORDER: Final = (
     "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
     "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
 )  # fmt: skip
+_SOURCE_PLACES: Final = {key: place for place, key in enumerate(_SOURCE_ORDER)}
 _SOURCES: Final[Mapping[str, Callable[[Faults, Part, str], None]]] = {
-    "emptyDir": _empty_dir,
+    "emptyDir": remembering(_empty_dir),
     "hostPath": validate_host_path,
     "secret": _secret,
     "nfs": validate_nfs,
     "persistentVolumeClaim": _claim,
     "downwardAPI": _downward,
-    "configMap": _config_map,
-    "projected": _projected,
+    "configMap": remembering(_config_map),
+    "projected": remembering(_projected),
     "csi": _csi,
     "ephemeral": _ephemeral,
 }

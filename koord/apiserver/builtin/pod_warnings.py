@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
-from koord.api.quantity import canonical, parse
+from koord.api.quantity import Number, canonical, parse
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Part
 
@@ -94,7 +95,8 @@ def _containers(spec: Part, path: str) -> Iterator[str]:
             where = f"{path}spec.{group}[{i}]"
             if resources := container.get("resources"):
                 yield from _fractions(resources, where)
-            if len(container.get("env") or ()) > 1:
+            variables = container.get("env") or ()
+            if len(variables) > 1 and len({variable.get("name") for variable in variables}) < len(variables):
                 yield from _hidden_variables(container, where)
             for j, port in enumerate(container.get("ports") or ()):
                 yield from _port(port, f"{where}.ports[{j}]", ports, port_names)
@@ -103,15 +105,18 @@ def _containers(spec: Part, path: str) -> Iterator[str]:
 def _fractions(resources: Part, where: str) -> Iterator[str]:
     for name in ("memory", "ephemeral-storage"):
         for key in ("limits", "requests"):
-            quantity = (resources.get(key) or {}).get(name)
-            if quantity is None:
-                continue
-            mantissa, exponent, _ = parse(quantity)
-            if exponent < 0 and mantissa % 10**-exponent:
+            amounts = resources.get(key)
+            if amounts and name in amounts and _is_fraction(quantity := amounts[name]):
                 yield (
                     f'{where}.resources.{key}[{name}]: fractional byte value "{canonical(quantity)}" is invalid, '
                     "must be an integer"
                 )
+
+
+@lru_cache(4096, typed=True)
+def _is_fraction(quantity: Number) -> bool:
+    mantissa, exponent, _ = parse(quantity)
+    return exponent < 0 and mantissa % 10**-exponent != 0
 
 
 def _hidden_variables(container: Part, where: str) -> Iterator[str]:
@@ -152,8 +157,9 @@ def _rest(spec: Part, path: str) -> Iterator[str]:
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         text = "must be >= 0; negative values are invalid and will be treated as 1"
         yield f"{path}spec.terminationGracePeriodSeconds: {text}"
-    for kind in ("podAffinity", "podAntiAffinity"):
-        part = (spec.get("affinity") or {}).get(kind) or {}
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity") if affinity else ():
+        part = affinity.get(kind) or {}
         for how in (
             "requiredDuringSchedulingIgnoredDuringExecution",
             "preferredDuringSchedulingIgnoredDuringExecution",

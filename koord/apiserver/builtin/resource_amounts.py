@@ -12,7 +12,7 @@ from typing import Final
 
 from koord.api.quantity import Number, canonical, from_milli, parse, value
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, quantity_sign
+from koord.apiserver.builtin.checks import Faults, Part, add_all, quantity_sign, remembering
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
 
 NOT_INTEGER: Final = "must be an integer"
@@ -141,7 +141,15 @@ def compare(one: Number, other: Number) -> int:
 
 
 def container_resources(faults: Faults, resources: Part, path: str, claims: Set[str] = frozenset()) -> None:
-    _requirements(faults, resources, path, claims, of_pod=False)
+    if resources.get("claims"):
+        _requirements(faults, resources, path, claims, of_pod=False)
+    else:
+        _without_claims(faults, resources, path)
+
+
+@remembering
+def _without_claims(faults: Faults, resources: Part, path: str) -> None:
+    _requirements(faults, resources, path, frozenset(), of_pod=False)
 
 
 def pod_resources(faults: Faults, resources: Part, path: str) -> None:
