@@ -90,7 +90,7 @@ def plan(
     _say_beside(planned, manifests)
     if given is not None and planned.unnamed:
         first = given.profiles[0].scheduler_name
-        click.echo(f"note: {planned.unnamed} pods name no scheduler: planned with the profile {first}", err=True)
+        click.echo(f"note: pods that name no scheduler ({planned.unnamed}) go with the profile {first}", err=True)
     _print(planned, output)
     outcomes = planned.plan.outcomes()
     return 1 if strict and any(outcomes[each] for each in UNPLACED) else 0

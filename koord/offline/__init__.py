@@ -2,6 +2,7 @@
 
 | module | what it answers |
 | --- | --- |
+| `defaults` | what the API server would have filled in |
 | `world` | what the cluster is that a set of manifests describes |
 | `plan` | where its pending pods would go, and why |
 """

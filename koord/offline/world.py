@@ -1,7 +1,8 @@
 """The cluster that a set of manifests describes: nodes, pods that run on them, and pods that wait for a place.
 
-A pod with a node counts as running there, unless it has finished. Priorities come from PriorityClasses, as admission
-would fill them in. What cannot be understood is a fault with its place in the input; all faults come together.
+A pod with a node counts as running there, unless it has finished. What an API server would have filled in is filled in:
+defaults, and priorities from PriorityClasses. What cannot be understood is a fault with its place in the input; all
+faults come together.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from koord.api.faults import BadInput, Fault, Invalid
 from koord.api.kinds import Kind
 from koord.api.manifest import Manifest, Manifests
 from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.pod import Pod, PodSpec
 from koord.api.priority import BANDS
+from koord.api.storage import PersistentVolumeClaim, StorageClass
+from koord.offline import defaults
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import Profiles
@@ -86,7 +89,10 @@ class _Builder:
             self.by_kind.setdefault(item.kind, []).append(item)
         self.priorities: dict[str, PriorityClass] = {}
         self.default_priority: PriorityClass | None = None
-        self.strangers: Counter[str] = Counter()
+        self.default_classes: list[StorageClass] = []
+        self.specs: dict[int, tuple[PodSpec, PodSpec]] = {}
+        self.names = {pod.metadata.name for pod in manifests.of(kinds.PODS)}
+        self.made_up: Counter[str] = Counter()
         self.metered = [plugin for plugin in profiles.plugins() if isinstance(plugin, _TakesNodeMetrics)]
 
     def take(self, item: Manifest) -> None:
@@ -106,16 +112,21 @@ class _Builder:
             plugin.put_node_metric(metric)
 
     def node(self, node: Node) -> None:
-        if not node.status.allocatable and node.status.capacity:
-            # As the API server fills it in.
-            node = replace(node, status=replace(node.status, allocatable=node.status.capacity))
-        self.world.cluster.put_node(node)
+        self.world.cluster.put_node(defaults.node(node))
+
+    def storage_class(self, given: StorageClass) -> None:
+        if defaults.is_default(given):
+            self.default_classes.append(given)
+        self.world.cluster.put_storage(given)
+
+    def claim(self, given: PersistentVolumeClaim) -> None:
+        self.world.cluster.put_storage(defaults.claim(given, self.default_classes))
 
     def pod(self, pod: Pod) -> None:
         world = self.world
         if not pod.metadata.name:
-            made_up = f"{pod.metadata.generate_name}{len(world.waiting)}"
-            pod = replace(pod, metadata=replace(pod.metadata, name=made_up))
+            pod = self._named(pod)
+        pod = self._with_defaults(pod)
         key, node = pod.metadata.key, pod.spec.node_name
         if pod.is_finished:
             world.skipped[key] = f"has finished ({pod.status.phase})"
@@ -132,9 +143,7 @@ class _Builder:
         if node:
             world.running[key] = node
             row = world.cluster.table.row_of.get(node)
-            if row is None:
-                self.strangers[node] += 1
-            else:
+            if row is not None:
                 world.cluster.place(ask.record(), row)
         elif pod.metadata.deletion_timestamp is not None:
             world.skipped[key] = "is being deleted"
@@ -145,6 +154,21 @@ class _Builder:
 
     def engine_name(self, pod: Pod) -> str | None:
         return engine_name(self.world.engines, pod)
+
+    def _named(self, pod: Pod) -> Pod:
+        """A pod whose name is to be made up: by a number here, so that equal inputs give equal plans."""
+        base = pod.metadata.generate_name
+        while (name := f"{base}{self.made_up[base]}") in self.names:
+            self.made_up[base] += 1
+        self.made_up[base] += 1
+        return replace(pod, metadata=replace(pod.metadata, name=name))
+
+    def _with_defaults(self, pod: Pod) -> Pod:
+        # Pods of one template share their spec, which the second of the two keeps.
+        known = self.specs.get(id(pod.spec))
+        if known is None:
+            known = self.specs[id(pod.spec)] = (defaults.pod_spec(pod.spec), pod.spec)
+        return pod if known[0] is pod.spec else replace(pod, spec=known[0])
 
     def _priority(self, name: str) -> int | None:
         """The number for a class, 0 where none is named; None where there is no such class."""
@@ -168,12 +192,10 @@ def engine_name(engines: Mapping[str, Engine], pod: Pod) -> str | None:
 
 
 _STORAGE: Final[tuple[Kind[Any], ...]] = (
-    kinds.STORAGE_CLASSES,
     kinds.CSI_DRIVERS,
     kinds.CSI_NODES,
     kinds.CSI_STORAGE_CAPACITIES,
     kinds.PERSISTENT_VOLUMES,
-    kinds.PERSISTENT_VOLUME_CLAIMS,
 )
 
 _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
@@ -184,6 +206,8 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.REPLICA_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
     kinds.STATEFUL_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
     **dict.fromkeys(_STORAGE, lambda builder, each: builder.world.cluster.put_storage(each)),
+    kinds.STORAGE_CLASSES: _Builder.storage_class,
+    kinds.PERSISTENT_VOLUME_CLAIMS: _Builder.claim,
     kinds.NODES: _Builder.node,
     kinds.NODE_METRICS: _Builder.node_metric,
     kinds.PODS: _Builder.pod,
