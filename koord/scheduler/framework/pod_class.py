@@ -359,7 +359,8 @@ class PodClass:
         self._scores = [np.zeros(capacity, np.int16) for _ in self._scorers]
         self._base = np.full(capacity, NEVER, np.int64)
         self._barred, self._unscored = {}, set()
-        self._judge(slice(0, self._table.used), _ANY)
+        if self._table.used:
+            self._judge(slice(0, self._table.used), _ANY)
 
     def _judge(self, rows: Array | slice, reasons: int) -> None:
         cells = Many(self._table.columns, rows, self._overlay)
