@@ -245,7 +245,7 @@ def _notes(world: World, run: _Run) -> list[str]:
         notes.append(f"{again} could be tried again after later placements: --rounds {run.rounds + 1}")
     astray = sum(1 for key in world.running if key not in world.cluster.pods)
     if astray:
-        notes.append(f"{_pods(astray)} run on nodes that are not in the input, and count nowhere")
+        notes.append(f"{_pods(astray)} on nodes that are not in the input, which count nowhere")
     return notes
 
 
