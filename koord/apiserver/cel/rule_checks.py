@@ -7,7 +7,7 @@ them together not more than another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import msgspec
 from koord.apiserver.cel.declared import LARGEST_REQUEST, Declared, declare
 from koord.apiserver.cel.expressions import Expression
 from koord.apiserver.cel.field_paths import normal_path
-from koord.apiserver.cel.rules import compile_rule
+from koord.apiserver.cel.rules import Rule, compile_rule
 from koord.apiserver.cel.sizes import LARGEST
 from koord.apiserver.cel.syntax import CelError
 from koord.apiserver.schema import Schema
@@ -27,10 +27,12 @@ TOTAL_LIMIT: Final = 100_000_000
 _MOST_TOLD: Final = 4
 
 
-def rule_faults(schema: Schema, path: str) -> list[Cause]:
-    """All faults of the rules in a version's schema. `path` is where it stands."""
-    check = _Check()
-    found = list(check.faults(schema, path, _Place(count=1, is_root=True)))
+def rule_faults(schema: Schema, path: str, faulty: Collection[str] = (), *, is_structural: bool = True) -> list[Cause]:
+    """All faults of the rules in a version's schema. `path` is where it stands; `faulty` are the places of other faults
+    in it: what is around them has no rules that could be judged, nor has a schema that is not structural."""
+    check = _Check(faulty, is_structural)
+    check.visit(schema, path, _Place(count=1, is_root=True))
+    found = [*check.of_paths, *check.of_rules]
     if check.total > TOTAL_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
         dearest = sorted(check.dear, key=lambda each: -each[0])[:_MOST_TOLD]
@@ -52,39 +54,52 @@ class _Place:
 
 @dataclass(slots=True)
 class _Check:
+    faulty: Collection[str]
+    is_structural: bool
+    of_paths: list[Cause] = field(default_factory=list)
+    of_rules: list[Cause] = field(default_factory=list)
     total: int = 0
     dear: list[tuple[int, str]] = field(default_factory=list)
     "What rules cost that are worth naming, and where they stand."
 
-    def faults(self, schema: Schema, path: str, place: _Place) -> Iterator[Cause]:
+    def visit(self, schema: Schema, path: str, place: _Place) -> bool:
+        """Whether there is a fault in the schema, or below, that keeps rules from being judged."""
         inside = _Place(_times(place.count, _elements(schema)), place.uncorrelatable)
+        is_faulty = any(where == path or where.startswith((f"{path}.", f"{path}[")) for where in self.faulty)
+        below = [(f"{path}.properties[{name}]", inner, inside) for name, inner in schema.properties.items()]
         if schema.values is not None:
-            yield from self.faults(schema.values, f"{path}.additionalProperties", inside)
-        for name, inner in schema.properties.items():
-            yield from self.faults(inner, f"{path}.properties[{name}]", inside)
+            below.append((f"{path}.additionalProperties", schema.values, inside))
         if schema.items is not None:
-            below = inside if schema.list_type == "map" else replace(inside, uncorrelatable=path)
-            yield from self.faults(schema.items, f"{path}.items", below)
-        if not schema.rules:
-            return
+            known = inside if schema.list_type == "map" else replace(inside, uncorrelatable=path)
+            below.append((f"{path}.items", schema.items, known))
+        for where, inner, there in below:
+            is_faulty |= self.visit(inner, where, there)
+        return self._rules(schema, path, place, is_faulty) if schema.rules else is_faulty
+
+    def _rules(self, schema: Schema, path: str, place: _Place, is_faulty: bool) -> bool:
+        for i, rule in enumerate(schema.rules):
+            field_path = str(rule.get("fieldPath") or "")
+            if field_path and normal_path(schema, field_path) is None:
+                where = f"{path}.x-kubernetes-validations[{i}].fieldPath"
+                self.of_paths.append(invalid(where, field_path, "must be a valid path"))
+                is_faulty = True
+        if is_faulty or not self.is_structural:
+            return is_faulty
         declared = declare(schema, is_resource=place.is_root or schema.embedded)
         if declared is None:
             text = "internal error: failed to construct type information for x-kubernetes-validations rules"
             reason = "unable to convert structural schema to CEL declarations"
             where = f"{path}.x-kubernetes-validations"
-            yield Cause(where, "InternalError", f"Internal error: {text}: {reason}")
-            return
+            self.of_rules.append(Cause(where, "InternalError", f"Internal error: {text}: {reason}"))
+            return False
         for i, rule in enumerate(schema.rules):
-            yield from self._faults_of(rule, f"{path}.x-kubernetes-validations[{i}]", schema, declared, place)
+            made = compile_rule(rule, schema, declared)
+            self.of_rules += self._faults(rule, made, f"{path}.x-kubernetes-validations[{i}]", declared, place)
+        return False
 
-    def _faults_of(
-        self, rule: Mapping[str, Any], where: str, schema: Schema, declared: Declared, place: _Place
+    def _faults(
+        self, rule: Mapping[str, Any], made: Rule, where: str, declared: Declared, place: _Place
     ) -> Iterator[Cause]:
-        field_path = str(rule.get("fieldPath") or "")
-        if field_path and normal_path(schema, field_path) is None:
-            yield invalid(f"{where}.fieldPath", field_path, "must be a valid path")
-            return
-        made = compile_rule(rule, schema, declared)
         if isinstance(made.condition, CelError):
             yield _at_rule(f"{where}.rule", rule, str(made.condition))
         else:
@@ -106,10 +121,8 @@ class _Check:
             yield _at_rule(f"{where}.messageExpression", rule, prefix + detail)
         if made.uses_old:
             if place.uncorrelatable:
-                around = (
-                    f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
-                )
-                yield invalid(f"{where}.rule", rule.get("rule", ""), around)
+                around = "oldSelf cannot be used on the uncorrelatable portion of the schema within"
+                yield invalid(f"{where}.rule", rule.get("rule", ""), f"{around} {place.uncorrelatable}")
         elif rule.get("optionalOldSelf") is not None:
             text = "may not be set if oldSelf is not used in rule"
             yield invalid(f"{where}.optionalOldSelf", bool(rule["optionalOldSelf"]), text)

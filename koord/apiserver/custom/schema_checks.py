@@ -52,17 +52,19 @@ def schema_faults(schema: Source, path: str) -> list[Cause]:
     causes: list[Cause] = []
     if schema.get("nullable"):
         causes.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    if not any(each.get(name) for each in subschemas(schema) for name in _UNSUPPORTED):
-        structure = sorted(set(_structure_faults(schema, "root", path)), key=str)
-        causes += structure or list(_default_faults(schema, path, is_root=True, in_meta=False))
-    causes += _rule_faults(schema, path, _Place())
-    return causes or _compile_faults(schema, path)
-
-
-def _compile_faults(schema: Source, path: str) -> list[Cause]:
-    """Faults of CEL rules, which need types to be judged."""
+    of_structure: list[Cause] = []
+    is_supported = not any(each.get(name) for each in subschemas(schema) for name in _UNSUPPORTED)
+    if is_supported:
+        of_structure = sorted(set(_structure_faults(schema, "root", path)), key=str)
+        of_structure = of_structure or list(_default_faults(schema, path, is_root=True, in_meta=False))
+    of_rules = list(_rule_faults(schema, path, _Place()))
+    causes += [*of_structure, *of_rules]
     compiled = structural.from_openapi(schema)
-    return rule_faults(compiled, path) if structural.has_rules(compiled) else []
+    if structural.has_rules(compiled):
+        causes += rule_faults(
+            compiled, path, [cause.field for cause in of_rules], is_structural=is_supported and not of_structure
+        )
+    return causes
 
 
 def is_structural(schema: Source) -> bool:
