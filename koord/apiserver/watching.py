@@ -92,13 +92,17 @@ class _Direct:
         self._shared = f"{watch.prefix} {watch.form}" if watch.wanted.all else ""
 
     def __call__(self, events: list[Event]) -> bool:
-        if not self._shared:
-            return self._answer.write_now(self._chunk(events))
         last = events[-1]
-        shared = last.frames.get(self._shared)
-        if shared is None:
-            shared = last.frames[self._shared] = self._chunk(events)
-        return self._answer.write_now(shared)
+        chunk_ = last.frames.get(self._shared) if self._shared else None
+        if chunk_ is None:
+            try:
+                chunk_ = self._chunk(events)
+            except Exception:  # noqa: BLE001
+                # Whoever wrote must not suffer: left in the queue, the fault shows where this watch is answered.
+                return False
+            if self._shared:
+                last.frames[self._shared] = chunk_
+        return self._answer.write_now(chunk_)
 
     def _chunk(self, events: list[Event]) -> bytes:
         return chunk(b"".join([self._watch.frame(event) for event in events]))

@@ -23,6 +23,8 @@ from koord.apiserver.in_flight import Bounds, InFlight
 from koord.apiserver.request_info import request_info
 from koord.apiserver.server import ApiServer, ServeOptions
 from koord.apiserver.status import StatusError
+from koord.apiserver.store import Event
+from koord.apiserver.watching import Watch
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 TOKENS = {"root": UserInfo("root", groups=(MASTERS,)), "nobody": UserInfo("nobody")}
@@ -274,3 +276,21 @@ async def test_a_server_on_another_port_moves_the_kubernetes_service(tmp_path: P
             seen.append((body, client.server.url.rpartition(":")[2]))
     for body, port in seen:
         assert f'"targetPort":{port}'.encode() in body
+
+
+async def test_a_watch_that_fails_ends_and_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path) as client:
+        headers = {"Authorization": "Bearer root"}
+        async with client.session.get(f"{client.server.url}{CONFIG_MAPS}?watch=true", headers=headers) as watch:
+            assert watch.status == 200
+
+            def defect(_watch: Watch, _event: Event) -> bytes:
+                raise KeyError("no such form")
+
+            monkeypatch.setattr(Watch, "frame", defect)
+            assert (await client.ask("POST", CONFIG_MAPS, config_map("a")))[0] == 201
+            # Cut off in the middle: nothing that could be taken for an event, or for another answer.
+            with pytest.raises(aiohttp.ClientError):
+                async with asyncio.timeout(5):
+                    await watch.read()
+        assert (await client.ask("GET", f"{CONFIG_MAPS}/a"))[0] == 200
