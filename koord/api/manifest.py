@@ -12,7 +12,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, get_type_hints
 
@@ -67,6 +67,12 @@ class Manifest:
     def place(self) -> Place:
         return Place(self.source, self.document, describe(self.data, ""))
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the name alone."""
+        key: str = self.object.metadata.key  # type: ignore[attr-defined]
+        return key
+
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
@@ -82,6 +88,10 @@ class Manifests:
     def of(self, kind: Kind[Any]) -> list[Any]:
         """The typed objects of one kind, in the order of the input."""
         return [item.object for item in self.items if item.kind is kind]
+
+    def with_items(self, items: Iterable[Manifest]) -> Manifests:
+        """The same with other objects."""
+        return replace(self, items=tuple(items))
 
     def require_valid(self) -> Manifests:
         """The same, or Invalid with every fault."""
@@ -122,7 +132,11 @@ def _read(reader: _Reader, paths: Iterable[str | Path], reading: Callable[[str],
             reading("standard input")
             reader.text(sys.stdin.read(), "standard input")
             continue
-        for file in _files(Path(path)):
+        files = list(_files(Path(path)))
+        if not files:
+            nothing = f"has no manifests: none of its files ends in {', '.join(_SUFFIXES)}"
+            reader.warnings.append(Problem(Place(str(path)), Fault("", nothing)))
+        for file in files:
             reading(str(file))
             try:
                 text = file.read_bytes().decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""`koord plan`: what would happen to the pods in some manifests. Needs no cluster."""
+"""`koord plan`: what would happen to the pods in some manifests. Needs no cluster, unless asked to look at one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from koord.cli.options import output_option
+from koord.cli.options import kube_options, output_option
 
 if TYPE_CHECKING:
     from koord.api.manifest import Manifests
@@ -22,13 +22,12 @@ SILENT_S: Final = 2.0
 REFRESH_S: Final = 0.2
 
 
-@click.command(epilog="Example: kubectl get nodes,pods -A -o json | koord plan -f - -f new-pods.yaml")
+@click.command(epilog="Example: koord plan -f cluster.json -f new-pods.yaml --strict")
 @click.option(
     "-f",
     "--filename",
     "paths",
     multiple=True,
-    required=True,
     metavar="PATH",
     help="File or folder of manifests, or - for standard input; repeatable.",
 )
@@ -49,7 +48,9 @@ REFRESH_S: Final = 0.2
     help="How often a pod is tried, when placements after its last try could help it.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 if a pod stays without a place.")
-@output_option("table", "wide", "json", "yaml")
+@click.option("--live", is_flag=True, help="Plan on the state of the cluster; the manifests are changes to it.")
+@kube_options
+@output_option("table", "wide", "json", "yaml", "name")
 def plan(
     paths: tuple[str, ...],
     config: Path | None,
@@ -58,13 +59,17 @@ def plan(
     seed: int,
     rounds: int,
     strict: bool,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
     output: str,
 ) -> int:
     """Say where the pending pods in some manifests would go, and why.
 
     Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
     PriorityClasses, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds
-    that play no part are named. Nothing is changed anywhere.
+    that play no part are named. With --live, all this comes from the cluster, as far as the manifests do not replace
+    it. Nothing is changed anywhere.
     """
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED
@@ -72,9 +77,17 @@ def plan(
     from koord.offline.plan import plan as plan_of
     from koord.scheduler.profiles import profiles_of
 
+    if not paths and not live:
+        raise click.UsageError("give manifests with -f/--filename, or --live, or both")
+    if (kubeconfig or context) and not live:
+        raise click.UsageError("--kubeconfig and --context go with --live")
     now_s = _time(now)
     progress = _Progress()
     manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+    if live:
+        from koord.cli.plan_live import with_live
+
+        manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
     # What was read stays; the collector need not look through it again and again.
     gc.freeze()
     given = _configuration(config, manifests)
@@ -146,14 +159,22 @@ def _print(planned: Planned, output: str) -> None:
         from koord.api.yaml import dump
 
         click.echo(dump(msgspec.to_builtins(found)), nl=False)
+    elif output == "name":
+        for key in _asking(planned):
+            click.echo(f"pod/{key}")
     else:
         _tables(planned, wide=output == "wide")
+
+
+def _asking(planned: Planned) -> dict[str, PodPlan]:
+    """Without the pods that had a node before."""
+    return {key: pod for key, pod in planned.plan.pods.items() if key not in planned.running}
 
 
 def _tables(planned: Planned, wide: bool) -> None:
     """Pods that were to be placed, and how it went. If wide, also those that run, the nodes, and scores."""
     found = planned.plan
-    shown = {key: pod for key, pod in found.pods.items() if wide or key not in planned.running}
+    shown = found.pods if wide else _asking(planned)
     if shown:
         headings = ("POD", "OUTCOME", "NODE", *(("SCORES",) if wide else ()), "REASON")
         _table([headings, *(_row(key, pod, wide) for key, pod in shown.items())], colour_column=1)

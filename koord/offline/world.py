@@ -64,7 +64,7 @@ class World:
 def world_of(manifests: Manifests, profiles: Profiles, *, now_s: float, seed: int = 0) -> World:
     """The world that manifests describe. Raises `Invalid` with every fault."""
     builder = _Builder(manifests, profiles, now_s, seed)
-    for kind in _ORDER:
+    for kind in KINDS:
         for item in builder.by_kind.pop(kind, ()):
             builder.take(item)
     world = builder.world
@@ -214,4 +214,4 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
 }
 """Who takes which kind, in the order in which they build on one another. All other kinds are ignored."""
 
-_ORDER: Final = tuple(_TAKES)
+KINDS: Final = tuple(_TAKES)

@@ -1,0 +1,100 @@
+"""`koord plan --live`, on a server with nodes and pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koord.api.codec import convert
+from koord.api.kinds import NODES, PODS
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.cli.main import run
+from koord.kube.client import Client
+from tests.apiserver.server_process import ServerProcess
+
+CHANGE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: late}
+spec: {tolerations: [{operator: Exists}], containers: [{name: c, image: c, resources: {requests: {cpu: 1}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gone}
+spec: {nodeName: n1, containers: [{name: c, image: c}]}
+status: {phase: Succeeded}
+"""
+
+
+def pod(name: str, cpu: str, node: str = "") -> Pod:
+    container = {"name": "c", "image": "c", "resources": {"requests": {"cpu": cpu}}}
+    head = {"name": name, "namespace": "default"}
+    # Nobody says that the node is ready.
+    spec = {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    return convert(Pod, {"metadata": head, "spec": spec})
+
+
+async def fill(server: ServerProcess) -> None:
+    async with Client(server.config) as client:
+        allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+        await client.create(NODES, convert(Node, {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}))
+        for each in (pod("runs", "1", "n1"), pod("gone", "2", "n1"), pod("waits", "2")):
+            await client.create(PODS, each)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = tmp_path_factory.mktemp("live") / "data"
+    with ServerProcess(data, "--durability", "fast") as server:
+        asyncio.run(fill(server))
+        yield str(data / "kubeconfig")
+
+
+def outcomes(*args: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    assert run(["plan", "--live", "-o", "json", *args]) == 0
+    return {key: pod["outcome"] for key, pod in json.loads(capsys.readouterr().out)["pods"].items()}
+
+
+def test_the_cluster_is_planned_as_it_is(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcomes("--kubeconfig", kubeconfig, capsys=capsys) == {
+        "default/runs": "scheduled",
+        "default/gone": "scheduled",
+        "default/waits": "unschedulable",
+    }
+
+
+def test_a_change_replaces_what_the_cluster_has(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = tmp_path / "change.yaml"
+    change.write_text(CHANGE)
+    assert outcomes("--kubeconfig", kubeconfig, "-f", str(change), capsys=capsys) == {
+        "default/runs": "scheduled",
+        "default/gone": "skipped",
+        "default/waits": "scheduled",
+        "default/late": "scheduled",
+    }
+
+
+def test_a_cluster_that_does_not_answer_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+    users = [{"name": "a", "user": {"token": "t"}}]
+    whole = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "a"}
+    kubeconfig.write_text(json.dumps(whole))
+    assert run(["plan", "--live", "--kubeconfig", str(kubeconfig)]) == 2
+    told = capsys.readouterr().err
+    assert "127.0.0.1:1" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("args", [(), ("-f", "x", "--context", "y")])
+def test_what_to_plan_must_be_said(args: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", *args]) == 2
+    assert "--live" in capsys.readouterr().err
