@@ -289,7 +289,7 @@ def _all_different(number: int, _rng: random.Random) -> Iterator[dict[str, Any]]
 def _one_ends(engine: Engine, i: int, _rng: random.Random) -> None:
     key = f"shop/running-{i}"
     if key in engine.cluster.pods:
-        engine.remove(key)
+        engine.cluster.remove_pod(key)
 
 
 def _labels_change(engine: Engine, i: int, rng: random.Random) -> None:

@@ -17,8 +17,8 @@ from koord.api.scheduler_config import Profile as Written
 from koord.api.scheduler_config import SchedulerConfiguration
 from koord.api.scheduler_plugins import IMPLEMENTS
 from koord.scheduler import registry
-from koord.scheduler.framework.engine import Profile
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Remedy
 from koord.scheduler.queue import Gate, Queue, Sorter, Waker
 from koord.scheduler.state.table import Row
 
@@ -144,8 +144,14 @@ class _ScoreOnly(Plugin):
     def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
         return self.plugin.permit(ask, row, cluster)
 
-    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any] | None:
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> Mapping[str, Any] | None:
         return self.plugin.pre_bind(ask, row, cluster)
+
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        return self.plugin.post_filter(ask, engine)
+
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return self.plugin.keyed_by_spec(ask)
 
 
 class _Scoring(Judge):

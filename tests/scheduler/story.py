@@ -173,7 +173,7 @@ class Story:
         """A pod that was given a node does not get there after all."""
         placement = self.engine.place(Ask(self.new_pod()))
         if placement.node is not None:
-            self.engine.remove(placement.pod)
+            self.engine.cluster.remove_pod(placement.pod)
 
     def pod_comes(self) -> None:
         """Somebody else, or a scheduler before, has placed a pod, wherever it fits or not."""
@@ -209,7 +209,7 @@ class Story:
             del self._things["pods"][pod.metadata.key]
             self._assigned_at_s.pop(pod.metadata.key, None)
             if pod.metadata.key in self.cluster.pods:
-                self.engine.remove(pod.metadata.key)
+                self.engine.cluster.remove_pod(pod.metadata.key)
 
     def undone(self) -> None:
         """Decisions, pods that come, go and are replaced, some of it looked at, and all of it taken back."""
@@ -222,7 +222,7 @@ class Story:
                     elif self.dice.chance(0.5) and row_of:
                         self.cluster.place(Ask(self.new_pod()).record(), row_of[self.dice.one(sorted(row_of))])
                     elif self.cluster.pods:
-                        self.engine.remove(self.dice.one(sorted(self.cluster.pods)))
+                        self.engine.cluster.remove_pod(self.dice.one(sorted(self.cluster.pods)))
                     if self.dice.chance(0.3):
                         self.engine.class_of(Ask(self.dice.one(self.asked))).best()
                 transaction.undo()
@@ -307,7 +307,7 @@ class Story:
         for key in [key for key, pod in self._things["pods"].items() if pod.spec.node_name == name]:
             self._hear(pod_event(self._things["pods"].pop(key), None))
             if key in self.cluster.pods:
-                self.engine.remove(key)
+                self.engine.cluster.remove_pod(key)
         del self._things["nodes"][name]
         self.cluster.remove_node(name)
         self._hear(node_event(node, None))

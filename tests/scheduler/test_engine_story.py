@@ -27,6 +27,7 @@ from koord.scheduler.plugins.node_volume_limits import Attached
 from koord.scheduler.plugins.volume_restrictions import VolumeUsers
 from koord.scheduler.state import counts, domains, table
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.counts import Tally
 from tests.scheduler import generate
 from tests.scheduler.dice import Dice
 from tests.scheduler.generate import Scene, Sizes, random_scene
@@ -182,10 +183,10 @@ def trace(cluster: Cluster) -> dict[Any, Any]:
     """Everything that a placement leaves behind, in bytes and plain values."""
     found: dict[Any, Any] = {("column", name): column.tobytes() for name, column in cluster.table.columns.items()}
     for name, tally in cluster.counts._selections.items():
-        found["selection", name] = (np.trim_zeros(tally.per_row, "b").tobytes(), tally.total)
+        found["selection", name] = (_numbers(tally, cluster), tally.total)
     for held, holders in cluster.counts._tallies.items():
         if holders.total:
-            found["held", held] = np.trim_zeros(holders.per_row, "b").tobytes()
+            found["held", held] = _numbers(holders, cluster)
     storage, ports = cluster.storage, cluster.index(PortsInUse)
     users, attached = cluster.index(VolumeUsers), cluster.index(Attached)
     found["pods"] = dict(cluster.pods)
@@ -195,6 +196,12 @@ def trace(cluster: Cluster) -> dict[Any, Any]:
     found["users"] = (dict(users.of_claim), _filled(users.disks_on))
     found["attached"] = _filled(attached._held)
     return found
+
+
+def _numbers(tally: Tally, cluster: Cluster) -> bytes:
+    numbers = np.zeros(cluster.table.capacity, np.int64)
+    tally.add_to(numbers, 1)
+    return np.trim_zeros(numbers, "b").tobytes()
 
 
 def _filled(value: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
+import pytest
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Overlay, Plugin
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Overlay, Plugin, Remedy
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Column, Reason, Row
 from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
@@ -104,7 +106,7 @@ def test_devices_come_back_when_a_job_is_undone_and_when_a_pod_ends() -> None:
     assert [each.node for each in placements] == [None] * 3
     assert all(free == {0, 1} for free in plugin.free.values())
     placed = found.place(ask("p", labels={"devices": "2"}))
-    found.remove(placed.pod)
+    found.cluster.remove_pod(placed.pod)
     assert all(free == {0, 1} for free in plugin.free.values())
     assert len(found.place_all([ask(f"q{i}", labels={"devices": "2"}) for i in range(2)])) == 2
 
@@ -198,9 +200,80 @@ def test_a_gang_below_its_minimum_waits_and_one_that_cannot_reach_it_holds_nothi
     row = found.cluster.table.row_of["a"]
     first, second = (ask(f"m{i}", cpu="1", labels={"gang": "g"}) for i in range(2))
     found.place(first)
-    assert gang.permit(first, row, found.cluster) > 0
+    assert found.wait_s(first, row) == 600.0
     found.place(second)
-    assert gang.permit(first, row, found.cluster) == 0
+    assert found.wait_s(first, row) == found.wait_s(second, row) == 0.0
     late = [ask(f"l{i}", cpu="1", labels={"gang": "late"}) for i in range(2)]
     assert [each.node for each in found.place_all(late)] == [None, None]
     assert gang.placed["late"] == set()
+
+
+class Writes(Plugin):
+    """Writes something on pods before they are bound."""
+
+    def __init__(self, name: str, patch: dict[str, Any]) -> None:
+        self.name, self._patch = name, patch
+
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any]:
+        return self._patch
+
+
+def test_what_plugins_write_on_a_pod_is_one_patch() -> None:
+    first = Writes("First", {"metadata": {"annotations": {"cpus": "0-3"}}})
+    second = Writes("Second", {"metadata": {"annotations": {"devices": "1"}, "labels": {"on": "a"}}})
+    found = engine(node("a"), plugins=(*ROW_LOCAL, first, second))
+    pod = ask("p")
+    found.place(pod)
+    assert found.patch(pod, found.cluster.table.row_of["a"]) == {
+        "metadata": {"annotations": {"cpus": "0-3", "devices": "1"}, "labels": {"on": "a"}}
+    }
+
+
+def test_plugins_that_write_different_things_in_one_place_are_named() -> None:
+    plugins = [Writes(name, {"metadata": {"annotations": {"cpus": name}}}) for name in ("First", "Second")]
+    found = engine(node("a"), plugins=(*ROW_LOCAL, *plugins))
+    with pytest.raises(
+        ValueError, match=r"Second wants 'Second' at metadata\.annotations\.cpus"
+    ):
+        found.patch(ask("p"), 0)
+
+
+class EvictsTheLeast(Plugin):
+    """Makes room by removing one pod of a lower priority: the first on whose node the pod would then fit."""
+
+    name = "EvictsTheLeast"
+
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        cluster, mine = engine.cluster, ask.spec.priority or 0
+        lower = sorted(record.key for record, _ in cluster.pods.values() if record.priority < mine)
+        for key in lower:
+            _, row = cluster.pods[key]
+            with cluster.transaction() as attempt:
+                cluster.remove_pod(key)
+                fits = row in engine.class_of(ask).feasible_rows()
+                attempt.undo()
+            if fits:
+                return Remedy(cluster.table.names[row], (key,))
+        return Remedy(message="no lower pod would make room.")
+
+
+def test_a_remedy_is_tried_out_and_leaves_no_trace() -> None:
+    found = engine(node("a", cpu="2"), node("b", cpu="4"), plugins=(*ROW_LOCAL, EvictsTheLeast()))
+    for name, cpu, on in (("small", "2", "a"), ("large", "4", "b")):
+        found.cluster.place(ask(name, cpu=cpu).record(), found.cluster.table.row_of[on])
+    before = {name: column.tobytes() for name, column in found.cluster.table.columns.items()}
+    important = ask("p", cpu="3", priority=10)
+    assert found.place(important).node is None
+    assert found.remedy(important) == Remedy("b", ("shop/large",))
+    assert found.remedy(ask("q", cpu="8", priority=10)) == Remedy(message="no lower pod would make room.")
+    assert {name: column.tobytes() for name, column in found.cluster.table.columns.items()} == before
+    assert found.place(important).node is None
+
+
+def test_what_was_taken_for_a_pod_is_given_back_when_its_node_goes() -> None:
+    devices = PairsOfDevices()
+    found = engine(node("a"), plugins=(*ROW_LOCAL, devices))
+    devices.equip(found.cluster, "a", {0, 1})
+    assert found.place(ask("p", labels={"devices": "2"})).node == "a"
+    found.cluster.remove_node("a")
+    assert devices.held == {}

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from koord.api.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Shape
@@ -64,6 +64,8 @@ class Engine:
         self.cluster, self.profile = cluster, profile
         for plugin in profile.plugins:
             plugin.attach(cluster)
+            if type(plugin).release is not Plugin.release and plugin.release not in cluster.releases:
+                cluster.releases.append(plugin.release)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._reservers = [each for each in profile.plugins if type(each).reserve is not Plugin.reserve]
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
@@ -142,12 +144,27 @@ class Engine:
                 ]
         return placements
 
-    def remove(self, key: str) -> None:
-        """A pod has ended or is gone."""
-        _, row = self.cluster.pods[key]
+    def remedy(self, ask: Ask) -> Remedy:
+        """What would help a pod that fits nowhere: the first plugin that knows decides, the others' words add up."""
+        words = []
         for plugin in self.profile.plugins:
-            plugin.release(key, row, self.cluster)
-        self.cluster.remove_pod(key)
+            found = plugin.post_filter(ask, self)
+            if found is not None:
+                if found.node is not None:
+                    return found
+                words.append(found.message)
+        return Remedy(message=" ".join(words))
+
+    def wait_s(self, ask: Ask, row: Row) -> float:
+        """How long a placed pod may wait for others before it is bound; 0: it need not."""
+        return max((plugin.permit(ask, row, self.cluster) for plugin in self.profile.plugins), default=0.0)
+
+    def patch(self, ask: Ask, row: Row) -> dict[str, Any]:
+        """What all plugins want written on a placed pod, as one merge patch. Empty where there is nothing."""
+        merged: dict[str, Any] = {}
+        for plugin in self.profile.plugins:
+            merge(merged, plugin.pre_bind(ask, row, self.cluster) or {}, plugin.name)
+        return merged
 
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
         exact = found.exact
@@ -186,3 +203,16 @@ class Engine:
             if judge is not None:
                 parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
         return parts
+
+
+def merge(into: dict[str, Any], patch: Mapping[str, Any], whose: str, path: str = "") -> None:
+    """Add a merge patch to another. Two that want different things in one place are a fault of the plugins."""
+    for key, value in patch.items():
+        here = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            below = into.setdefault(key, {})
+            if not isinstance(below, dict):
+                raise ValueError(f"{whose} wants an object at {here}, another plugin {below!r}")
+            merge(below, value, whose, here)
+        elif into.setdefault(key, value) != value:
+            raise ValueError(f"{whose} wants {value!r} at {here}, another plugin {into[key]!r}")

@@ -8,6 +8,9 @@
     judge.check(row)        an exact look at the winner, for what no column can say
     judge.view()            rows that look otherwise to this class, for all judges of it
     reserve(...)            writes the placement into the plugin's columns; undone with the transaction
+    post_filter(...)        what would make room for a pod that fits nowhere: victims, for example
+    permit(...)             how long a placed pod waits for others before it is bound
+    pre_bind(...)           what is written on the pod with its binding
 
 `cells` is one row or many: `cells[name]` is an int or an array, and a formula is written once for both (`a * (a > b)`
 instead of a branch). `rows` of an explanation go through the same code.
@@ -16,6 +19,7 @@ instead of a branch). `rows` of an explanation go through the same code.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -24,6 +28,7 @@ from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 if TYPE_CHECKING:
     from koord.scheduler.framework.ask import Ask
+    from koord.scheduler.framework.engine import Engine
     from koord.scheduler.state.cluster import Cluster
 
 Cells: TypeAlias = Any
@@ -222,9 +227,27 @@ class Plugin:
         """The pod of that key is leaving its node: give back what `reserve` took for it."""
 
     def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
-        """Seconds that a placed pod is to wait before it is bound; 0 to bind it at once."""
+        """Seconds that a placed pod is to wait before it is bound; 0 to bind it at once. Asked again whenever another
+        pod was placed or went away, so that the last of a gang lets the others go."""
         return 0.0
 
-    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any] | None:
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> Mapping[str, Any] | None:
         """What is to be written on the pod before it is bound, as a merge patch."""
         return None
+
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a
+        transaction of the cluster, and undoes it."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """How a pod that fits nowhere could be helped."""
+
+    node: str | None = None
+    "Where it will fit once the victims are gone; None where that is nowhere."
+    victims: tuple[str, ...] = ()
+    "Keys of the pods that have to go."
+    message: str = ""
+    "What is added to the reasons that users see."

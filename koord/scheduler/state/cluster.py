@@ -116,6 +116,8 @@ class Cluster:
         self.now_s = 0.0
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
+        self.releases: list[Callable[[str, Row, Cluster], None]] = []
+        "Who gives back what it took for a pod, when that leaves its node for good."
         self._indexes: dict[type[Index], Index] = {}
         self.table = Table()
         self.labels = Labels(self.table)
@@ -220,7 +222,7 @@ class Cluster:
     def place(self, record: PodRecord, row: Row) -> None:
         """A pod is on a node, and counts there."""
         if record.key in self.pods:
-            self.remove_pod(record.key)
+            self._take_off(record.key)
         if record.placed_s is None:
             record = replace(record, placed_s=self.now_s)
         self._count(record, row, +1)
@@ -231,6 +233,12 @@ class Cluster:
 
     def remove_pod(self, key: str) -> None:
         """A pod is gone, or has ended."""
+        _, row = self.pods[key]
+        for release in self.releases:
+            release(key, row, self)
+        self._take_off(key)
+
+    def _take_off(self, key: str) -> None:
         record, row = self.pods.pop(key)
         del self.pods_on[row][key]
         self._count(record, row, -1)

@@ -131,7 +131,7 @@ def test_a_promise_stands_when_the_removal_of_its_pod_is_undone() -> None:
     engine = engine_with(VolumeBinding(), storage_class("local"), volume("disk"), claim("c"), claim("d"))
     engine.place(Ask(using("p", "c")))
     with engine.cluster.transaction() as transaction:
-        engine.remove("default/p")
+        engine.cluster.remove_pod("default/p")
         assert verdicts(engine, using("q", "d")) == {"a": (), "b": ()}
         transaction.undo()
     assert engine.place(Ask(using("q", "d"))).node is None
