@@ -90,10 +90,15 @@ class ResourceWeight(Struct):
 CPU_AND_MEMORY: Final = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
 
+def _least_allocated() -> Literal["LeastAllocated"]:
+    """A default that is written all the same: Kubernetes and Koordinator refuse a strategy without a type."""
+    return "LeastAllocated"
+
+
 class ScoringStrategy(Struct):
     """Which nodes Koordinator's plugins prefer: empty ones, full ones, or evenly used ones."""
 
-    type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation"] = "LeastAllocated"
+    type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation"] = field(default_factory=_least_allocated)
     resources: tuple[ResourceWeight, ...] = ()
 
     def over(self, resources: tuple[ResourceWeight, ...]) -> ScoringStrategy:
@@ -318,7 +323,9 @@ class RequestedToCapacityRatio(Struct):
 
 
 class FitScoringStrategy(Struct):
-    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = field(
+        default_factory=_least_allocated
+    )
     resources: tuple[ResourceWeight, ...] = ()
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
 

@@ -18,7 +18,7 @@ from koord.api.scheduler_config import SchedulerConfiguration
 from koord.api.scheduler_plugins import IMPLEMENTS
 from koord.scheduler import registry
 from koord.scheduler.framework.engine import Engine, Profile
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Remedy
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused, Remedy
 from koord.scheduler.queue import Gate, Queue, Sorter, Waker
 from koord.scheduler.state.table import Row
 
@@ -105,7 +105,8 @@ def _profile(written: Written, warnings: list[str]) -> Profile:
             continue
         plugin = _make(name, written, warnings)
         filter_is_off = "filter" in IMPLEMENTS[name] and name not in resolved.at["filter"]
-        plugins.append(_ScoreOnly(plugin) if filter_is_off else plugin)
+        refuses = name in resolved.at["preFilter"]
+        plugins.append(_ScoreOnly(plugin, refuses=refuses) if filter_is_off else plugin)
     weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
     return Profile(written.scheduler_name, tuple(plugins), weights)
 
@@ -120,10 +121,10 @@ def _make(name: str, written: Written, warnings: list[str]) -> Plugin:
 
 
 class _ScoreOnly(Plugin):
-    """A plugin whose filter is switched off."""
+    """A plugin whose filter is switched off. What it finds out before filters it still says, unless that is off too."""
 
-    def __init__(self, plugin: Plugin) -> None:
-        self.name, self.wakes_on, self.plugin = plugin.name, plugin.wakes_on, plugin
+    def __init__(self, plugin: Plugin, *, refuses: bool) -> None:
+        self.name, self.wakes_on, self.plugin, self._refuses = plugin.name, plugin.wakes_on, plugin, refuses
 
     def attach(self, cluster: Cluster) -> None:
         self.plugin.attach(cluster)
@@ -133,7 +134,9 @@ class _ScoreOnly(Plugin):
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         judge = self.plugin.compile(ask, cluster)
-        return None if judge is None else _Scoring(judge)
+        if judge is None or (self._refuses and isinstance(judge, Refused)):
+            return judge
+        return _Scoring(judge, pins=self._refuses)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
         self.plugin.reserve(ask, row, cluster)
@@ -155,10 +158,19 @@ class _ScoreOnly(Plugin):
 
 
 class _Scoring(Judge):
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+    def __init__(self, judge: Judge, *, pins: bool) -> None:
+        self._judge, self._pins = judge, pins
         self.scores_on = judge.scores_on
         self.facets = tuple(facet for facet in judge.facets if not facet.gates)
 
     def score(self, cells: Cells) -> Numbers:
         return self._judge.score(cells)
+
+    def only(self) -> list[Row] | None:
+        return self._judge.only() if self._pins else None
+
+    def reasons(self, mask: int) -> list[str]:
+        return self._judge.reasons(mask)
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return self._judge.unresolvable(mask, row)

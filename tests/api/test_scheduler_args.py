@@ -294,3 +294,31 @@ def test_a_profile_without_arguments_has_the_default_ones() -> None:
         Profile().args_of("LoadAwareScheduling", ARGS["LoadAwareScheduling"])
         == ARGS["LoadAwareScheduling"]().completed()
     )
+
+
+FIELDS = [(plugin, field) for plugin, type_ in ARGS.items() for field in type_.__struct_encode_fields__]
+
+
+@pytest.mark.parametrize(("plugin", "name"), FIELDS)
+def test_nonsense_is_refused_with_the_place_where_it_stands(plugin: str, name: str) -> None:
+    """A map of lists is no value that any argument may have."""
+    given = {"name": plugin, "args": {name: {"no": [["such"]]}}}
+    with pytest.raises(Invalid) as caught:
+        parse({"profiles": [{"pluginConfig": [given]}]})
+    assert f"profiles[0].pluginConfig[0].args.{name}" in str(caught.value)
+
+
+@pytest.mark.parametrize("plugin", ARGS)
+def test_an_argument_that_does_not_exist_is_named_in_full(plugin: str) -> None:
+    with pytest.raises(Invalid, match=r"profiles\[0\]\.pluginConfig\[0\]\.args\.noSuchThing"):
+        parse({"profiles": [{"pluginConfig": [{"name": plugin, "args": {"noSuchThing": 1}}]}]})
+
+
+@pytest.mark.parametrize("plugin", ["NodeResourcesFit", "NodeNUMAResource", "DeviceShare"])
+def test_a_strategy_is_written_with_its_type(plugin: str) -> None:
+    """Others who read the file refuse one without."""
+    given = {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 5}]}}
+    config = parse({"profiles": [{"pluginConfig": [{"name": plugin, "args": given}]}]})
+    (written,) = config.manifest()["profiles"][0]["pluginConfig"]
+    assert written["args"]["scoringStrategy"]["type"] == "LeastAllocated"
+    assert parse(config.manifest()) == config

@@ -283,9 +283,6 @@ def _configuration(plane: ControlPlane) -> Manifest:
     for profile in config["profiles"]:
         # It has nothing to say of pods without resource claims, and says so in every message.
         profile.setdefault("plugins", {})["multiPoint"] = {"disabled": [{"name": "DynamicResources"}]}
-        for plugin in profile.get("pluginConfig", ()):
-            if "scoringStrategy" in plugin["args"]:
-                plugin["args"]["scoringStrategy"].setdefault("type", "LeastAllocated")  # kube-scheduler insists
     return config
 
 
