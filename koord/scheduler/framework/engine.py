@@ -70,12 +70,17 @@ class Engine:
         self._reservers = [each for each in profile.plugins if type(each).reserve is not Plugin.reserve]
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
         self._by_spec: dict[Hashable, int] = {}
-        self._judged_before = 0
+        self._judged_before = self._run_before = 0
 
     @property
     def rows_judged(self) -> int:
         """How many rows have been looked at so far, over all classes: the work that decisions cost."""
         return self._judged_before + sum(each.rows_judged for each in self._classes.values())
+
+    @property
+    def bodies_run(self) -> int:
+        """How many verdicts and scores plugins have given so far: plugins times rows."""
+        return self._run_before + sum(each.bodies_run for each in self._classes.values())
 
     def class_of(self, ask: Ask) -> PodClass:
         """The class of a pod, made when it is new; the least recently used ones are dropped."""
@@ -87,6 +92,7 @@ class Engine:
             while len(self._classes) > most:
                 _, dropped = self._classes.popitem(last=False)
                 self._judged_before += dropped.rows_judged
+                self._run_before += dropped.bodies_run
         else:
             self._classes.move_to_end(key)
         return found

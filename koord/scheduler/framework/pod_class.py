@@ -79,7 +79,8 @@ class PodClass:
         "Whether few rows changed since the last pod of the class: then it pays to keep the best rows in order."
         self._why: dict[str, dict[str, int]] | None = None
         self._verdicts: _Verdicts | None = None
-        self.rows_judged = 0
+        self.rows_judged = self.bodies_run = 0
+        "The work so far: rows looked at, and plugins times rows."
 
     def best(self) -> Row | None:
         """The row with the highest total, or None where no row will do."""
@@ -402,11 +403,13 @@ class PodClass:
         base[out] = NEVER
         self._base[rows] = base
         self.rows_judged += len(base)
+        self.bodies_run += len(base) * (len(filters) + len(scorers) - scorers.count(None))
 
     def _judge_one(self, row: Row, reasons: int) -> None:
         cells = One(self._table.columns, row, self._overlay)
         filters, scorers = self._plan(reasons)
         self.rows_judged += 1
+        self.bodies_run += len(filters)
         if self._barred:
             self._barred.pop(row, None)
         blocked = before = self._blocked.item(row)
@@ -423,6 +426,7 @@ class PodClass:
         if self._unscored and row in self._unscored:
             self._unscored.discard(row)
             scorers = self._plan(_ANY)[1]
+        self.bodies_run += len(scorers) - scorers.count(None)
         total = 0
         for score, scores, weight in zip(scorers, self._scores, self._weights):  # noqa: B905 - equally long
             if score is None:
