@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from koord.apiserver.access.user import UserInfo
 from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
 from koord.apiserver.cel.conditions import BUDGET, condition
@@ -45,21 +44,13 @@ def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attribute
 
 
 def variables_of(attributes: Attributes, resource: Resource) -> Mapping[str, Any]:
+    """What expressions can name. As in a review, what is empty is not there."""
     request = dict(review(attributes, resource, ("v1",)).body["request"])
     for heavy in ("object", "oldObject", "uid"):
         request.pop(heavy)
-    request["userInfo"] = whole_user(attributes.user)
-    request.setdefault("subResource", "")
-    request.setdefault("requestSubResource", "")
-    request.setdefault("name", "")
-    request.setdefault("namespace", "")
     return {
         "object": as_version(attributes.obj, resource),
         "oldObject": as_version(attributes.old, resource),
+        "namespaceObject": None,
         "request": request,
     }
-
-
-def whole_user(user: UserInfo) -> dict[str, Any]:
-    """With empty fields too: expressions may ask for them."""
-    return {"username": "", "uid": "", "groups": [], "extra": {}, **user.as_json()}

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from koord.apiserver.cel.parser import RESERVED
 from koord.apiserver.cel.standard import text_of
 from koord.apiserver.cel.syntax import CelError
-from koord.apiserver.cel.values import NONE, Maybe, type_name
+from koord.apiserver.cel.values import NONE, Maybe, Obj, type_name
+
+
+def _key(value: dict[str, Any], name: str) -> str:
+    """A field's name as an object has it; words of the language need not be escaped."""
+    return f"__{name}__" if name in RESERVED and isinstance(value, Obj) else name
 
 
 def field_of(value: Any, name: str) -> Any:
     """Raises CelError. In an optional value, the field is optional too."""
     if isinstance(value, Maybe):
         return optional_field(value, name)
-    if isinstance(value, dict) and name in value:
-        return value[name]
+    if isinstance(value, dict) and (key := _key(value, name)) in value:
+        return value[key]
     raise CelError(f"no such key: {name}")
 
 
 def is_there(value: Any, name: str) -> bool:
     if isinstance(value, Maybe):
         return value.has_value and is_there(value.value, name)
-    return isinstance(value, dict) and name in value
+    return isinstance(value, dict) and _key(value, name) in value
 
 
 def optional_field(value: Any, name: str) -> Maybe:
     if isinstance(value, Maybe):
         return optional_field(value.value, name) if value.has_value else NONE
-    return Maybe(value[name]) if isinstance(value, dict) and name in value else NONE
+    return Maybe(field_of(value, name)) if is_there(value, name) else NONE
 
 
 def indexed(value: Any, key: Any) -> Any:

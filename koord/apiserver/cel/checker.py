@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koord.apiserver.cel import signatures, types
+from koord.apiserver.cel.parser import RESERVED
 from koord.apiserver.cel.signatures import FUNCTIONS, Overload
 from koord.apiserver.cel.syntax import (
     Call,
@@ -150,7 +151,8 @@ class _Checker:
             case "map":
                 found = inner.params[1]
             case "struct":
-                found = inner.fields.get(name) or self._fault(expr, f"undefined field '{name}'")
+                known = inner.fields.get(name) or (inner.fields.get(f"__{name}__") if name in RESERVED else None)
+                found = known or self._fault(expr, f"undefined field '{name}'")
             case "param":
                 self._assign([DYN], [inner])
                 found = DYN

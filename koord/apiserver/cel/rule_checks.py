@@ -116,8 +116,8 @@ class _Check:
                 yield forbidden(f"{where}.messageExpression", text)
             self._count(f"{where}.messageExpression", cost)
         elif message is not None:
-            detail = str(message)
-            prefix = "messageExpression " if detail.startswith("compilation failed") else ""
+            detail = str(message).removeprefix("program ")
+            prefix = "messageExpression " if detail.startswith(("compilation failed", "instantiation failed")) else ""
             yield _at_rule(f"{where}.messageExpression", rule, prefix + detail)
         if made.uses_old:
             if place.uncorrelatable:

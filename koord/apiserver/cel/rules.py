@@ -56,7 +56,6 @@ class _Node:
     schema: Schema
     is_resource: bool
     rules: tuple[Rule, ...]
-    all_of: tuple[_Node, ...]
     properties: Mapping[str, _Node]
     values: _Node | None
     items: _Node | None
@@ -98,30 +97,23 @@ def _typed(
 
 @lru_cache(256)
 def _root(schema: Schema) -> _Node | None:
-    return _node(schema, schema, is_resource=True)
+    return _node(schema, is_resource=True)
 
 
-def _node(ruled: Schema, schema: Schema, *, is_resource: bool) -> _Node | None:
-    """`ruled` has the rules: the schema itself, or a part of its allOf."""
+def _node(schema: Schema, *, is_resource: bool) -> _Node | None:
     rules: tuple[Rule, ...] = ()
-    if ruled.rules and (declared := declare(schema, is_resource=is_resource)) is not None:
-        rules = tuple(
-            compile_rule(rule, schema, declared) for rule in ruled.rules if str(rule.get("rule") or "").strip()
-        )
-    all_of = tuple(made for part in ruled.all_of if (made := _node(part, schema, is_resource=is_resource)) is not None)
+    if schema.rules and (declared := declare(schema, is_resource=is_resource)) is not None:
+        written = [rule for rule in schema.rules if str(rule.get("rule") or "").strip()]
+        rules = tuple(compile_rule(rule, schema, declared) for rule in written)
     properties: dict[str, _Node] = {}
-    for name, inner in ruled.properties.items():
-        own = schema.properties.get(name)
-        if own is not None and (made := _node(inner, own, is_resource=own.embedded)) is not None:
+    for name, inner in schema.properties.items():
+        if (made := _node(inner, is_resource=inner.embedded)) is not None:
             properties[name] = made
-    values = items = None
-    if ruled.values is not None and schema.values is not None:
-        values = _node(ruled.values, schema.values, is_resource=schema.values.embedded)
-    if ruled.items is not None and schema.items is not None:
-        items = _node(ruled.items, schema.items, is_resource=schema.items.embedded)
-    if not (rules or all_of or properties or values or items):
+    values = None if schema.values is None else _node(schema.values, is_resource=schema.values.embedded)
+    items = None if schema.items is None else _node(schema.items, is_resource=schema.items.embedded)
+    if not (rules or properties or values or items):
         return None
-    return _Node(schema, is_resource, rules, all_of, properties, values, items)
+    return _Node(schema, is_resource, rules, properties, values, items)
 
 
 def cel_validate(
@@ -180,8 +172,6 @@ class _Walk:
             around = correlation if correlation is not None else nearest
             is_same = around is not None and around.is_same()
             self._apply(node, value, seen, None if old is None else old_seen, path, is_same)
-        for part in node.all_of:
-            self.check(part, value, old, path, None, nearest, seen, old_seen)
         if isinstance(value, dict):
             self._check_map(node, value, old, path, correlation, nearest, seen, old_seen)
         elif isinstance(value, list) and node.items is not None:

@@ -44,6 +44,7 @@ _FORBIDDEN_NESTED: Final = (
     ("x-kubernetes-list-map-keys", "must be empty to be structural"),
     ("x-kubernetes-list-type", "must be undefined to be structural"),
     ("x-kubernetes-map-type", "must be undefined to be structural"),
+    ("x-kubernetes-validations", "must be empty to be structural"),
 )
 
 
@@ -161,7 +162,7 @@ def _value_faults(schema: Source, path: str, skip_any_of: bool, skip_first_all_o
         for i, inner in enumerate(schema.get("anyOf") or ()):
             yield from _nested_faults(inner, f"{path}.anyOf[{i}]")
     for i, inner in enumerate(schema.get("allOf") or ()):
-        yield from _nested_faults(inner, f"{path}.allOf[{i}]", skip_first_all_of and i == 0, rules=True)
+        yield from _nested_faults(inner, f"{path}.allOf[{i}]", skip_first_all_of and i == 0)
     for i, inner in enumerate(schema.get("oneOf") or ()):
         yield from _nested_faults(inner, f"{path}.oneOf[{i}]")
     if isinstance(schema.get("not"), Mapping):
@@ -170,7 +171,7 @@ def _value_faults(schema: Source, path: str, skip_any_of: bool, skip_first_all_o
         yield invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {fault}")
 
 
-def _nested_faults(schema: Source, path: str, skip_any_of: bool = False, *, rules: bool = False) -> Iterator[Cause]:
+def _nested_faults(schema: Source, path: str, skip_any_of: bool = False) -> Iterator[Cause]:
     yield from _value_faults(schema, path, skip_any_of, False)
     if isinstance(schema.get("items"), Mapping):
         yield from _nested_faults(schema["items"], f"{path}.items")
@@ -181,8 +182,6 @@ def _nested_faults(schema: Source, path: str, skip_any_of: bool = False, *, rule
     for name, text in _FORBIDDEN_NESTED:
         if schema.get(name):
             yield forbidden(f"{path}.{name}", text)
-    if schema.get("x-kubernetes-validations") and not rules:
-        yield forbidden(f"{path}.x-kubernetes-validations", "must be empty to be structural")
     if "metadata" in (schema.get("properties") or {}):
         yield forbidden(_key(path, "metadata"), "must not be specified in a nested context")
 
@@ -412,6 +411,11 @@ def _cel_faults(rules: Any, path: str) -> Iterator[Cause]:
             yield required(f"{where}.messageExpression", "messageExpression must be non-empty if specified")
         if rule.get("reason") and rule["reason"] not in _REASONS:
             yield not_supported(f"{where}.reason", rule["reason"], _REASONS)
+        pointer = rule.get("fieldPath") or ""
+        if pointer and not pointer.strip():
+            yield invalid(f"{where}.fieldPath", pointer, "must be non-empty if specified")
+        if re.search(r"[\n\r]", pointer):
+            yield invalid(f"{where}.fieldPath", pointer, "must not contain line breaks")
 
 
 def same(one: object, other: object) -> bool:

@@ -28,6 +28,7 @@ _CLUSTER_IP = re.compile(r"\b10\.(?:0\.0|9[6-9]\.\d{1,3}|1[01]\d\.\d{1,3})\.\d{1
 _NODE_PORT = re.compile(r"(?<=\d:)3[012]\d{3}(?=/(?:TCP|UDP|SCTP))")
 _AGE = re.compile(r"^(?:<invalid>|(?:\d+[dhms])+)$")
 _SERVER = re.compile(r"\b127\.0\.0\.1:\d+\b")
+_SELF_TYPE = re.compile(r"\bselfType\d+")
 _VERSION_IN_TEXT = re.compile(
     r"(resource version: ?|ResourceVersion in (?:precondition: |object meta: |the precondition \(|record \()"
     r"|current: )(\d+)"
@@ -155,6 +156,7 @@ class _Words:
         text = _GO_TIME.sub("<go time>", text)
         text = _JWT.sub("<jwt>", text)
         text = _SERVER.sub("<server>", text)
+        text = _SELF_TYPE.sub("selfType", text)
         text = _OLDEST.sub(r"\1<version>", text)
         text = _VERSION_INSIDE.sub(lambda match: match[1] + self._version(int(match[2])), text)
         text = _VERSION_IN_TEXT.sub(lambda match: match[1] + self._version_in_text(match[2]), text)

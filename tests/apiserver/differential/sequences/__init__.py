@@ -16,6 +16,7 @@ from tests.apiserver.differential.sequences import (
     kind_faults,
     lists,
     patches,
+    rules,
     schemas,
     services,
     subresources,
@@ -29,6 +30,6 @@ from tests.apiserver.differential.sequences import (
 
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
-    definitions, schemas, access, discovery, webhooks, hostile, cluster,
+    definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
     every_kind, kind_faults, services, directives, versions,
 )  # fmt: skip
