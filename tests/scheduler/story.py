@@ -217,7 +217,10 @@ class Story:
         with self.cluster.transaction() as transaction:
             for _ in range(self.dice.integer(1, 2)):
                 for _ in range(self.dice.integer(1, 6)):
-                    if self.dice.chance(0.6):
+                    if self.dice.chance(0.2):
+                        pods = [Ask(self.new_pod()) for _ in range(3)]
+                        self.engine.place_all(pods, at_least=self.dice.one((None, 2, 0)))
+                    elif self.dice.chance(0.6):
                         self.engine.place(Ask(self.new_pod()))
                     elif self.dice.chance(0.5) and row_of:
                         self.cluster.place(Ask(self.new_pod()).record(), row_of[self.dice.one(sorted(row_of))])

@@ -93,6 +93,13 @@ def test_a_node_that_fails_the_exact_check_is_passed_over() -> None:
     assert found.place(ask("q", labels={"devices": "2"})).node is None
 
 
+def test_however_many_fail_the_exact_check_the_one_that_passes_is_found() -> None:
+    found, _ = with_devices(**{f"scattered-{i}": {0, 2, 4} for i in range(150)}, paired={0, 1})
+    assert found.place(ask("p", labels={"devices": "2"})).node == "paired"
+    placement = found.place(ask("q", labels={"devices": "2"}))
+    assert placement.rejections == {"no two neighbouring devices": 150, "Insufficient devices": 1}
+
+
 def test_a_node_that_failed_is_tried_again_once_it_changed() -> None:
     found, plugin = with_devices(a={0, 2})
     assert found.place(ask("p", labels={"devices": "2"})).node is None
@@ -232,9 +239,7 @@ def test_what_plugins_write_on_a_pod_is_one_patch() -> None:
 def test_plugins_that_write_different_things_in_one_place_are_named() -> None:
     plugins = [Writes(name, {"metadata": {"annotations": {"cpus": name}}}) for name in ("First", "Second")]
     found = engine(node("a"), plugins=(*ROW_LOCAL, *plugins))
-    with pytest.raises(
-        ValueError, match=r"Second wants 'Second' at metadata\.annotations\.cpus"
-    ):
+    with pytest.raises(ValueError, match=r"Second wants 'Second' at metadata\.annotations\.cpus"):
         found.patch(ask("p"), 0)
 
 

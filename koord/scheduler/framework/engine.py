@@ -26,7 +26,6 @@ CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
 """Rows times classes: a class costs some 30 bytes a row, so this is half a gigabyte at most."""
 SHAPES_KEPT: Final = 1 << 14
-MOST_EXACT_CHECKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +175,8 @@ class Engine:
         exact = found.exact
         if not exact:
             return found.best()
-        for _ in range(MOST_EXACT_CHECKS):
-            row = found.best()
-            if row is None:
-                return None
+        # Each check that fails bars a row, until that changes.
+        while (row := found.best()) is not None:
             objections = ((part.plugin.name, part.judge.check(ask, row)) for part in exact)
             objection = next(((name, reason) for name, reason in objections if reason is not None), None)
             if objection is None:

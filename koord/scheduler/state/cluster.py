@@ -133,6 +133,7 @@ class Cluster:
         self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
         self._images: dict[ContainerImage, ContainerImage] = {}
         self._undo: list[Move] | None = None
+        self._open: Transaction | None = None
         self._hashes: Counter[int] = Counter()
         for column in (NAME_HASH, UNSCHEDULABLE, TAINTS, POD_COUNT, NON_ZERO_CPU, NON_ZERO_MEMORY, allocatable(PODS)):
             self.table.declare(column)
@@ -262,13 +263,23 @@ class Cluster:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """All that is written inside can be taken back, until the block ends: then it stays, unless undone."""
+        """All that is written inside can be taken back, until the block ends: then it stays, unless undone.
+
+        An error that leaves the block takes everything back. A block inside another takes back its own part; what it
+        leaves, the other one still can.
+        """
+        if self._open is not None:
+            with self._open.part() as part:
+                yield part
+            return
         self._undo = []
         try:
             with self.table.recording() as writes:
-                yield Transaction(self, writes, self._undo)
+                self._open = Transaction(self, writes, self._undo)
+                with self._open.part() as part:
+                    yield part
         finally:
-            self._undo = None
+            self._undo = self._open = None
 
     def undoable(self, inverse: Callable[[], None]) -> None:
         """Note how to take back a change that a plugin made outside the table, should the transaction be undone."""
@@ -316,17 +327,28 @@ class Cluster:
 
 
 class Transaction:
-    """Writes that can be taken back."""
+    """Writes that can be taken back: all since it began."""
 
     def __init__(self, cluster: Cluster, writes: list[tuple[Any, Row, Any]], moves: list[Move]) -> None:
         self._cluster, self._writes, self._moves = cluster, writes, moves
+        self._first_write, self._first_move = len(writes), len(moves)
+
+    @contextmanager
+    def part(self) -> Iterator[Transaction]:
+        """What is written from now on, as a transaction of its own."""
+        part = Transaction(self._cluster, self._writes, self._moves)
+        try:
+            yield part
+        except BaseException:
+            part.undo()
+            raise
 
     def undo(self) -> None:
         """Take everything back; the state is bit for bit as it was when the transaction began."""
         cluster = self._cluster
-        moves = self._moves[::-1]
-        self._moves.clear()
-        for move in moves:
+        moves = self._moves[self._first_move :]
+        del self._moves[self._first_move :]
+        for move in reversed(moves):
             if not isinstance(move, tuple):
                 move()
                 continue
@@ -339,6 +361,6 @@ class Transaction:
                 cluster.pods_on[row][record.key] = record
                 cluster.tell_of_pod(record, row, +1)
             cluster.table.touch(row, _PODS)
-        cluster.table.restore(self._writes)
-        self._moves.clear()
-        self._writes.clear()
+        cluster.table.restore(self._writes[self._first_write :])
+        del self._moves[self._first_move :]
+        del self._writes[self._first_write :]
