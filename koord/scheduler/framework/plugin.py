@@ -40,6 +40,10 @@ INFEASIBLE: Final = -(1 << 29)
 """Added to a row's total, it makes the row lose against any row without it."""
 
 
+EXACT_BELOW: Final = 1 << 46
+"""Below this, a quotient of up to 100 in floating point never rounds up to the next whole number."""
+
+
 Overlay: TypeAlias = Mapping[Hashable, Mapping[Row, int]]
 """What some rows look like to one class: column -> row -> what is added there."""
 
@@ -86,6 +90,14 @@ def least(a: Numbers, b: Numbers) -> Numbers:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.minimum(a, b)
     return a if a < b else b
+
+
+def percent(part: Numbers, whole: Numbers) -> Numbers:
+    """100 * part // whole, for numbers and arrays; `part` is not negative, `whole` is positive."""
+    if isinstance(whole, np.ndarray) and whole.max() < EXACT_BELOW:
+        # Ten times faster than the division of 64-bit integers.
+        return (part * 100 / whole).astype(np.int64)
+    return part * 100 // whole
 
 
 class Facet(Protocol):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least, percent
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import Reason, Row
@@ -102,11 +102,10 @@ class _Fit(Judge):
         weights: Numbers = 0
         for capacity_column, used_column, adds, weight in self._scored:
             capacity, used = cells[capacity_column], cells[used_column] + adds
-            over = used > capacity
-            has: Numbers = capacity > 0
-            every = has is True or (has is not False and has.all())
-            amount = least(used, capacity) if self._most else (capacity - used) * (1 - over)
-            score = amount * 100 // (capacity if every else capacity + (capacity == 0))
+            has = capacity > 0
+            every = has if isinstance(has, bool) else has.all()
+            amount = least(used, capacity) if self._most else (capacity - used) * (used <= capacity)
+            score = percent(amount, capacity if every else capacity + (capacity == 0))
             total = total + (score * weight if every else score * weight * has)
             weights = weights + (weight if every else weight * has)
         return total // (weights if isinstance(weights, int) and weights else weights + (weights == 0))
