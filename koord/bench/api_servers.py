@@ -39,13 +39,15 @@ class RunningServer:
     start_s: float
     "From the start of its first process until it said that it was ready."
     processes: tuple[subprocess.Popen[bytes], ...]
+    kubeconfig: Path
+    "An administrator's."
 
     def rss_mb(self) -> float:
         return sum(_status_kb(process.pid, "VmRSS") for process in self.processes) / 1024
 
     def cpu_s(self) -> float:
         """What its processes have used, all threads."""
-        return sum(_cpu_ns(process.pid) for process in self.processes) / 1e9
+        return sum(cpu_s(process.pid) for process in self.processes)
 
 
 def find_binary(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -63,12 +65,12 @@ def embedded() -> Iterator[RunningServer]:
         started = time.perf_counter()
         command = [sys.executable, "-m", "koord", "apiserver", "--data-dir", str(directory / "data")]
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        with _ended(process):
+        with ended(process):
             kubeconfig = directory / "data" / "kubeconfig"
             _until(lambda: kubeconfig.exists(), process, directory / "log")
             config = resolve(parse(kubeconfig.read_text(), str(kubeconfig)))
             _until(lambda: _ready(config), process, directory / "log")
-            yield RunningServer(config, time.perf_counter() - started, (process,))
+            yield RunningServer(config, time.perf_counter() - started, (process,), kubeconfig)
 
 
 @contextmanager
@@ -79,7 +81,7 @@ def real() -> Iterator[RunningServer | None]:
         yield None
         return
     with _directory() as directory, (directory / "log").open("wb") as log:
-        ports = _free_ports(3)
+        ports = free_ports(3)
         url = f"https://127.0.0.1:{ports[2]}"
         kubeconfig = _credentials(directory, url)
 
@@ -99,7 +101,7 @@ def real() -> Iterator[RunningServer | None]:
             f"--initial-cluster=default={peer}",
             "--log-level=error",
         )
-        with _ended(storage):
+        with ended(storage):
             server = start(
                 str(apiserver),
                 f"--etcd-servers={client}",
@@ -118,10 +120,10 @@ def real() -> Iterator[RunningServer | None]:
                 # Without a controller manager no namespace gets its service account.
                 "--disable-admission-plugins=ServiceAccount",
             )
-            with _ended(server):
+            with ended(server):
                 config = resolve(parse(kubeconfig.read_text(), str(kubeconfig)))
                 _until(lambda: _ready(config), server, directory / "log")
-                yield RunningServer(config, time.perf_counter() - started, (server, storage))
+                yield RunningServer(config, time.perf_counter() - started, (server, storage), kubeconfig)
 
 
 def _credentials(directory: Path, url: str) -> Path:
@@ -152,7 +154,7 @@ def _directory() -> Iterator[Path]:
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
@@ -177,7 +179,7 @@ def _ready(config: ClusterConfig) -> bool:
         return False
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports = [int(each.getsockname()[1]) for each in sockets]
     for each in sockets:
@@ -192,6 +194,7 @@ def _status_kb(pid: int, field: str) -> int:
     raise LookupError(field)
 
 
-def _cpu_ns(pid: int) -> int:
+def cpu_s(pid: int) -> float:
     """Finer than the ticks of /proc/PID/stat; threads that ended are not in it, and these servers keep theirs."""
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koord.bench import scheduler_memory
-from koord.bench.scheduler import CASES, Case, measure
+from koord.bench.scheduler import CASES, Case, measure, peer
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -24,3 +24,15 @@ def test_memory_is_told_for_a_state_that_was_fed_all_pods() -> None:
     found = scheduler_memory.measure(nodes=20, pods=200)
     assert found["peak_mib"] > 0
     assert found["feeding_s"] > 0
+
+
+@pytest.mark.cluster
+def test_the_real_scheduler_is_measured_with_the_same_pods() -> None:
+    found = peer(nodes=20, pods=10)
+    assert found is not None
+    assert found > 0
+
+
+def test_where_the_real_scheduler_is_not_installed_there_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koord.bench.api_servers.find_binary", lambda name: None)
+    assert peer(nodes=1, pods=1) is None
