@@ -170,6 +170,12 @@ class Collection:
         if pending is not None and pending.entry.rev >= entry.rev:
             await asyncio.shield(pending.done)
 
+    async def absent(self, key: str) -> None:
+        """Wait until what `head` gave as gone is gone on disk too."""
+        pending = self._pending.get(key)
+        if pending is not None and pending.deleted:
+            await asyncio.shield(pending.done)
+
     async def watch(
         self, from_rev: int, wanted: Callable[[Event], bool] | None = None
     ) -> tuple[list[Event], Subscription]:

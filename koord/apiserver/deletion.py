@@ -70,9 +70,12 @@ def check_preconditions(resource: Resource, options: Options, old: Obj) -> None:
     ):
         value = wanted.get(key)
         if value is not None and value != meta.get(key):
+            if resource.strategy.checks_preconditions_first:
+                detail = f"Precondition failed: {word} in precondition: {value}, {word} in object meta: {meta.get(key)}"
+                raise conflict(resource.plural, resource.group, meta["name"], detail)
             raise conflict(
                 resource.kind,
-                resource.group,
+                resource.kind_group,
                 meta["name"],
                 f"the {word} in the precondition ({value}) does not match the {word} in record ({meta.get(key)}). "
                 f"The object might have been {why}",
@@ -122,11 +125,13 @@ def finalizers_for(finalizers: list[str], options: Options, strategy: Strategy) 
     policy = options.get("propagationPolicy")
     if (orphan := options.get("orphanDependents")) is not None:
         policy = "Orphan" if orphan else "Background"
-    if policy is None:
+    if policy is None and strategy.has_dependents:
         if _ORPHAN in finalizers or _FOREGROUND in finalizers:
             return finalizers
         policy = "Orphan" if strategy.orphans_by_default else "Background"
     kept = [name for name in finalizers if name not in (_ORPHAN, _FOREGROUND)]
+    if not strategy.has_dependents:
+        return kept
     if policy == "Orphan":
         return [*kept, _ORPHAN]
     return [*kept, _FOREGROUND] if policy == "Foreground" else kept

@@ -61,7 +61,7 @@ def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
     if fields_text:
         nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
         known = resource.strategy.selectable or resource.strategy.fields(nothing)
-        fields = field_matcher(fields_text, known, custom=resource.custom)
+        fields = field_matcher(fields_text, known, kind=resource.kind, custom=resource.custom)
     return Filter(labels, fields)
 
 

@@ -128,6 +128,8 @@ class Objects:
                 obj["metadata"]["name"] = metadata.generate_name(obj["metadata"]["generateName"])
                 key = resource.key(namespace, obj["metadata"]["name"])
         existing = collection.head(key)
+        if existing is not None:
+            await self._settled(collection, existing)
         deleting = existing is not None and existing.index.deleting
         raise already_exists(resource.plural, resource.group, obj["metadata"]["name"], deleting=deleting)
 
@@ -191,7 +193,7 @@ class Objects:
             if head is None:
                 if create_missing is not None:
                     return await self.create(resource, namespace, create_missing(), context, tracked=tracked)
-                raise object_not_found(resource.plural, resource.group, name)
+                raise await self._absent(collection, resource, key, name)
             old = decode(resource, head.value)
             new = _own(change(old)) if pure else change(decode(resource, head.value))
             self._check_version(resource, new, old, head, sent_whole)
@@ -219,7 +221,7 @@ class Objects:
         for _ in range(MOST_ATTEMPTS):
             head = collection.head(key)
             if head is None:
-                raise object_not_found(resource.plural, resource.group, name)
+                raise await self._absent(collection, resource, key, name)
             old = decode(resource, head.value)
             new = change(decode(resource, head.value))
             if context.dry_run:
@@ -307,7 +309,7 @@ class Objects:
         for _ in range(MOST_ATTEMPTS):
             head = collection.head(key)
             if head is None:
-                raise object_not_found(resource.plural, resource.group, name)
+                raise await self._absent(collection, resource, key, name)
             old = decode(resource, head.value)
             deletion.check_preconditions(resource, options, old)
             attributes = _attributes("DELETE", resource, "", None, old, replace(context, options=options))
@@ -398,6 +400,14 @@ class Objects:
         self, operation: str, resource: Resource, subresource: str, obj: Obj | None, old: Obj | None, context: Context
     ) -> None:
         await self.admission.validate(_attributes(operation, resource, subresource, obj, old, context))
+
+    async def _absent(self, collection: Collection, resource: Resource, key: str, name: str) -> StatusError:
+        """404, once readers would get it too."""
+        try:
+            await collection.absent(key)
+        except WriteFailed as error:
+            return internal_error(str(error))
+        return object_not_found(resource.plural, resource.group, name)
 
     async def _settled(self, collection: Collection, head: Entry) -> None:
         """Wait until what is about to be shown is on disk."""

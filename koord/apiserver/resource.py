@@ -135,6 +135,10 @@ class Strategy:
     "Whether the deletion of an object waits for more than its finalizers (a namespace: for its content)."
     on_deletion: Callable[[Obj], None] = _nothing
     "Changes an object that begins to be deleted (a namespace: its phase)."
+    has_dependents: bool = True
+    "Whether other objects may go with one of this kind; if not, what a delete says of them is ignored."
+    checks_preconditions_first: bool = False
+    "Whether a delete that is meant for another object is refused in the words of the store."
     orphans_by_default: bool = False
     "Whether a delete that does not say leaves the object's dependents alone."
     orphaning_warning: str = ""

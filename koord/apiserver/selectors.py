@@ -16,6 +16,8 @@ from koord.apiserver import formats
 from koord.apiserver.status import StatusError, bad_request
 
 EVERY_KIND: Final = frozenset({"metadata.name", "metadata.namespace"})
+_WITHOUT_NAMESPACE: Final = ("Namespace", "Node")
+"Kinds whose objects cannot be asked for by a namespace, not even by none."
 
 _TOKEN: Final = re.compile(r"[ \t\r\n]*(!=|==|=|!|<|>|\(|\)|,|[^ \t\r\n=!<>(),]+|$)")
 _SYMBOLS: Final = frozenset({"!=", "==", "=", "!", "<", ">", "(", ")", ",", ""})
@@ -34,20 +36,24 @@ def label_matcher(text: str) -> LabelMatcher:
         raise bad_request(_LabelFaults(text).first() or str(error)) from None
 
 
-def field_matcher(text: str, known: Iterable[str], *, custom: bool = False) -> FieldMatcher:
+def field_matcher(text: str, known: Iterable[str], *, kind: str = "", custom: bool = False) -> FieldMatcher:
     """The matcher; 400 for a text that is none, or names a field that this kind cannot be selected by."""
     try:
         matcher = parse_fields(text)
     except FieldSelectorError:
         raise _field_fault(text) from None
     known = {*known, *EVERY_KIND}
+    if kind in _WITHOUT_NAMESPACE and not custom:
+        known.discard("metadata.namespace")
     for requirement in matcher.requirements:
         if requirement.field not in known:
-            raise bad_request(_unknown_field(requirement.field, known, custom))
+            raise bad_request(_unknown_field(requirement.field, known, kind, custom))
     return matcher
 
 
-def _unknown_field(field: str, known: set[str], custom: bool) -> str:
+def _unknown_field(field: str, known: set[str], kind: str, custom: bool) -> str:
+    if kind == "Job" and not custom:
+        return f'field label "{field}" not supported for Job'
     if known == EVERY_KIND and not custom:
         return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     return f"field label not supported: {field}"

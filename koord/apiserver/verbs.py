@@ -24,7 +24,7 @@ from koord.apiserver.objects import Context, Objects, Written
 from koord.apiserver.patch import json_patch, managed_fields, merge_patch, strategic
 from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.routing import check_route, not_allowed
+from koord.apiserver.routing import Unrouted, check_route, not_allowed
 from koord.apiserver.status import StatusError, bad_request, invalid, object_not_found, unprocessable
 from koord.apiserver.wire.answers import JSON, Answer, Response, Stream
 from koord.apiserver.write_options import WriteOptions, write_options
@@ -169,7 +169,7 @@ class Verbs:
         content_type = request.content_type.partition(";")[0].strip()
         if content_type not in PATCH_TYPES or (resource.custom and "strategic" in content_type):
             if not resource.custom:
-                raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                raise Unrouted(415, "UnsupportedMediaType", "415: Unsupported Media Type")
             served = [each for each in PATCH_TYPES if "strategic" not in each]
             raise StatusError(
                 415,

@@ -306,13 +306,17 @@ def _type_meta(kind: str, value: object, body: bytes) -> tuple[str, str, str]:
     return group, version, data_kind
 
 
+_SCHEMES: Final = {"apiextensions.k8s.io": "pkg/apiserver/apiserver.go:55"}
+"""Where the real server's tables of kinds are, as its messages tell."""
+
+
 def unregistered(group: str, version: str, kind: str) -> str:
     """Why a kind cannot be read, where it is none of the built-in ones."""
     try:
         schemas.ref_of(group, version, kind)
     except KeyError:
         api_version = f"{group}/{version}" if group else version
-        scheme = "pkg/api/legacyscheme/scheme.go:30"
+        scheme = _SCHEMES.get(group, "pkg/api/legacyscheme/scheme.go:30")
         return f'no kind "{kind}" is registered for version "{api_version}" in scheme "{scheme}"'
     return ""
 

@@ -12,6 +12,7 @@ from koord.apiserver.builtin import (
     batch_cron,
     components,
     config,
+    endpoints,
     events,
     limits,
     namespace,
@@ -41,7 +42,7 @@ STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
     ("", "Secret"): config.SECRET,
     ("", "ServiceAccount"): config.SERVICE_ACCOUNT,
     ("", "Service"): service.SERVICE,
-    ("", "Endpoints"): service.ENDPOINTS,
+    ("", "Endpoints"): endpoints.ENDPOINTS,
     ("", "PersistentVolumeClaim"): volume_claims.CLAIM,
     ("", "PersistentVolume"): volume_claims.VOLUME,
     ("", "Event"): events.CORE_EVENT,
@@ -73,5 +74,5 @@ STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
     (_RBAC, "ClusterRoleBinding"): rbac.CLUSTER_ROLE_BINDING,
     (_ADMISSION, "MutatingWebhookConfiguration"): webhooks.MUTATING,
     (_ADMISSION, "ValidatingWebhookConfiguration"): webhooks.VALIDATING,
-    ("discovery.k8s.io", "EndpointSlice"): service.ENDPOINT_SLICE,
+    ("discovery.k8s.io", "EndpointSlice"): endpoints.ENDPOINT_SLICE,
 }

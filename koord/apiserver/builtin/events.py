@@ -150,6 +150,7 @@ def _message(event: Obj) -> str:
 
 
 CORE_EVENT: Final = Strategy(
+    has_dependents=False,
     validate=validate,
     validate_create=validate_create,
     validate_update=validate_update,

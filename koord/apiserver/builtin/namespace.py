@@ -95,6 +95,7 @@ STRATEGY: Final = Strategy(
     prepare_create=prepare_create,
     prepare_update=prepare_update,
     when_read=when_read,
+    checks_preconditions_first=True,
     validate=validate,
     validate_status=validate_status,
     fields=fields,

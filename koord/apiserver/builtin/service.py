@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, label_map, port_or_name
 from koord.apiserver.builtin.service_allocation import WITH_NODE_PORTS, needs_health_port
 from koord.apiserver.builtin.service_families import related_faults
-from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, UNSET, at, labels_text, of, text
+from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, at, labels_text, of, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported, required
 
@@ -249,76 +249,6 @@ def _ports_text(service: Obj) -> str:
     return ",".join(shown) or NONE
 
 
-def default_endpoints(endpoints: Obj) -> None:
-    for subset in endpoints.get("subsets") or ():
-        for port in subset.get("ports") or ():
-            if not port.get("protocol"):
-                port["protocol"] = "TCP"
-
-
-def validate_endpoints(endpoints: Obj) -> Sequence[Cause]:
-    faults: Faults = []
-    for i, subset in enumerate(endpoints.get("subsets") or ()):
-        path, ports = f"subsets[{i}]", subset.get("ports") or ()
-        addresses = (*(subset.get("addresses") or ()), *(subset.get("notReadyAddresses") or ()))
-        if not addresses:
-            faults.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
-        for key in ("addresses", "notReadyAddresses"):
-            for j, address in enumerate(subset.get(key) or ()):
-                ip = address.get("ip", "")
-                add_all(faults, f"{path}.{key}[{j}].ip", ip, formats.ip_address(ip))
-                _reachable(faults, ip, f"{path}.{key}[{j}].ip")
-        for j, port in enumerate(ports):
-            where = f"{path}.ports[{j}]"
-            if len(ports) > 1 and not port.get("name"):
-                faults.append(required(f"{where}.name"))
-            elif port.get("name"):
-                add_all(faults, f"{where}.name", port["name"], formats.dns_label(port["name"]))
-            add_all(faults, f"{where}.port", port.get("port", 0), formats.port_number(port.get("port", 0)))
-    return faults
-
-
-def _reachable(faults: Faults, address: str, path: str) -> None:
-    """An address that others can reach: not this machine's own, nor one of a link."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        faults.append(invalid(path, address, "must be a valid IP address"))
-        return
-    for wrong, said in (
-        (ip.is_unspecified, f"may not be unspecified ({address})"),
-        (ip.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
-        (ip.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
-        (ip in _LINK_MULTICAST, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
-    ):
-        if wrong:
-            faults.append(invalid(path, address, said))
-
-
-def _endpoints_text(endpoints: Obj) -> str:
-    shown: list[str] = []
-    for subset in endpoints.get("subsets") or ():
-        ips = [address.get("ip", "") for address in subset.get("addresses") or ()]
-        ports = [port.get("port", 0) for port in subset.get("ports") or ()]
-        shown += [f"{ip}:{port}" for port in ports for ip in ips] if ports else ips
-    return _some(shown) if endpoints.get("subsets") else NONE
-
-
-def _some(values: Sequence[str]) -> str:
-    listed = ",".join(values[:_MOST_SHOWN])
-    return listed if len(values) <= _MOST_SHOWN else f"{listed} + {len(values) - _MOST_SHOWN} more..."
-
-
-def _slice_ports(obj: Obj) -> str:
-    ports: Sequence[Mapping[str, Any]] = obj.get("ports") or ()
-    return _some([str(port.get("port") or port.get("name") or "*") for port in ports]) or UNSET
-
-
-def _slice_endpoints(obj: Obj) -> str:
-    addresses = [address for each in obj.get("endpoints") or () for address in each.get("addresses") or ()]
-    return _some(addresses) or UNSET
-
-
 SERVICE: Final = Strategy(
     default=default_service,
     prepare_create=prepare_create,
@@ -340,22 +270,4 @@ SERVICE: Final = Strategy(
     has_generation=False,
     allow_create_on_update=True,
     returns_deleted=True,
-)
-ENDPOINTS: Final = Strategy(
-    default=default_endpoints,
-    validate=validate_endpoints,
-    columns=(NAME, text("Endpoints", of(_endpoints_text)), AGE),
-    has_status=False,
-    has_generation=False,
-    allow_create_on_update=True,
-)
-ENDPOINT_SLICE: Final = Strategy(
-    columns=(
-        NAME,
-        text("AddressType", at("addressType")),
-        text("Ports", of(_slice_ports)),
-        text("Endpoints", of(_slice_endpoints)),
-        AGE,
-    ),
-    has_status=False,
 )

@@ -64,7 +64,9 @@ def _store_version(crd: Obj) -> None:
 
 def _begin_deletion(crd: Obj) -> None:
     meta = crd["metadata"]
-    meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP_FINALIZER]
+    # What the request says of dependents waits until the definition's own objects are gone.
+    kept = [name for name in meta.get("finalizers") or () if name not in ("orphan", "foregroundDeletion")]
+    meta["finalizers"] = [*kept, CLEANUP_FINALIZER]
     # A definition has no grace, and its deletion is no change of what it defines.
     meta.pop("deletionGracePeriodSeconds", None)
     meta["generation"] = max(1, int(meta.get("generation", 1)) - 1)
@@ -88,6 +90,7 @@ STRATEGY: Final = Strategy(
     columns=(printing.NAME, printing.CREATED_AT),
     unconditional_update=False,
     awaits=lambda crd: not crd["metadata"].get("deletionTimestamp"),
+    checks_preconditions_first=True,
     on_deletion=_begin_deletion,
 )
 """Of CustomResourceDefinitions themselves."""
