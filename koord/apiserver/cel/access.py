@@ -38,6 +38,8 @@ def optional_field(value: Any, name: str) -> Maybe:
 
 def indexed(value: Any, key: Any) -> Any:
     """Raises CelError."""
+    if key is None:
+        raise CelError("invalid qualifier type: types.Null")
     if isinstance(value, list):
         at = _position(key)
         if 0 <= at < len(value):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from koord.apiserver.cel import addresses, kubernetes, lists, patterns, standard, strings
-from koord.apiserver.cel.runtime_cost import Price, compared, joined_price, price_of
+from koord.apiserver.cel.runtime_cost import Price, compared, joined_price, price_of, walk
 from koord.apiserver.cel.signatures import FUNCTIONS, Overload
 from koord.apiserver.cel.syntax import CelError, CostExceeded
 from koord.apiserver.cel.types import Type
@@ -20,7 +20,9 @@ Frame = list[Any]
 Run = Callable[[Frame], Any]
 Function = Callable[..., Any]
 
-FAULTS: Final = (CelError, TypeError, AttributeError)
+MISTAKEN: Final = (TypeError, AttributeError)
+"What functions raise that are given what they do not take."
+FAULTS: Final = (CelError, *MISTAKEN)
 _OVERLOADS: Final[dict[str, Function]] = {
     **standard.OVERLOADS,
     **strings.OVERLOADS,
@@ -74,24 +76,26 @@ def check_pattern(pattern: Any, fault: type[CelError]) -> None:
         raise fault(text)
 
 
-def bound(function: str, chosen: Sequence[str], *, is_typed: bool, has_pattern: bool = False) -> Function:
-    """What a call calls. `has_pattern`: its pattern is written down, so that it was looked at before."""
+def bound(
+    function: str, chosen: Sequence[str], *, is_typed: bool, has_pattern: bool = False
+) -> tuple[Function, Function | None]:
+    """What a call calls, and what it calls if that does not take what it is given, since null can stand anywhere.
+
+    `has_pattern`: its pattern is written down, so that it was looked at before.
+    """
     if function == "_==_":
-        return equal
+        return equal, None
     if function == "_!=_":
-        return lambda one, other: not equal(one, other)
-    if function == "@not_strictly_false":
-        return lambda value: value is not False
+        return lambda one, other: not equal(one, other), None
     if function in _RELATIONS:
         direct = _DIRECT.get(chosen[0]) if len(chosen) == 1 and is_typed else None
-        return direct or _ordered(function)
-    if is_typed and len(chosen) == 1:
-        found = _OVERLOADS.get(chosen[0])
-        if found is None:
-            raise CelError(f"the function '{function}' is not supported here")
-        return found
+        careful = _ordered(function)
+        return (careful, None) if direct is None else (direct, careful)
     overloads = [each for each in FUNCTIONS[function] if each.id in chosen]
-    return _dispatched(function, overloads, is_bare=has_pattern or function in _BARE)
+    if any(each.id not in _OVERLOADS for each in overloads):
+        raise CelError(f"the function '{function}' is not supported here")
+    careful = _dispatched(function, overloads, is_bare=has_pattern or function in _BARE)
+    return (_OVERLOADS[chosen[0]], careful) if is_typed and len(chosen) == 1 else (careful, None)
 
 
 def _ordered(function: str) -> Function:
@@ -130,34 +134,69 @@ def price(function: str, overload: str, kinds: Sequence[str]) -> int | Price:
     return price_of(function, overload)
 
 
-def composed(call: Function, runs: Sequence[Run]) -> Run:
+def composed(call: Function, careful: Function | None, runs: Sequence[Run]) -> Run:
     """A call whose price is fixed."""
     if len(runs) == 1:
-        return unary(call, runs[0])
+        return _unary(call, careful or call, runs[0])
     if len(runs) == 2:
-        left, right = runs
-        return lambda frame: call(left(frame), right(frame))
-    return lambda frame: call(*[run(frame) for run in runs])
+        return _binary(call, careful or call, *runs)
+    return priced(call, careful, runs, lambda *_args: 0, "")
 
 
-def unary(call: Function, run: Run) -> Run:
-    return lambda frame: call(run(frame))
+def _unary(call: Function, careful: Function, inner: Run) -> Run:
+    def run(frame: Frame) -> Any:
+        value = inner(frame)
+        try:
+            return call(value)
+        except MISTAKEN:
+            return careful(value)
+
+    return run
 
 
-def priced(call: Function, runs: Sequence[Run], price: Price, function: str) -> Run:
-    """A call that is paid for before it is made."""
+def _binary(call: Function, careful: Function, left: Run, right: Run) -> Run:
+    def run(frame: Frame) -> Any:
+        one, other = left(frame), right(frame)
+        try:
+            return call(one, other)
+        except MISTAKEN:
+            return careful(one, other)
+
+    return run
+
+
+def priced(call: Function, careful: Function | None, runs: Sequence[Run], price: Price, function: str) -> Run:
+    """A call that is paid for before it is made, unless its price depends on the result."""
     by_result = function == "join"
+    otherwise = careful or call
 
     def run(frame: Frame) -> Any:
         args = [each(frame) for each in runs]
-        if not by_result:
-            frame[0] += price(*args)
-            if frame[0] > frame[1]:
-                raise CostExceeded
-            return call(*args)
-        result = call(*args)
-        frame[0] += joined_price(result)
+        try:
+            if not by_result:
+                frame[0] += price(*args)
+                if frame[0] > frame[1]:
+                    raise CostExceeded
+            result = call(*args)
+        except MISTAKEN:
+            return otherwise(*args)
+        if by_result:
+            frame[0] += joined_price(result)
         return result
+
+    return run
+
+
+def equal_texts(left: Run, right: Run, *, wanted: bool) -> Run:
+    """== and != of strings, which are compared most of all."""
+
+    def run(frame: Frame) -> bool:
+        one, other = left(frame), right(frame)
+        if one is None or other is None:
+            frame[0] += compared(one, other)
+            return (one is other) is wanted
+        frame[0] += walk(min(len(one), len(other)))
+        return (one == other) is wanted
 
     return run
 

@@ -178,23 +178,27 @@ class _Builder:
         overload = chosen[0] if len(chosen) == 1 else ""
         if overload == "in_list" and codes[1].is_constant and (found := calls.membership(codes[1].value)) is not None:
             member, is_empty = found
-            return _constant(False) if is_empty else Code(calls.unary(member, codes[0].run), cost)
+            return _constant(False) if is_empty else Code(calls.composed(member, None, [codes[0].run]), cost)
         if calls.is_conversion(expr.function) and len(codes) == 1 and codes[0].is_constant:
             return _constant(self._converted(expr, chosen, codes[0].value))
-        is_typed = all(self._checked.types[each.number].kind not in ("dyn", "param") for each in operands)
+        kinds = [self._checked.types[each.number].kind for each in operands]
+        if expr.function in ("_==_", "_!=_") and kinds == ["string", "string"]:
+            run = calls.equal_texts(codes[0].run, codes[1].run, wanted=expr.function == "_==_")
+            return Code(run, cost)
+        is_typed = not {"dyn", "param"} & set(kinds)
         has_pattern = expr.function in ("matches", "find", "findAll") and codes[1].is_constant
-        call = calls.bound(expr.function, chosen, is_typed=is_typed, has_pattern=has_pattern)
-        price = calls.price(expr.function, overload, [self._checked.types[each.number].kind for each in operands])
+        call, careful = calls.bound(expr.function, chosen, is_typed=is_typed, has_pattern=has_pattern)
+        price = calls.price(expr.function, overload, kinds)
         if has_pattern:
             calls.check_pattern(codes[1].value, Instantiation)
         runs = [each.run for each in codes]
         if isinstance(price, int):
-            return Code(calls.composed(call, runs), cost + price)
-        return Code(calls.priced(call, runs, price, expr.function), cost)
+            return Code(calls.composed(call, careful, runs), cost + price)
+        return Code(calls.priced(call, careful, runs, price, expr.function), cost)
 
     def _converted(self, expr: Call, chosen: tuple[str, ...], value: Any) -> Any:
         try:
-            return calls.bound(expr.function, chosen, is_typed=False)(value)
+            return calls.bound(expr.function, chosen, is_typed=False)[0](value)
         except _FAULTS as error:
             raise Instantiation(str(error)) from None
 

@@ -87,6 +87,12 @@ def _remainder(one: int, other: int) -> int:
     return -left if one < 0 else left
 
 
+def _not(value: bool) -> bool:
+    if isinstance(value, bool):
+        return not value
+    raise TypeError("not a boolean")
+
+
 def _joined(one: list[Any], other: list[Any]) -> list[Any]:
     if isinstance(one, KeyedList):
         known = {one.key_of(item): i for i, item in enumerate(one)}
@@ -238,6 +244,8 @@ def text_of(value: Any) -> str:
             return timestamp_text(value)
         case TypeValue():
             return value.name
+        case None:
+            raise TypeError("null has no text")
     return str(value)
 
 
@@ -287,7 +295,7 @@ def _span(ns: int) -> Callable[[Duration], int]:
 
 
 OVERLOADS: Final[dict[str, Callable[..., Any]]] = {
-    "logical_not": lambda value: not value,
+    "logical_not": _not,
     "add_bytes": lambda a, b: a + b,
     "add_double": lambda a, b: a + b,
     "add_duration_duration": lambda a, b: _duration(a.ns + b.ns),

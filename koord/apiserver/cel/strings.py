@@ -76,7 +76,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 def _join(parts: list[Any], separator: str = "") -> str:
     for part in parts:
         if not isinstance(part, str):
-            raise CelError(f"join: invalid input: {part}")
+            raise CelError(f"join: invalid input: {0 if part is None else part}")
     return separator.join(parts)
 
 
