@@ -12,7 +12,6 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -50,8 +49,7 @@ class MalformedPath(Exception):
     """A path that cannot be decoded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request, as the verbs see it: who asks, for what, how the answer is wanted."""
 
     http: HttpRequest
@@ -59,7 +57,7 @@ class Request:
     user: UserInfo
     query: Mapping[str, str]
     form: Form
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     "Sent with the answer, whatever it is."
 
     async def body(self) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from koord.apiserver import formats
+from koord.apiserver.remembering import remembering
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, forbidden, invalid, required, too_long
 
@@ -179,31 +180,38 @@ def _as_change(meta: Mapping[str, Any], was: Mapping[str, Any]) -> list[Cause]:
 
 
 def _content(faults: list[Cause], meta: Mapping[str, Any]) -> None:
-    for key, value in (meta.get("labels") or {}).items():
-        for text in formats.label_key(key):
-            faults.append(invalid("metadata.labels", key, text))
-        for text in formats.label_value(value):
-            faults.append(invalid("metadata.labels", value, text))
-    annotations: Mapping[str, str] = meta.get("annotations") or {}
-    if annotations:
-        characters = 0
-        for key, value in annotations.items():
-            characters += len(key) + len(value)
-            for text in formats.label_key(key.lower()):
-                faults.append(invalid("metadata.annotations", key, text))
+    if labels := meta.get("labels"):
+        _labels(faults, labels, "metadata.labels")
+    if annotations := meta.get("annotations"):
+        _annotation_keys(faults, list(annotations), "metadata.annotations")
         # A character is up to four bytes; only near the limit are they worth counting.
+        characters = sum(map(len, annotations)) + sum(map(len, annotations.values()))
         if characters * 4 > _ANNOTATIONS_LIMIT_BYTES and _bytes_of(annotations) > _ANNOTATIONS_LIMIT_BYTES:
             faults.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT_BYTES))
-    if meta.get("ownerReferences"):
-        _owners(faults, meta["ownerReferences"])
+    if owners := meta.get("ownerReferences"):
+        _owners(faults, owners, "metadata.ownerReferences")
+
+
+@remembering
+def _labels(faults: list[Cause], labels: Mapping[str, str], path: str) -> None:
+    for key, value in labels.items():
+        faults += [invalid(path, key, text) for text in formats.label_key(key)]
+        faults += [invalid(path, value, text) for text in formats.label_value(value)]
+
+
+@remembering
+def _annotation_keys(faults: list[Cause], keys: Sequence[str], path: str) -> None:
+    for key in keys:
+        faults += [invalid(path, key, text) for text in formats.label_key(key.lower())]
 
 
 def _bytes_of(texts: Mapping[str, str]) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
 
 
-def _owners(faults: list[Cause], owners: Sequence[Mapping[str, Any]]) -> None:
-    path, controller = "metadata.ownerReferences", ""
+@remembering
+def _owners(faults: list[Cause], owners: Sequence[Mapping[str, Any]], path: str) -> None:
+    controller = ""
     for owner in owners:
         version = owner.get("apiVersion", "")
         if not version.rpartition("/")[2]:

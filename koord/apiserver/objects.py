@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from koord.api.timestamp import from_seconds
@@ -32,7 +33,16 @@ from koord.apiserver.status import (
     unprocessable,
 )
 from koord.apiserver.store import Collection, Entry, Raced, Store, WriteFailed
-from koord.apiserver.stored import collection_of, decode, encode, index_of, read_back, same, same_but_metadata
+from koord.apiserver.stored import (
+    collection_of,
+    decode,
+    encode,
+    index_of,
+    read_back,
+    same,
+    same_but_metadata,
+    shares_all_but_metadata,
+)
 
 MOST_ATTEMPTS = 10
 MOST_INCOMPLETE = 4096
@@ -75,7 +85,7 @@ class Objects:
         return collection_of(self.store, resource)
 
     def now(self) -> str:
-        return from_seconds(self._now_s())
+        return _text_of(int(self._now_s()))
 
     async def create(
         self, resource: Resource, namespace: str, obj: Obj, context: Context, *, tracked: bool = False
@@ -90,7 +100,7 @@ class Objects:
         metadata.clear_on_create(obj, resource, namespace)
         if not tracked:
             self._track(resource, None, obj, context)
-        obj = await self._admit("CREATE", resource, "", obj, None, context)
+        obj = await self._admit(_attributes("CREATE", resource, "", obj, None, context))
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
         end, uid = resource.strategy.end, obj["metadata"]["uid"]
@@ -114,7 +124,7 @@ class Objects:
         if not faults and not resource.strategy.metadata_checks.of_new:
             faults = metadata.faults_of_any_object(obj, resource)
         self._refuse_if_invalid(resource, obj, faults)
-        await self._validate("CREATE", resource, "", obj, None, context)
+        await self.admission.validate(_attributes("CREATE", resource, "", obj, None, context))
         context.warnings.extend(resource.strategy.warnings(obj))
         collection = self.collection(resource)
         added = read_back(resource, obj)
@@ -198,7 +208,7 @@ class Objects:
             new = _own(change(old)) if pure else change(decode(resource, head.value))
             self._check_version(resource, new, old, head, sent_whole)
             new = await self._changed(resource, subresource, new, old, context, tracked)
-            read_back(resource, new)
+            read_back(resource, new, old)
             if same(new, old) and self._incomplete.get((resource.collection, key)) != head.rev:
                 # Also for a rehearsal: nothing to write, and the version stays.
                 await self._settled(collection, head)
@@ -237,15 +247,19 @@ class Objects:
     ) -> Obj:
         """The object to be stored: completed, admitted, checked."""
         strategy = resource.strategy
-        self._default(resource, new)
+        if strategy.validate_metadata is None or not shares_all_but_metadata(new, old):
+            # What was stored and is not touched has its defaults.
+            self._default(resource, new)
         if not tracked:
             # Before the rest is carried over: who sent a field owns it, even where this write cannot reach it.
             self._track(resource, old, new, context, subresource)
         self._prepare(resource, subresource, new, old)
-        admitted = await self._admit("UPDATE", resource, subresource, new, old, context)
+        attributes = _attributes("UPDATE", resource, subresource, new, old, context)
+        admitted = await self._admit(attributes)
         if admitted is not new:
             # Webhooks reach no further than the request that they are asked about.
             self._prepare(resource, subresource, admitted, old)
+            attributes = replace(attributes, obj=admitted)
         new = admitted
         if subresource != "status":
             metadata.bump_generation(new, old, resource)
@@ -270,7 +284,7 @@ class Objects:
                 causes += of_change
                 causes += [*change, *whole] if strategy.judges_change_first else [*whole, *change]
         self._refuse_if_invalid(resource, new, causes)
-        await self._validate("UPDATE", resource, subresource, new, old, context)
+        await self.admission.validate(attributes)
         if subresource == "" and strategy.warns_again(new, old):
             context.warnings.extend(strategy.warnings(new))
         return new
@@ -387,19 +401,11 @@ class Objects:
             versions=resource.versions,
         )
 
-    async def _admit(
-        self, operation: str, resource: Resource, subresource: str, obj: Obj, old: Obj | None, context: Context
-    ) -> Obj:
-        attributes = _attributes(operation, resource, subresource, obj, old, context)
+    async def _admit(self, attributes: Attributes) -> Obj:
         admitted = await self.admission.mutate(attributes)
-        if admitted is not obj:
-            self._default(resource, admitted)
+        if admitted is not attributes.obj:
+            self._default(attributes.resource, admitted)
         return admitted
-
-    async def _validate(
-        self, operation: str, resource: Resource, subresource: str, obj: Obj | None, old: Obj | None, context: Context
-    ) -> None:
-        await self.admission.validate(_attributes(operation, resource, subresource, obj, old, context))
 
     async def _absent(self, collection: Collection, resource: Resource, key: str, name: str) -> StatusError:
         """404, once readers would get it too."""
@@ -488,6 +494,11 @@ def _of_status(causes: Iterable[Cause]) -> list[Cause]:
         )
         for cause in causes
     ]
+
+
+@lru_cache(4)
+def _text_of(now_s: int) -> str:
+    return from_seconds(now_s)
 
 
 def _own(made: Obj) -> Obj:

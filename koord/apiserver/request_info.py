@@ -9,7 +9,8 @@ Authorisation, admission and the handlers all speak in these terms. Paths outsid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from koord.apiserver.list_options import query_flag
 
@@ -19,8 +20,7 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     verb: str
     path: str
     group: str = ""
@@ -37,7 +37,6 @@ class RequestInfo:
 
 def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Never fails: what is not a resource request keeps its path, and the HTTP method in lower case as its verb."""
-    plain = RequestInfo(method.lower(), path)
     # An empty part stays one: `//` in the middle of a path is no name.
     parts = ["", *path[1:].split("/")] if path.startswith("//") else path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
@@ -45,7 +44,7 @@ def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     elif len(parts) >= 4 and parts[0] == "apis":
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return plain
+        return RequestInfo(method.lower(), path)
 
     verb = _VERBS.get(method, "")
     if rest[0] == "watch" and len(rest) > 1:

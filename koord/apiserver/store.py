@@ -19,12 +19,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from koord.apiserver.collection import Collection, Compacted, FutureRevision, IndexOf, Raced, Write, WriteFailed
 from koord.apiserver.events import Ended, Entry, Event, EventType, Index, Overflow, Subscription, wake
 from koord.apiserver.revision_log import DataDirUnusable, Durability, RevisionLog, Row
+from koord.apiserver.worker import Worker
 
 __all__ = [
     "Collection",
@@ -90,7 +92,7 @@ class Store:
         "Why the last write was refused by the disk; empty while writes succeed."
         self.on_commit: Callable[[int, float], None] = _nothing
         "Told of every group: how many writes, and the seconds until they were on disk."
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._writer = Worker("store-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._history_order: deque[Collection] = deque()
         self._history_bytes = 0
@@ -120,7 +122,7 @@ class Store:
 
     def close(self) -> None:
         self._closing = True
-        self._writer.shutdown(wait=True)
+        self._writer.close()
         self._reader.shutdown(wait=True)
         self.log.close()
 
@@ -208,7 +210,7 @@ class Store:
 
     async def _probe(self) -> None:
         try:
-            await self._writing(self.log.probe)
+            await self._writer.call(self.log.probe)
         except (sqlite3.Error, OSError) as error:
             self.fault = str(error)
         else:
@@ -219,14 +221,11 @@ class Store:
         """Reads of history, off the event loop and out of the writer's way."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, call, *args)
 
-    async def _writing(self, call: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._writer, call, *args)
-
     async def _commit(self, *, alone: bool) -> None:
         """Put the staged group on disk: from a thread, while requests go on, unless it is one write after another."""
         inline = alone and self._was_alone and self._commit_s < self.limits.inline_commit_s
         self._was_alone = alone
-        took_s = self._timed_commit() if inline else await self._writing(self._timed_commit)
+        took_s = self._timed_commit() if inline else await self._writer.call(self._timed_commit)
         self._commit_s += (took_s - self._commit_s) / 8
 
     def _timed_commit(self) -> float:
@@ -291,9 +290,9 @@ class Store:
             if horizon >= self.oldest + max(1, step // 2):
                 # First, so that no reader relies on what is about to go.
                 self.oldest = horizon
-                await self._writing(self.log.compact, horizon)
+                await self._writer.call(partial(self.log.compact, horizon))
             if self.log.is_checkpoint_due:
-                await self._writing(self.log.checkpoint)
+                await self._writer.call(self.log.checkpoint)
         except (sqlite3.Error, OSError) as error:
             log.warning("the store could not be tidied up, and grows: %s", error)
 

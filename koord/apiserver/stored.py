@@ -52,17 +52,30 @@ def encode(resource: Resource, obj: Obj, rev: int = 0) -> bytes:
     return whole_numbers(encoded) if resource.custom else encoded
 
 
-def read_back(resource: Resource, obj: Obj) -> bool:
-    """The object as it is once it was stored and read again; whether reading adds something that was not stored."""
+def read_back(resource: Resource, obj: Obj, stored: Obj | None = None) -> bool:
+    """The object as it is once it was stored and read again; whether reading adds something that was not stored.
+
+    Parts that it shares with one that is stored have been there.
+    """
     if resource.custom:
         return False
-    typed.settle(resource.schema, obj)
+    if stored is None:
+        typed.settle(resource.schema, obj)
+    else:
+        changed = {key: part for key, part in obj.items() if stored.get(key) is not part}
+        typed.settle(resource.schema, changed)
+        obj.update(changed)
     return resource.strategy.when_read is not None and resource.strategy.when_read(obj)
 
 
 def same(new: Obj, old: Obj) -> bool:
     """Whether nothing but the book-keeping of field owners' times differs."""
     return same_but_metadata(new, old) and _without_times(new["metadata"]) == _without_times(old["metadata"])
+
+
+def shares_all_but_metadata(new: Obj, old: Obj) -> bool:
+    """Whether all else is not only equal, but the very same."""
+    return len(new) == len(old) and all(old.get(key) is part for key, part in new.items() if key != "metadata")
 
 
 def same_but_metadata(new: Obj, old: Obj) -> bool:

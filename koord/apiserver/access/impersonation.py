@@ -33,7 +33,7 @@ _GROUP_OF_REVIEWS: Final = "authentication.k8s.io"
 def impersonated(user: UserInfo, headers: CIMultiDictProxy[str], authorizer: Authorizer) -> UserInfo:
     """The user that the request acts as: the caller, or whom it asks to be. Raises 403 where it may not."""
     name = headers.get(_USER, "")
-    if not name and not any(key.lower().startswith("impersonate-") for key in headers):
+    if not name and "impersonate-" not in " ".join(headers).lower():
         return user
     groups = list(headers.getall(_GROUP, []))
     extra: dict[str, list[str]] = {}

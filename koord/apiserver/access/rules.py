@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 ALL: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, gc=False):
     """What someone wants to do: a verb on a resource, or on a path where `resource` is empty."""
 
     verb: str

@@ -71,12 +71,26 @@ def read(schema: Schema, value: object) -> tuple[Any, bool]:
 
 def read_changed(schema: Schema, value: dict[str, Any], stored: dict[str, Any] | None) -> tuple[Any, bool]:
     """As `read`, for what a patch made of a stored object: whole parts that both share have their types already."""
-    kept = {key for key, part in value.items() if part and stored and stored.get(key) is part}
+    kept = {key: part for key, part in value.items() if part and stored and stored.get(key) is part}
     if not kept:
         return read(schema, value)
-    changed, has_unknown = read(schema, {key: part for key, part in value.items() if key not in kept})
-    keys = (key for key in {**value, **changed} if key in kept or key in changed)
-    return {key: value[key] if key in kept else changed[key] for key in keys}, has_unknown
+    assert stored is not None
+    rest = {key: part for key, part in value.items() if key not in kept}
+    has_unknown = False
+    meta, was = rest.get("metadata"), stored.get("metadata")
+    if isinstance(meta, dict) and isinstance(was, dict) and "metadata" in schema.properties:
+        del rest["metadata"]
+        try:
+            kept["metadata"], has_unknown = read_changed(schema.properties["metadata"], meta, was)
+        except Mistyped as wrong:
+            wrong.struct = wrong.struct or schema.ref.rpartition(".")[2]
+            wrong.path.insert(0, f"{schema.properties['metadata'].go_within}metadata")
+            raise
+    if rest:
+        changed, more_unknown = read(schema, rest)
+        kept |= {key: part for key, part in changed.items() if key not in kept}
+        has_unknown = has_unknown or more_unknown
+    return {key: kept[key] for key in {**value, **kept} if key in kept}, has_unknown
 
 
 def empty(schema: Schema) -> Any:

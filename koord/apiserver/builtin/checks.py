@@ -5,10 +5,8 @@ Paths and texts are the real server's. Values of a checked object have the types
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 from koord.api.quantity import Number, QuantityError, parse
 from koord.apiserver import formats
@@ -20,32 +18,6 @@ Faults = list[Cause]
 
 IMMUTABLE = "field is immutable"
 _ANNOTATIONS_LIMIT_BYTES = 256 << 10
-_MOST_REMEMBERED = 1024
-_MOST_REMEMBERED_BYTES = 2048
-
-P = TypeVar("P", Part, Sequence[Part])
-
-
-def remembering(check: Callable[[Faults, P, str], None]) -> Callable[[Faults, P, str], None]:
-    """The same check, passing over parts in which it found nothing before: pods of a template have most in common.
-
-    It must look at nothing but the part. To write it as JSON costs a fraction of looking at it.
-    """
-    flawless: set[bytes] = set()
-    encode = msgspec.json.Encoder().encode
-
-    def checked(faults: Faults, part: P, path: str) -> None:
-        text = encode(part)
-        if text in flawless:
-            return
-        before = len(faults)
-        check(faults, part, path)
-        if len(faults) == before and len(text) <= _MOST_REMEMBERED_BYTES:
-            if len(flawless) >= _MOST_REMEMBERED:
-                flawless.clear()
-            flawless.add(text)
-
-    return checked
 
 
 def add_all(faults: Faults, path: str, value: object, texts: Iterable[str]) -> None:

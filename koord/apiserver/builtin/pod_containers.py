@@ -6,12 +6,13 @@ from collections.abc import Sequence, Set
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, backsteps, remembering
+from koord.apiserver.builtin.checks import Faults, Part, add_all, backsteps
 from koord.apiserver.builtin.pod_probes import validate_lifecycle, validate_probes
 from koord.apiserver.builtin.pod_refs import field_ref, resource_field_ref
 from koord.apiserver.builtin.pod_security import container_security
 from koord.apiserver.builtin.pod_volumes import Volumes, validate_mounts
 from koord.apiserver.builtin.resource_amounts import container_resources
+from koord.apiserver.remembering import remembering
 from koord.apiserver.status import duplicate, forbidden, invalid, not_found, not_supported, required
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, not_negative, port_or_name, remembering
+from koord.apiserver.builtin.checks import Faults, Part, add_all, not_negative, port_or_name
+from koord.apiserver.remembering import remembering
 from koord.apiserver.status import forbidden, invalid, not_supported, required
 
 _TIMES: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, label_selector, remembering
+from koord.apiserver.builtin.checks import Faults, Part, add_all, label_selector
+from koord.apiserver.remembering import remembering
 from koord.apiserver.status import duplicate, forbidden, invalid, not_supported, required
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -14,9 +14,9 @@ from koord.apiserver.builtin.checks import (
     descending_path,
     inner_path,
     quantity_sign,
-    remembering,
 )
 from koord.apiserver.builtin.pod_refs import field_ref, resource_field_ref
+from koord.apiserver.remembering import remembering
 from koord.apiserver.status import duplicate, forbidden, invalid, not_found, not_supported, required, too_long
 
 _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"

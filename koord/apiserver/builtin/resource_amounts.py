@@ -12,7 +12,8 @@ from typing import Final
 
 from koord.api.quantity import Number, canonical, from_milli, parse, value
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, quantity_sign, remembering
+from koord.apiserver.builtin.checks import Faults, Part, add_all, quantity_sign
+from koord.apiserver.remembering import remembering
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
 
 NOT_INTEGER: Final = "must be an integer"
