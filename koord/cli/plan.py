@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from koord.cli.options import kube_options, output_option
+from koord.cli.progress import Progress
 
 if TYPE_CHECKING:
     from koord.api.manifest import Manifests
     from koord.api.scheduler_config import SchedulerConfiguration
     from koord.offline.plan import Plan, Planned, PodPlan
-
-SILENT_S: Final = 2.0
-REFRESH_S: Final = 0.2
 
 
 @click.command(epilog="Example: koord plan -f cluster.json -f new-pods.yaml --strict")
@@ -82,24 +79,24 @@ def plan(
     if (kubeconfig or context) and not live:
         raise click.UsageError("--kubeconfig and --context go with --live")
     now_s = _time(now)
-    progress = _Progress()
-    manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
-    if live:
-        from koord.cli.plan_live import with_live
+    with Progress() as progress:
+        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        if live:
+            from koord.cli.plan_live import with_live
 
-        manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
-    # What was read stays; the collector need not look through it again and again.
-    gc.freeze()
-    given = _configuration(config, manifests)
-    planned = plan_of(
-        manifests,
-        profiles_of(given or SHIPPED),
-        now_s=now_s,
-        seed=seed,
-        rounds=rounds,
-        progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
-    )
-    progress.end()
+            manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+        # What was read stays; the collector need not look through it again and again.
+        gc.freeze()
+        given = _configuration(config, manifests)
+        progress.say("feeding nodes and pods")
+        planned = plan_of(
+            manifests,
+            profiles_of(given or SHIPPED),
+            now_s=now_s,
+            seed=seed,
+            rounds=rounds,
+            progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
+        )
     _say_beside(planned, manifests)
     if given is not None and planned.unnamed:
         first = given.profiles[0].scheduler_name
@@ -216,22 +213,3 @@ def _table(rows: Iterable[Sequence[str]], colour_column: int = -1) -> None:
             cells[colour_column] = click.style(cells[colour_column], fg=_COLOURS.get(row[colour_column]))
         text.append("   ".join(cells).rstrip())
     click.echo("\n".join(text))
-
-
-class _Progress:
-    """One line on the terminal that says how far it is, once it takes longer."""
-
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
-        self._next_s = time.monotonic() + SILENT_S
-        self._shown = False
-
-    def say(self, line: str) -> None:
-        if self._on and time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + REFRESH_S
-            self._shown = True
-            click.echo(f"\r\x1b[K{line[:100]} ...", err=True, nl=False)
-
-    def end(self) -> None:
-        if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)

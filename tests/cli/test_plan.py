@@ -186,7 +186,7 @@ def test_it_runs_without_the_wire_and_prints_plainly_into_a_pipe() -> None:
 def test_progress_shows_on_a_terminal_when_it_takes_long(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from koord.cli import plan as module
+    from koord.cli import progress as module
 
     assert run(["plan", "-f", str(folder)]) == 0
     assert "reading" not in capsys.readouterr().err, "not into a pipe"
