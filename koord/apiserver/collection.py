@@ -253,8 +253,13 @@ class Collection:
         if not events:
             return
         self._told_s = asyncio.get_running_loop().time()
+        chosen: dict[Callable[[Event], bool] | None, list[Event]] = {None: events}
         for subscription in self.subscriptions:
-            subscription.push(events)
+            wanted = subscription.wanted
+            if wanted is not None and wanted not in chosen:
+                chosen[wanted] = [event for event in events if wanted(event)]
+            if mine := chosen[wanted]:
+                subscription.push(mine)
         for event in events:
             event.frames.clear()
 

@@ -79,7 +79,8 @@ class Subscription:
     def __init__(
         self, wanted: Callable[[Event], bool] | None, limit: int, on_close: Callable[[Subscription], None]
     ) -> None:
-        self._wanted, self._limit, self._on_close = wanted, limit, on_close
+        self.wanted, self._limit, self._on_close = wanted, limit, on_close
+        "Which events are for this watcher; None: all. Those with the same function share the outcome."
         self.direct: Callable[[list[Event]], bool] | None = None
         self._queue: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -87,13 +88,9 @@ class Subscription:
         self._ended = False
 
     def push(self, events: list[Event]) -> None:
-        """The events of one group, in order."""
+        """Those events of a group that are wanted, in order."""
         if self._overflowed:
             return
-        if self._wanted is not None:
-            events = [event for event in events if self._wanted(event)]
-            if not events:
-                return
         waits = self._waiter is not None and not self._waiter.done()
         if waits and self.direct is not None and self.direct(events):
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -53,8 +54,7 @@ class Watch:
         """Which events are for this client; None: all."""
         if not self.wanted.all:
             return lambda event: self.seen_as(event) is not None
-        prefix = self.prefix
-        return (lambda event: event.entry.key.startswith(prefix)) if prefix else None
+        return _within(self.prefix) if self.prefix else None
 
     def seen_as(self, event: Event) -> EventType | None:
         """What this event is to the client, or None."""
@@ -82,6 +82,12 @@ class Watch:
             cached = line(seen, self.shape(item_value(self.resource, value)))
             event.frames[(self.form, seen)] = cached
         return cached
+
+
+@lru_cache(1024)
+def _within(prefix: str) -> Callable[[Event], bool]:
+    """One function for all who watch the same place."""
+    return lambda event: event.entry.key.startswith(prefix)
 
 
 class _Direct:

@@ -6,6 +6,7 @@ chunks, and waits where the client is slow.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from email.utils import formatdate
@@ -72,17 +73,18 @@ class Response(Answer):
 class Stream(Answer):
     """An answer that comes in pieces: `begin`, `write` ..., `end`."""
 
-    __slots__ = ("_chunked", "_request")
+    __slots__ = ("_chunked", "_request", "_transport")
 
     def __init__(self, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(200, headers)
         self.headers["Content-Type"] = content_type
         self._request: HttpRequest | None = None
+        self._transport: asyncio.Transport | None = None
         self._chunked = False
 
     def begin(self, request: HttpRequest) -> None:
         self._request, self.begun, request.streams = request, True, True
-        self._chunked = request.modern
+        self._chunked, self._transport = request.modern, request.transport
         if not self._chunked:
             # The end of the connection is the end of the body.
             request.close_after()
@@ -98,10 +100,15 @@ class Stream(Answer):
 
     def write_now(self, framed: bytes) -> bool:
         """Send what `chunk` made, unless the connection has enough to do or takes no chunks."""
-        request = self._request
-        if request is None or not self._chunked or request.unsent_bytes > MOST_UNSENT_BYTES or request.is_gone:
+        transport = self._transport
+        if (
+            transport is None
+            or not self._chunked
+            or transport.is_closing()
+            or transport.get_write_buffer_size() > MOST_UNSENT_BYTES
+        ):
             return False
-        request.send(framed)
+        transport.write(framed)
         return True
 
     async def end(self) -> None:

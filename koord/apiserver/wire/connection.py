@@ -72,11 +72,6 @@ class HttpRequest:
         return transport is None or transport.is_closing()
 
     @property
-    def unsent_bytes(self) -> int:
-        transport = self._connection.transport
-        return 0 if transport is None else transport.get_write_buffer_size()
-
-    @property
     def closes(self) -> bool:
         """Whether the connection ends with the answer."""
         return self._closes or self._connection.stopping
@@ -103,6 +98,11 @@ class HttpRequest:
             self._closes = True
             raise
         return whole
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the body was taken, or there is none."""
+        return not self._left and self._chunks is None
 
     async def drop_rest(self, most: int) -> bool:
         """Wait for a body that nobody asked for, and forget it; whether another request can follow."""
@@ -282,8 +282,9 @@ class Connection(asyncio.Protocol):
                 if request.streams:
                     raise ConnectionResetError("a stream has failed")
                 request.send(answer.encoded(request))
-            await self.drained()
-            follows = await request.drop_rest(_MOST_AHEAD_BYTES)
+            if self._writable is not None:
+                await self.drained()
+            follows = request.is_read or await request.drop_rest(_MOST_AHEAD_BYTES)
             if follows and request.closes and self.transport is not None:
                 self.transport.close()
         except ConnectionError:
