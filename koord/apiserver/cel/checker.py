@@ -152,7 +152,12 @@ class _Checker:
                 found = inner.params[1]
             case "struct":
                 known = inner.fields.get(name) or (inner.fields.get(f"__{name}__") if name in RESERVED else None)
-                found = known or self._fault(expr, f"undefined field '{name}'")
+                fault = (
+                    f"unexpected failed resolution of '{inner.name}'"
+                    if _is_closed(inner)
+                    else f"undefined field '{name}'"
+                )
+                found = known or self._fault(expr, fault)
             case "param":
                 self._assign([DYN], [inner])
                 found = DYN
@@ -298,6 +303,11 @@ class _Checker:
         self._scopes.append(names)
         yield
         self._scopes.pop()
+
+
+def _is_closed(one: Type) -> bool:
+    """Whether a type comes with a library, and shows no fields at all."""
+    return one.name.startswith("kubernetes.") and not one.fields
 
 
 def _qualified(expr: Expr) -> str | None:
