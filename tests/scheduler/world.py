@@ -13,7 +13,7 @@ from koord.api.pod import Pod
 from koord.api.scheduler_config import Profile, SchedulerConfiguration
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import INFEASIBLE, One
+from koord.scheduler.framework.plugin import One
 from koord.scheduler.framework.pod_class import Part
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord.scheduler.profiles import profiles_of
@@ -88,7 +88,7 @@ def _may_help(engine: Engine, part: Part, row: Row) -> bool:
     allowed = judge.only()
     if allowed is not None and row not in allowed:
         return not judge.unresolvable(1, row)
-    closed = (each for each in judge.facets if each.gates and each.table(None)[each.groups[row]] == INFEASIBLE)
+    closed = (each for each in judge.facets if each.gates and each.table(None)[each.groups[row]])
     facet = next(closed)
     return not judge.facet_unresolvable(facet, int(facet.groups[row]))
 

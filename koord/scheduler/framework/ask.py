@@ -89,22 +89,23 @@ class Ask:
 
     def record(self, now_s: float | None = None) -> PodRecord:
         """What the state keeps of it once it has a node: since `now_s`, where the pod does not say."""
-        meta = self.meta
-        placed_s = since_s(self.pod, PodConditionType.SCHEDULED)
+        meta, spec, pod = self.meta, self.spec, self.pod
+        conditions = pod.status.conditions
+        placed_s = since_s(pod, PodConditionType.SCHEDULED) if conditions else None
         return PodRecord(
             self.key,
             meta.uid,
             shared_word(meta.namespace),
             shared_labels(meta.labels),
             self.shape,
-            self.spec.priority or 0,
+            spec.priority or 0,
             meta.deletion_timestamp is not None,
-            shared_owner(meta.controller),
+            shared_owner(meta.controller) if meta.owner_references else None,
             self.terms.held,
-            claims=self.claims,
-            own_claims=self.own_claims,
-            disks=disks_of(self.pod) if self.spec.volumes else (),
-            load=self.load,
-            placed_s=now_s if placed_s is None else placed_s,
-            initialized_s=since_s(self.pod, PodConditionType.INITIALIZED),
+            self.claims if spec.volumes else (),
+            self.own_claims if spec.volumes else (),
+            disks_of(pod) if spec.volumes else (),
+            self.load,
+            now_s if placed_s is None else placed_s,
+            since_s(pod, PodConditionType.INITIALIZED) if conditions else None,
         )

@@ -18,13 +18,14 @@ from typing import Final
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import INFEASIBLE, Facet
+from koord.scheduler.framework.plugin import Facet
 from koord.scheduler.state.domains import distinct
 from koord.scheduler.state.table import Array, Row
 
 TIE_BITS: Final = 32
 """Below a total there is a hash of the node's name, which decides among equals."""
-NEVER: Final = INFEASIBLE << TIE_BITS
+NEVER: Final = -(1 << 61)
+"""Added to a row's total, or in its place, it makes the row lose against any row without it."""
 LOW: Final = NEVER // 2
 """What is not above this is no candidate."""
 KEPT: Final = 96
@@ -96,8 +97,9 @@ class Groups:
         if self.facets:
             self._widen(self.facets[0].size)
         are = self._base[rows] > LOW
-        regrouped = now is not before and not np.array_equal(now, before)
-        if regrouped or not np.array_equal(are, were):
+        # Comparing bytes is much cheaper than comparing arrays.
+        regrouped = now is not before and now.astype(np.int32).tobytes() != before.tobytes()
+        if regrouped or are.tobytes() != were.tobytes():
             size = self.size
             self.number -= np.bincount(before[were], minlength=size)
             self.number += np.bincount(now[are], minlength=size)

@@ -36,10 +36,6 @@ Cells: TypeAlias = Any
 Numbers: TypeAlias = Any
 """An int, or an array of ints: whatever the cells gave."""
 
-INFEASIBLE: Final = -(1 << 29)
-"""Added to a row's total, it makes the row lose against any row without it."""
-
-
 EXACT_BELOW: Final = 1 << 46
 """Below this, a quotient of up to 100 in floating point never rounds up to the next whole number."""
 
@@ -108,7 +104,7 @@ class Facet(Protocol):
     """
 
     gates: bool
-    "Whether it rules rows out (INFEASIBLE in its table) or only scores."
+    "Whether it rules rows out, or scores them."
     normalised: bool
     "Whether its table depends on the candidates."
 
@@ -138,7 +134,8 @@ class Facet(Protocol):
         ...
 
     def table(self, candidates: Array | None) -> Array:
-        """What each group is worth: 0..100, or INFEASIBLE. `candidates` counts feasible rows by group."""
+        """What each group is worth, 0..100; of a gate, whether it rules the group out. `candidates` counts the rows
+        that are still in question, by group."""
         ...
 
 

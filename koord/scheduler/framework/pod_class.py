@@ -26,6 +26,7 @@ from koord.scheduler.state.table import Array, Changes, Reason, Row, Table
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 _ANY: Final = int(Reason.ANY)
+_NODE: Final = int(Reason.NODE)
 _MIXER: Final = 2654435761
 _ALL_BITS: Final = 0xFFFFFFFF
 
@@ -200,7 +201,7 @@ class PodClass:
                 left &= ~others
             for facet in judge.facets:
                 if facet.gates:
-                    closed = left & (facet.table(None) != 0)[facet.groups]
+                    closed = left & facet.table(None)[facet.groups]
                     for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
                         _note(found, part, [judge.facet_reason(facet, int(group))], int(rows))
                     left &= ~closed
@@ -269,11 +270,13 @@ class PodClass:
 
     def _is_grouped(self, groups: Groups) -> bool:
         """Whether rows are grouped by what facets say now: none became flat, or numbered its groups anew."""
-        seen = groups.seen
-        return all(
-            facet.flat is (array is None) and (array is None or facet.groups is array)
-            for (_, facet), array in zip(self._facets, seen)  # noqa: B905 - equally long
-        )
+        for (_, facet), seen in zip(self._facets, groups.seen):  # noqa: B905 - equally long
+            if seen is None:
+                if not facet.flat:
+                    return False
+            elif facet.groups is not seen or facet.flat:
+                return False
+        return True
 
     def _regroup(self) -> None:
         self._groups = Groups([facet for _, facet in self._facets], self._base)
@@ -287,15 +290,17 @@ class PodClass:
         # A row that is no candidate may be the first of a group.
         if self._worth is None or len(self._worth) != groups.size:
             groups.fit()
-            worth: Array = np.zeros(groups.size, np.int64)
+            worth: Array | None = None
             closed = self._closed()
             number = groups.number if closed is None else groups.number * ~closed
             for part, facet in self._facets:
                 if not facet.gates and not facet.flat:
                     i = groups.facets.index(facet)
                     table = facet.table(self._by_code(i, number) if facet.normalised else None)
-                    worth += part.weight * (table if len(groups.facets) == 1 else table[groups.codes[i]])
-            worth <<= TIE_BITS
+                    more = (table if len(groups.facets) == 1 else table[groups.codes[i]]) * (part.weight << TIE_BITS)
+                    worth = more if worth is None else worth + more
+            if worth is None:
+                worth = np.zeros(groups.size, np.int64)
             if closed is not None:
                 worth[closed] = NEVER
             self._worth = worth
@@ -308,7 +313,7 @@ class PodClass:
         closed: Array | None = None
         for i, facet in enumerate(groups.facets):
             if facet.gates and facet.closes:
-                out = (facet.table(None) != 0)[groups.codes[i]]
+                out = facet.table(None)[groups.codes[i]]
                 closed = out if closed is None else closed | out
         return closed
 
@@ -389,11 +394,12 @@ class PodClass:
             else:
                 new = score(cells)
                 self._scores[i][rows] = new
-            weighed = part.weight * new if new.dtype == np.int64 else part.weight * new.astype(np.int64)
+            weighed = new if new.dtype == np.int64 else new.astype(np.int64)
+            if part.weight != 1:
+                weighed = weighed * part.weight
             sums = weighed if sums is None else sums + weighed
-        hashes = self._cluster.node_hashes()[rows] ^ np.uint32(self._salt)
-        hashes *= np.uint32(_MIXER)
-        base = hashes.astype(np.int64) if sums is None else (sums << TIE_BITS) | hashes
+        ties = self._ties(reasons)[rows]
+        base = ties.copy() if sums is None else (sums << TIE_BITS) | ties
         out = blocked.astype(np.bool_)
         out |= ~self._table.alive[rows]
         if self._only is not None:
@@ -435,8 +441,15 @@ class PodClass:
                 new = score(cells)
                 scores[row] = new
                 total += weight * new
-        tie = ((self._cluster.node_hashes().item(row) ^ self._salt) * _MIXER) & _ALL_BITS
-        self._base[row] = total << TIE_BITS | tie
+        self._base[row] = total << TIE_BITS | self._ties(reasons).item(row)
+
+    def _ties(self, reasons: int) -> Array:
+        """What decides among equals."""
+        if reasons & _NODE:
+            hashes = self._cluster.node_hashes() ^ np.uint32(self._salt)
+            hashes *= np.uint32(_MIXER)
+            self._mixed = hashes.astype(np.int64)
+        return self._mixed
 
     def _set_base(self, row: Row, base: int) -> None:
         assert self._groups is not None

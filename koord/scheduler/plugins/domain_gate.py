@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from koord.scheduler.framework.plugin import INFEASIBLE
 from koord.scheduler.state.domains import Grouped
 from koord.scheduler.state.table import Array
 
@@ -41,7 +40,6 @@ class DomainGate(Grouped):
     def _current(self) -> Array:
         if self._why is None:
             self._why = self.reasons()
-            out = self._why > 0
-            self._closes = bool(out.any())
-            self._table: Array = out * INFEASIBLE
+            self._table: Array = self._why > 0
+            self._closes = bool(self._table.any())
         return self._why

@@ -38,6 +38,8 @@ class NodeAffinity(Plugin):
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         affinity = ask.spec.affinity
+        if affinity is None and not ask.spec.node_selector:
+            return None
         selector = tuple(sorted(ask.spec.node_selector.items()))
         return selector, repr(affinity.node_affinity) if affinity and affinity.node_affinity else None
 

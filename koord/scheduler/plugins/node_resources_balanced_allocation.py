@@ -53,18 +53,19 @@ class _Balanced(Judge):
         fractions, has = [], []
         for capacity_column, requested_column, adds in self._adds:
             capacity = cells[capacity_column]
-            there = capacity > 0
-            fraction = (cells[requested_column] + adds) / (capacity if there.all() else np.maximum(capacity, 1))
-            fractions.append(fraction if fraction.max() <= 1.0 else np.minimum(fraction, 1.0))
-            has.append(there)
+            every = capacity.all()
+            fraction = (cells[requested_column] + adds) / (capacity if every else np.maximum(capacity, 1))
+            fractions.append(np.minimum(fraction, 1.0))
+            has.append(None if every else capacity > 0)
         if len(fractions) == 2:
             # Of two numbers the deviation is half their distance, which is exact where a square root is not.
             deviation = np.abs(fractions[0] - fractions[1]) * 0.5
-            there = has[0] & has[1]
-            if not there.all():
-                deviation *= there
+            for there in has:
+                if there is not None:
+                    deviation *= there
         else:
-            stacked, held = np.stack(fractions), np.stack(has)
+            stacked = np.stack(fractions)
+            held = np.stack([np.ones(len(stacked[0]), np.bool_) if there is None else there for there in has])
             number = np.maximum(held.sum(axis=0), 1)
             mean = (stacked * held).sum(axis=0) / number
             deviation = np.sqrt((((stacked - mean) * held) ** 2).sum(axis=0) / number)

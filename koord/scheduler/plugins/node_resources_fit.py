@@ -89,7 +89,7 @@ class _Fit(Judge):
         ]
 
     def feasible(self, cells: Cells) -> Numbers:
-        code = (cells["pod count"] + 1 > cells["allocatable", "pods"]) * TOO_MANY_PODS
+        code = (cells["pod count"] >= cells["allocatable", "pods"]) * TOO_MANY_PODS
         for i, (name, amount) in enumerate(self._requests, 1):
             short = cells["allocatable", name] - cells["requested", name] < amount
             code = code | (short * (1 << i))
@@ -98,17 +98,22 @@ class _Fit(Judge):
     def score(self, cells: Cells) -> Numbers:
         if self._strategy == "RequestedToCapacityRatio":
             return self._by_ratio(cells)
-        total: Numbers = 0
+        total: Numbers = None
         weights: Numbers = 0
         for capacity_column, used_column, adds, weight in self._scored:
             capacity, used = cells[capacity_column], cells[used_column] + adds
-            has = capacity > 0
-            every = has if isinstance(has, bool) else has.all()
+            every = capacity > 0 if isinstance(capacity, int) else capacity.all()
             amount = least(used, capacity) if self._most else (capacity - used) * (used <= capacity)
             score = percent(amount, capacity if every else capacity + (capacity == 0))
-            total = total + (score * weight if every else score * weight * has)
-            weights = weights + (weight if every else weight * has)
-        return total // (weights if isinstance(weights, int) and weights else weights + (weights == 0))
+            if weight != 1:
+                score = score * weight
+            if every:
+                weights = weights + weight
+            else:
+                has = capacity > 0
+                score, weights = score * has, weights + weight * has
+            total = total + score if total is not None else score
+        return 0 if total is None else total // (weights + (weights == 0))
 
     def _by_ratio(self, cells: Cells) -> Numbers:
         total: Numbers = 0

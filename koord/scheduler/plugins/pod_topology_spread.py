@@ -31,6 +31,7 @@ from koord.scheduler.plugins.node_affinity import NodeAffinity
 from koord.scheduler.plugins.taint_toleration import TaintToleration
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.domains import Counted, Dimension, Grouped
+from koord.scheduler.state.pods import Template
 from koord.scheduler.state.table import Array, Reason
 
 SYSTEM_DEFAULTS: Final = (
@@ -58,12 +59,13 @@ class PodTopologySpread(Plugin):
         self._some_hard = any(each.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE for each in self._defaults)
         self._honor_taints = any(each.node_taints_policy == NodeInclusion.HONOR for each in self._defaults)
         self._where = NodeAffinity()
+        self._texts: dict[Template, bytes] = {}
         self._compiled: dict[tuple[bytes, tuple[str | None, ...]], list[_Constraint]] = {}
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         own, meta = ask.spec.topology_spread_constraints, ask.meta
         if own:
-            text = _encode(own)
+            text = self._text(ask)
             values = tuple([meta.labels.get(key) for each in own for key in each.match_label_keys])
             constraints = self._own(text, values, ask)
             itself = tuple([each.pods.matches(meta.labels) for each in constraints])
@@ -80,6 +82,15 @@ class PodTopologySpread(Plugin):
             self._where.key(ask, cluster),
             ask.spec.tolerations if self._honor_taints else None,
         )
+
+    def _text(self, ask: Ask) -> bytes:
+        """The pod's own constraints as a text, which is the same for all pods of its template."""
+        known = self._texts.get(ask.template)
+        if known is None:
+            if len(self._texts) >= REMEMBERED:
+                self._texts.clear()
+            known = self._texts[ask.template] = _encode(ask.spec.topology_spread_constraints)
+        return known
 
     def _own(self, text: bytes, values: tuple[str | None, ...], ask: Ask) -> list[_Constraint]:
         """The pod's own constraints, compiled once for all pods that have the same."""

@@ -103,12 +103,13 @@ class Dimension:
     def catch_up(self, recoded: list[Row]) -> bool | None:
         """Follow the tallies; whether any number changed. None where they changed too much: then rebuild."""
         changed = False
+        versions = self._versions
         for i, (tally, weight) in enumerate(self._sources):
             version = tally.version
-            if version == self._versions[i]:
+            if version == versions[i]:
                 continue
-            moves = tally.since(self._versions[i])
-            self._versions[i] = version
+            moves = tally.since(versions[i])
+            versions[i] = version
             if moves is None:
                 return None
             changed = True
@@ -246,12 +247,12 @@ class Grouping:
         if self._version == table.version:
             return
         known = self._version >= 0 and len(self.groups) == table.capacity
-        changed = table.changes(self._version) if known else None
-        if changed is None or not self._follow(changed):
+        reasons = table.reasons(self._version) if known else None
+        if reasons is None or not self._follow(reasons):
             self._rebuild()
         self._version = table.read()
 
-    def _follow(self, changed: Changes) -> bool:
+    def _follow(self, reasons: int) -> bool:
         """Take up what changed; False where that is more than can be told by rows."""
         different = False
         recoded: list[Row] = []
@@ -260,7 +261,9 @@ class Grouping:
             if followed is None:
                 return False
             different = different or followed
-        if changed.reasons & self._reasons:
+        if reasons & self._reasons:
+            changed = self._cluster.table.changes(self._version)
+            assert changed is not None
             moved = changed.because_of(self._reasons)
             if len(moved) > FEW_ROWS:
                 return False

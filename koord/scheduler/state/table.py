@@ -206,6 +206,11 @@ class Table:
         self._logged = at + 1
         self._last = row, reason
 
+    def reasons(self, since: int) -> int | None:
+        """Why rows changed after a version, all together; None where that is too long ago to tell."""
+        start = since - self._log_start
+        return int(np.bitwise_or.reduce(self._log_reasons[start : self._logged])) if start >= 0 else None
+
     def changes(self, since: int) -> Changes | None:
         """What changed after a version; None where that is too long ago to tell."""
         start, end = since - self._log_start, self._logged
