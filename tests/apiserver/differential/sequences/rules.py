@@ -127,7 +127,7 @@ def _conditional(name: str, probe: Json, code: int, *conditions: str, then: list
 
 
 CM = f"{CORE}/configmaps"
-KEYED = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+KEYED: Json = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
 ITEM: Json = {**_object(k=SHORT, v=INT), "required": ["k"]}
 EMBEDDED: Json = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
 ANYTHING: Json = {"x-kubernetes-preserve-unknown-fields": True}
