@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from koord.offline.plan import Plan, Planned, PodPlan
 
 
+MOST_WARNINGS: Final = 10
+
+
 @click.command(epilog="Example: koord plan -f cluster.json -f new-pods.yaml --strict")
 @click.option(
     "-f",
@@ -137,8 +140,10 @@ def _configuration(path: Path | None, manifests: Manifests) -> SchedulerConfigur
 
 
 def _say_beside(planned: Planned, manifests: Manifests) -> None:
-    for warning in manifests.warnings:
+    for warning in manifests.warnings[:MOST_WARNINGS]:
         click.echo(f"warning: {warning}", err=True)
+    if len(manifests.warnings) > MOST_WARNINGS:
+        click.echo(f"warning: and {len(manifests.warnings) - MOST_WARNINGS} more like these", err=True)
     for line in dict.fromkeys(planned.warnings):
         click.echo(f"note: {line}", err=True)
     if planned.plan.ignored:

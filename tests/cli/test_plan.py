@@ -198,3 +198,11 @@ def test_progress_shows_on_a_terminal_when_it_takes_long(
     assert "reading" in printed.err
     assert "placing pods: 1 of 1" in printed.err
     assert "placing" not in printed.out
+
+
+def test_warnings_do_not_flood_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text("---".join(NODE.replace("n1", f"n{i}") for i in range(30)))
+    assert run(["plan", "-f", str(nodes), "-f", str(nodes)]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert [line for line in told if line.startswith("warning")][10:] == ["warning: and 20 more like these"]
