@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
-from koord.apiserver.cel.conditions import BUDGET, condition
-from koord.apiserver.cel.syntax import CelError
 from koord.apiserver.resource import Resource
 
 _OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -24,6 +22,10 @@ class ConditionsFailed(Exception):
 
 def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attributes, resource: Resource) -> bool:
     """Whether all (name, expression) pairs are true. Raises ConditionsFailed."""
+    # CEL takes a while to load, and few servers are asked for it.
+    from koord.apiserver.cel.conditions import BUDGET, condition
+    from koord.apiserver.cel.syntax import CelError
+
     variables = variables_of(attributes, resource)
     budget, faults = BUDGET, []
     for _, source in conditions:

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, choice, label_selector
-from koord.apiserver.cel.conditions import condition as cel_condition
-from koord.apiserver.cel.syntax import CelError
 from koord.apiserver.printing import AGE, NAME, of
 from koord.apiserver.resource import Column, Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, invalid, not_supported, required, too_many
@@ -212,8 +210,12 @@ def _match_conditions(faults: Faults, conditions: Sequence[Part], path: str) -> 
 
 def _condition_fault(expression: str) -> str:
     """Why a condition cannot be understood; empty if it can."""
+    # CEL takes a while to load, and few servers are asked for it.
+    from koord.apiserver.cel.conditions import condition
+    from koord.apiserver.cel.syntax import CelError
+
     try:
-        cel_condition(expression)
+        condition(expression)
     except CelError as error:
         return str(error)
     return ""

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from koord.apiserver import structural
-from koord.apiserver.cel.rule_checks import rule_faults
 from koord.apiserver.custom import schema_validation
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
 
@@ -62,6 +61,9 @@ def schema_faults(schema: Source, path: str) -> list[Cause]:
     causes += [*of_structure, *of_rules]
     compiled = structural.from_openapi(schema)
     if structural.has_rules(compiled):
+        # CEL takes a while to load, and few servers are asked for it.
+        from koord.apiserver.cel.rule_checks import rule_faults
+
         causes += rule_faults(
             compiled, path, [cause.field for cause in of_rules], is_structural=is_supported and not of_structure
         )

@@ -91,7 +91,7 @@ def _rule_faults(
         return []
     if any(cause.reason in _BLOCKING for cause in causes):
         return [Cause("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED_RULES}")]
-    # Rules are read by these very schemas, so this cannot be known above.
+    # CEL takes a while to load, and few servers are asked for it.
     from koord.apiserver.cel.rules import cel_validate
 
     return cel_validate(schema, obj, old, "", warnings)

@@ -37,11 +37,11 @@ def _object(**properties: Json) -> Json:
     return {"type": "object", "properties": properties}
 
 
-def _list(items: Json, most: int | None = 10, **more: Any) -> Json:
+def _list(items: Json, most: int | None = 10, /, **more: Any) -> Json:
     return {"type": "array", "items": items, **({} if most is None else {"maxItems": most}), **more}
 
 
-def _map(values: Json, most: int | None = 10, **more: Any) -> Json:
+def _map(values: Json, most: int | None = 10, /, **more: Any) -> Json:
     bound = {} if most is None else {"maxProperties": most}
     return {"type": "object", "additionalProperties": values, **bound, **more}
 
