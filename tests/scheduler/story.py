@@ -75,6 +75,9 @@ class Story:
         "Pods that never come, and about which everything is asked."
         self._number = 0
         self.placements: list[Placement] = []
+        if dice.chance(0.4):
+            self._stock_up()
+            self.asked += [self.new_pod() for _ in range(2)]
 
     def plain(self) -> Plain:
         fields: dict[str, Any] = {field: tuple(things.values()) for field, things in self._things.items()}
@@ -93,7 +96,7 @@ class Story:
             (1, self.forgotten),
             (2, self.pod_changes),
             (3, self.undone),
-            (6, self.node_changes),
+            (9, self.node_changes),
             (1, self.node_comes),
             (1, self.node_goes),
             (3, self.reports),
@@ -133,7 +136,7 @@ class Story:
             requests["hugepages-2Mi"] = self.dice.one(("2Mi", "64Mi"))
         if self.dice.chance(0.05):
             requests["kubernetes.io/mid-cpu"] = self.dice.one((500, 2000))
-        if self.dice.chance(0.05):
+        if self.dice.chance(0.1):
             claim: generate_pod.Manifest = {
                 "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": "1Gi"}},
@@ -416,6 +419,12 @@ class Story:
         manifest = self.dice.one([m for m in made if m["kind"] == kind])
         type_, field = generate.KINDS[kind]
         self._put_storage(field, convert(type_, manifest))
+
+    def _stock_up(self) -> None:
+        """With all kinds of storage, so that pods find some."""
+        for manifest in generate._storage(self.dice, sorted(self._things["nodes"])):
+            type_, field = generate.KINDS[manifest["kind"]]
+            self._put_storage(field, convert(type_, manifest))
 
     def _put_storage(self, field: str, thing: Any) -> None:
         self._things[field][thing.metadata.key] = thing
