@@ -48,7 +48,7 @@ class Admission:
         self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._registry, self._authorizer, self._disabled = registry, authorizer, disabled
         self._client = WebhookClient(resolve)
-        self._webhooks = Webhooks(self._client, self._namespaces.get, self._equivalents, default)
+        self._webhooks = Webhooks(self._client, self._namespaces.get, self._equivalents, default, authorizer.allowed)
 
     async def close(self) -> None:
         await self._client.close()

@@ -6,9 +6,11 @@ skips the hook, by its failurePolicy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from koord.apiserver.access.rules import Access
+from koord.apiserver.access.user import UserInfo
 from koord.apiserver.admission.attributes import Attributes
 from koord.apiserver.admission.webhook_review import as_version, review
 from koord.apiserver.resource import Resource
@@ -16,17 +18,23 @@ from koord.apiserver.resource import Resource
 _OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
+Decide = Callable[[UserInfo, Access], tuple[bool, str]]
+"""Whether a user may, and why."""
+
+
 class ConditionsFailed(Exception):
     """Some condition could not be evaluated; says which and why."""
 
 
-def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attributes, resource: Resource) -> bool:
+def conditions_hold(
+    conditions: Iterable[tuple[str, str]], attributes: Attributes, resource: Resource, decide: Decide
+) -> bool:
     """Whether all (name, expression) pairs are true. Raises ConditionsFailed."""
     # CEL takes a while to load, and few servers are asked for it.
     from koord.apiserver.cel.conditions import BUDGET, condition
     from koord.apiserver.cel.syntax import CelError
 
-    variables = variables_of(attributes, resource)
+    variables = {**variables_of(attributes, resource), **_authorizers(attributes, decide)}
     budget, faults = BUDGET, []
     for _, source in conditions:
         try:
@@ -43,6 +51,22 @@ def conditions_hold(conditions: Iterable[tuple[str, str]], attributes: Attribute
     if faults:
         raise ConditionsFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     return True
+
+
+def _authorizers(attributes: Attributes, decide: Decide) -> Mapping[str, Any]:
+    """Whom an expression can ask about access: about anything, or about what is requested."""
+    from koord.apiserver.cel.access_checks import Authorizer, ResourceCheck
+
+    authorizer, resource = Authorizer(attributes.user, decide), attributes.resource
+    wanted = Access(
+        "",
+        group=resource.group,
+        resource=resource.plural,
+        subresource=attributes.subresource,
+        name=attributes.name,
+        namespace=attributes.namespace,
+    )
+    return {"authorizer": authorizer, "authorizer.requestResource": ResourceCheck(authorizer, wanted)}
 
 
 def variables_of(attributes: Attributes, resource: Resource) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from koord.apiserver.admission.attributes import Attributes, refusal
-from koord.apiserver.admission.match_conditions import ConditionsFailed, conditions_hold
+from koord.apiserver.admission.match_conditions import ConditionsFailed, Decide, conditions_hold
 from koord.apiserver.admission.webhook_client import CallFailed, WebhookClient
 from koord.apiserver.admission.webhook_review import InvalidReview, Unconvertible, Verdict, denied, review, verdict
 from koord.apiserver.admission.webhook_rules import Hook
@@ -54,8 +54,10 @@ class Webhooks:
         namespace_of: Callable[[str], Obj | None],
         equivalents: Callable[[Resource], Iterable[Resource]],
         default: Callable[[Resource, Obj], None],
+        decide: Decide,
     ) -> None:
         self._client, self._namespace_of, self._equivalents, self._default = client, namespace_of, equivalents, default
+        self._decide = decide
 
     async def mutate(self, hooks: Iterable[Hook], attributes: Attributes, again: Reinvocation) -> Obj | None:
         """The object as the hooks want it; the same one if none changed it."""
@@ -91,7 +93,7 @@ class Webhooks:
             return None
         if hook.conditions:
             try:
-                if not conditions_hold(hook.conditions, attributes, resource):
+                if not conditions_hold(hook.conditions, attributes, resource, self._decide):
                     return None
             except ConditionsFailed as error:
                 if hook.ignore_failure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from koord.apiserver.cel import addresses, kubernetes, lists, patterns, standard, strings
+from koord.apiserver.cel import access_checks, addresses, kubernetes, lists, patterns, standard, strings
 from koord.apiserver.cel.runtime_cost import Price, compared, joined_price, price_of, walk
 from koord.apiserver.cel.signatures import FUNCTIONS, Overload
 from koord.apiserver.cel.syntax import CelError, CostExceeded
@@ -29,6 +29,7 @@ _OVERLOADS: Final[dict[str, Function]] = {
     **lists.OVERLOADS,
     **addresses.OVERLOADS,
     **kubernetes.OVERLOADS,
+    **access_checks.OVERLOADS,
 }
 _RELATIONS: Final[dict[str, Callable[[int], bool]]] = {
     "_<_": lambda order: order < 0,
@@ -92,8 +93,6 @@ def bound(
         careful = _ordered(function)
         return (careful, None) if direct is None else (direct, careful)
     overloads = [each for each in FUNCTIONS[function] if each.id in chosen]
-    if any(each.id not in _OVERLOADS for each in overloads):
-        raise CelError(f"the function '{function}' is not supported here")
     careful = _dispatched(function, overloads, is_bare=has_pattern or function in _BARE)
     return (_OVERLOADS[chosen[0]], careful) if is_typed and len(chosen) == 1 else (careful, None)
 

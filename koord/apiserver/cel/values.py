@@ -150,7 +150,7 @@ _NAMES: Final[dict[type, str]] = {
 
 
 def type_name(value: Any) -> str:
-    return _NAMES[type(value)]
+    return _NAMES.get(type(value)) or f"kubernetes.authorization.{type(value).__name__}"
 
 
 def no_overload(function: str = "", *args: Any) -> CelError:
