@@ -3,6 +3,7 @@
 | module | what it answers |
 | --- | --- |
 | `defaults` | what the API server would have filled in |
+| `denials` | what the API server would not have taken |
 | `world` | what the cluster is that a set of manifests describes |
 | `plan` | where its pending pods would go, and why |
 """

@@ -25,6 +25,7 @@ from koord.api.pod import Pod, PodSpec
 from koord.api.priority import BANDS
 from koord.api.storage import PersistentVolumeClaim, StorageClass
 from koord.offline import defaults
+from koord.offline.denials import denial
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import Profiles
@@ -90,7 +91,7 @@ class _Builder:
         self.priorities: dict[str, PriorityClass] = {}
         self.default_priority: PriorityClass | None = None
         self.default_classes: list[StorageClass] = []
-        self.specs: dict[int, tuple[PodSpec, PodSpec]] = {}
+        self.specs: dict[int, tuple[PodSpec, str, PodSpec]] = {}
         self.names = {pod.metadata.name for pod in manifests.of(kinds.PODS)}
         self.made_up: Counter[str] = Counter()
         self.metered = [plugin for plugin in profiles.plugins() if isinstance(plugin, _TakesNodeMetrics)]
@@ -126,10 +127,13 @@ class _Builder:
         world = self.world
         if not pod.metadata.name:
             pod = self._named(pod)
-        pod = self._with_defaults(pod)
+        pod, fault = self._completed(pod)
         key, node = pod.metadata.key, pod.spec.node_name
         if pod.is_finished:
             world.skipped[key] = f"has finished ({pod.status.phase})"
+            return
+        if fault and not node:
+            world.denied[key] = f"the API server would not take it: {fault}"
             return
         if pod.spec.priority is None:
             found = self._priority(pod.spec.priority_class_name)
@@ -163,12 +167,15 @@ class _Builder:
         self.made_up[base] += 1
         return replace(pod, metadata=replace(pod.metadata, name=name))
 
-    def _with_defaults(self, pod: Pod) -> Pod:
-        # Pods of one template share their spec, which the second of the two keeps.
+    def _completed(self, pod: Pod) -> tuple[Pod, str]:
+        """A pod with its defaults, and why it would be denied."""
+        # Pods of one template share their spec: it is kept, so that its id stays its own.
         known = self.specs.get(id(pod.spec))
         if known is None:
-            known = self.specs[id(pod.spec)] = (defaults.pod_spec(pod.spec), pod.spec)
-        return pod if known[0] is pod.spec else replace(pod, spec=known[0])
+            spec = defaults.pod_spec(pod.spec)
+            known = self.specs[id(pod.spec)] = (spec, denial(spec), pod.spec)
+        spec, fault, _ = known
+        return (pod if spec is pod.spec else replace(pod, spec=spec)), fault
 
     def _priority(self, name: str) -> int | None:
         """The number for a class, 0 where none is named; None where there is no such class."""
