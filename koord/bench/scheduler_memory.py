@@ -1,8 +1,8 @@
 """What the scheduler's state takes for a large cluster, measured in a process of its own: one line of JSON.
 
 Nodes, Services and pods are decoded from what an API server sends, as informers would, fed to the state with the
-default profile attached, and dropped. The peak is that of the whole process, Python and all modules included; CPU
-seconds are those of feeding alone.
+default profile attached, and dropped; then pods of many classes are placed. The peak is that of the whole process,
+Python and all modules included; CPU seconds are those of feeding alone.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from koord.scheduler.state.cluster import Cluster
 
 BATCH = 1_000
 IMAGES = 40
+CLASSES = 200
 
 
 def measure(nodes: int, pods: int) -> dict[str, float]:
-    """Feed a state, and place one more pod of a known template in it."""
+    """Feed a state, and place pods of some classes in it."""
     before_kb = status_kb("VmRSS")
     cluster = Cluster()
     profile = next(iter(profiles_of(SHIPPED).profiles.values()))
@@ -55,9 +56,10 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
         for bound in decoded:
             cluster.place(Ask(bound).record(cluster.now_s), cluster.table.row_of[bound.spec.node_name])
         feeding_s += time.thread_time() - began
-    waiting = pod(pods)
-    del waiting["spec"]["nodeName"]
-    engine.place(Ask(decode(Pod, encode(waiting))))
+    for i in range(CLASSES):
+        waiting = pod(pods + i * PODS_PER_APP)
+        del waiting["spec"]["nodeName"]
+        engine.place(Ask(decode(Pod, encode(waiting))))
     return {
         "peak_mib": status_kb("VmHWM") / 1024,
         "state_mib": (status_kb("VmRSS") - before_kb) / 1024,
