@@ -2,7 +2,7 @@
 
 | module | its question |
 | --- | --- |
-| `lexer`, `parser`, `macros`, `syntax` | what does an expression say? A tree, or where it cannot be read |
+| `lexer`, `literals`, `parser`, `macros`, `syntax` | what does an expression say? A tree, or where it cannot be read |
 | `types`, `signatures`, `checker`, `literal_checks` | does it fit together? Types for every node, or the faults |
 | `declared`, `conditions` | what are its variables? Types and sizes by a schema; the request of a webhook |
 | `sizes`, `estimate`, `estimate_calls` | what can it cost at most? |

@@ -171,8 +171,9 @@ class _Checker:
     def _call(self, expr: Call) -> Type:
         for arg in expr.args:
             self.visit(arg)
+        name = expr.function
         if expr.target is None:
-            expr.function = expr.function.removeprefix(".")
+            expr.function = name.removeprefix(".")
         else:
             prefix = _qualified(expr.target)
             if prefix is not None and f"{prefix.removeprefix('.')}.{expr.function}" in FUNCTIONS:
@@ -181,7 +182,7 @@ class _Checker:
                 self.visit(expr.target)
         overloads = FUNCTIONS.get(expr.function)
         if overloads is None:
-            return self._undeclared(expr, expr.function)
+            return self._undeclared(expr, name)
         return self._resolved(expr, overloads)
 
     def _resolved(self, expr: Call, overloads: Sequence[Overload]) -> Type:

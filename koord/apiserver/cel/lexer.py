@@ -34,9 +34,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<symbol>==|!=|<=|>=|&&|\|\||[<>\[\]{}().,\-!?:+*/%])"
 )
 _STRING_START: Final = re.compile(r"([bB]?)([rR]?)(\"{3}|'{3}|\"|')")
-_ESCAPE: Final = re.compile(
-    r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
-)
+ESCAPE: Final = re.compile(r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def _string_end(source: str, start: re.Match[str]) -> tuple[int, int]:
         if source.startswith(quote, at):
             return at + len(quote), 0
         if source[at] == "\\" and not is_raw:
-            escape = _ESCAPE.match(source, at)
+            escape = ESCAPE.match(source, at)
             if escape is None:
                 if len(quote) == 3:
                     break
@@ -109,60 +107,3 @@ def _string_end(source: str, start: re.Match[str]) -> tuple[int, int]:
         # Two quotes are a string by themselves.
         return start.end() - 1, 0
     return 0, len(source) - 1
-
-
-_SIMPLE_ESCAPES: Final = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"',
-    "`": "`", "?": "?",
-}  # fmt: skip
-
-
-def string_value(text: str) -> str:
-    """What a string literal says. Raises ValueError."""
-    body, is_raw = _body(text)
-    if is_raw:
-        return body
-    return "".join(_char(match[0]) if match[0][0] == "\\" else match[0] for match in _pieces(body))
-
-
-def bytes_value(text: str) -> bytes:
-    """What a literal of bytes says. Raises ValueError."""
-    body, is_raw = _body(text[1:])
-    if is_raw:
-        return body.encode()
-    parts = []
-    for match in _pieces(body):
-        piece = match[0]
-        if piece[0] != "\\":
-            parts.append(piece.encode())
-        elif piece[1] in "xX":
-            parts.append(bytes([int(piece[2:], 16)]))
-        elif piece[1].isdigit():
-            parts.append(bytes([int(piece[1:], 8)]))
-        elif piece[1] in "uU":
-            raise ValueError("unable to unescape string")
-        else:
-            parts.append(_SIMPLE_ESCAPES[piece[1]].encode())
-    return b"".join(parts)
-
-
-def _body(text: str) -> tuple[str, bool]:
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    is_raw = text[0] in "rR"
-    quoted = text[1:] if is_raw else text
-    width = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1
-    return quoted[width:-width], is_raw
-
-
-def _pieces(body: str) -> list[re.Match[str]]:
-    return list(re.finditer(rf"{_ESCAPE.pattern}|[^\\]+", body))
-
-
-def _char(escape: str) -> str:
-    kind = escape[1]
-    if kind in "xXuU":
-        number = int(escape[2:], 16)
-        if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-            raise ValueError("invalid unicode code point")
-        return chr(number)
-    return chr(int(escape[1:], 8)) if kind.isdigit() else _SIMPLE_ESCAPES[kind]

@@ -7,9 +7,11 @@ missing is thought there, and anything else ends the reading.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from koord.apiserver.cel import lexer, macros
+from koord.apiserver.cel import lexer, literals, macros
 from koord.apiserver.cel.lexer import EOF, KINDS, Token, shown_kind
 from koord.apiserver.cel.syntax import (
     Call,
@@ -42,12 +44,13 @@ _LEVELS: Final = (
     frozenset({"+", "-"}),
     frozenset({"*", "/", "%"}),
 )
-_AFTER_OPERAND: Final = frozenset().union(*_LEVELS) | {"&&", "||", "?", ":", ".", "[", "]", "}", ")", ",", EOF}
+_CONTINUES: Final = frozenset().union(*_LEVELS) | {"&&", "||", "?", ".", "["}
+"What can come after an operand without ending the expression."
 _OPERATORS: Final = {"in": "@in"}
 
 
-class _Stopped(Exception):
-    """The rest cannot be made sense of."""
+class _Lost(Exception):
+    """What is here cannot be made sense of; whoever reads what is around it goes on behind it."""
 
 
 def parse(source: str) -> Expr:
@@ -56,10 +59,10 @@ def parse(source: str) -> Expr:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {_LONGEST}"
         raise CompileError(source, [Issue(None, text)])
     found, issues = lexer.tokens(source)
-    reader = _Parser(found, issues)
+    reader = _Parser(source, found, issues)
     try:
         tree = reader.whole()
-    except _Stopped:
+    except _Lost:
         raise CompileError(source, reader.issues) from None
     except RecursionError:
         raise CompileError(source, [Issue(None, _TOO_DEEP)]) from None
@@ -69,10 +72,16 @@ def parse(source: str) -> Expr:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+    def __init__(self, source: str, tokens: list[Token], issues: list[Issue]) -> None:
+        self._source = source
         self._tokens = tokens
         self._at = 0
         self._depth = 0
+        self._ends = [frozenset({EOF})]
+        "What can come after the expression that is being read, and after each that it is within."
+        self._recovered_at = -1
+        self._is_lost = self._was_lost = False
+        "After a fault, no further one is told until something fits again."
         self._numbers = itertools.count(1)
         self.issues = issues
         self._macros = macros.Expander(self._number, self._fault)
@@ -95,6 +104,7 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self._token
+        self._is_lost = False
         if token.kind != EOF:
             self._at += 1
         return token
@@ -103,11 +113,24 @@ class _Parser:
         return next(self._numbers)
 
     def _fault(self, at: int, text: str) -> Expr:
-        self.issues.append(Issue(at, text))
+        """A fault of something that could be read; of what is left after others nothing is told."""
+        if not self._was_lost:
+            self.issues.append(Issue(at, text))
         return Literal(self._number(), at, None, "null_type")
 
     def _syntax(self, text: str) -> None:
-        self.issues.append(Issue(self._token.at, f"Syntax error: {text}"))
+        if not self._is_lost:
+            self.issues.append(Issue(self._token.at, f"Syntax error: {text}"))
+        self._is_lost = self._was_lost = True
+
+    def _recover(self) -> None:
+        """Pass over what nobody around could go on with."""
+        known = _CONTINUES.union(*self._ends)
+        if self._at == self._recovered_at and self._kind != EOF:
+            self._at += 1
+        while self._kind not in known and self._kind != EOF:
+            self._at += 1
+        self._recovered_at = self._at
 
     def _sync(self, expected: frozenset[str]) -> None:
         """Be at one of the expected tokens, after passing over at most one other."""
@@ -116,10 +139,27 @@ class _Parser:
         listed = _listed(expected)
         if self._kind != EOF and self._after() in expected:
             self._syntax(f"extraneous input '{self._token.text}' expecting {listed}")
-            self._next()
+            self._at += 1
             return
         self._syntax(f"mismatched input '{self._token.text}' expecting {listed}")
-        raise _Stopped
+        raise _Lost
+
+    def _close(self, kind: str) -> Token:
+        """The token that ends an operand."""
+        return self._take(kind, _CONTINUES | self._ends[-1])
+
+    def _within(self, *ends: str) -> Expr:
+        """An expression that ends with one of these."""
+        self._ends.append(frozenset(ends))
+        expr = self._expr()
+        self._ends.pop()
+        return expr
+
+    def _no_alternative(self, start: Token) -> None:
+        """From where alternatives were open, up to where none is left."""
+        token = self._token
+        end = start.at + len(start.text) if token.kind == EOF else token.at + len(token.text)
+        self._syntax(f"no viable alternative at input '{self._source[start.at : end]}'")
 
     def _take(self, kind: str, follow: frozenset[str]) -> Token:
         """The token of a kind. If it is missing, and what is here may follow it, it is thought there."""
@@ -132,13 +172,19 @@ class _Parser:
     def _expr(self) -> Expr:
         self._depth += 1
         if self._depth > _DEEPEST:
-            self.issues.append(Issue(None, _TOO_DEEP))
-            raise _Stopped
+            raise RecursionError
         condition = self._logical("||", "_||_")
         if self._kind == "?":
             operator = self._next()
+            self._ends.append(frozenset({":"}))
             then = self._logical("||", "_||_")
-            self._take(":", _OPERAND)
+            self._ends.pop()
+            try:
+                self._take(":", _OPERAND)
+            except _Lost:
+                self._recover()
+                self._depth -= 1
+                return condition
             condition = self._call(operator.at, "_?_:_", None, [condition, then, self._expr()])
         self._depth -= 1
         return condition
@@ -174,37 +220,54 @@ class _Parser:
         return left
 
     def _unary(self) -> Expr:
+        return self._or_nothing(self._operand)
+
+    def _operand(self) -> Expr:
         self._sync(_OPERAND)
         kind = self._kind
         if kind not in ("!", "-") or (kind == "-" and self._after() in ("NUM_INT", "NUM_FLOAT")):
             return self._member()
-        at, count = self._token.at, 0
+        first, count = self._token, 0
         while self._kind == kind:
             self._next()
             count += 1
-        if self._kind == EOF:
-            said = "no viable alternative at input '-'" if kind == "-" else f"extraneous input '{EOF}' expecting "
-            self._syntax(said if kind == "-" else said + _listed(_OPERAND))
-            if kind == "!":
-                raise _Stopped
+        if kind == "-" and self._kind not in _OPERAND:
+            self._no_alternative(first)
+            self._is_lost = False
+        elif self._kind == EOF:
+            self._syntax(f"extraneous input '{EOF}' expecting {_listed(_OPERAND)}")
+            raise _Lost
         self._sync(_OPERAND)
         operand = self._member()
-        return operand if count % 2 == 0 else self._call(at, f"{kind}_", None, [operand])
+        return operand if count % 2 == 0 else self._call(first.at, f"{kind}_", None, [operand])
 
     def _member(self) -> Expr:
-        expr = self._primary()
+        expr = self._or_nothing(self._primary)
         while self._kind in (".", "["):
             operator = self._next()
-            expr = self._selected(expr, operator) if operator.kind == "." else self._indexed(expr, operator)
+            step = self._selected if operator.kind == "." else self._indexed
+            expr = self._or_nothing(partial(step, expr, operator))
+            if self._is_lost:
+                break
         return expr
+
+    def _or_nothing(self, read: Callable[[], Expr]) -> Expr:
+        """What is read; or null, behind what could not be."""
+        at, ends = self._token.at, len(self._ends)
+        try:
+            return read()
+        except _Lost:
+            del self._ends[ends:]
+            self._recover()
+            return Literal(self._number(), at, None, "null_type")
 
     def _indexed(self, expr: Expr, operator: Token) -> Expr:
         self._sync(_OPERAND | {"?"})
         is_optional = self._kind == "?"
         if is_optional:
             self._next()
-        index = self._expr()
-        self._take("]", _AFTER_OPERAND)
+        index = self._within("]")
+        self._close("]")
         return self._call(operator.at, "_[?_]" if is_optional else "_[_]", None, [expr, index])
 
     def _selected(self, expr: Expr, operator: Token) -> Expr:
@@ -222,8 +285,8 @@ class _Parser:
             elif token.kind in ("true", "false", "null"):
                 self._syntax(f"mismatched input '{token.text}' expecting IDENTIFIER")
             else:
-                self._syntax(f"no viable alternative at input '.{'' if token.kind == EOF else token.text}'")
-            raise _Stopped
+                self._no_alternative(operator)
+            raise _Lost
         self._next()
         if is_optional:
             name = Literal(self._number(), token.at, token.text, "string")
@@ -237,11 +300,11 @@ class _Parser:
         self._sync(_OPERAND | {")"})
         args: list[Expr] = []
         if self._kind != ")":
-            args.append(self._expr())
+            args.append(self._within(",", ")"))
             while self._kind == ",":
                 self._next()
-                args.append(self._expr())
-        self._take(")", _AFTER_OPERAND)
+                args.append(self._within(",", ")"))
+        self._close(")")
         return args
 
     def _primary(self) -> Expr:
@@ -251,8 +314,8 @@ class _Parser:
         match token.kind:
             case "(":
                 self._next()
-                inner = self._expr()
-                self._take(")", _AFTER_OPERAND)
+                inner = self._within(")")
+                self._close(")")
                 return inner
             case "[":
                 return self._list()
@@ -260,8 +323,8 @@ class _Parser:
                 return self._map()
             case ".":
                 self._next()
-                self._syntax(f"no viable alternative at input '.{'' if self._kind == EOF else self._token.text}'")
-                raise _Stopped
+                self._no_alternative(token)
+                raise _Lost
         return self._literal()
 
     def _named(self) -> Expr:
@@ -304,9 +367,9 @@ class _Parser:
             self._sync(field - {"?"})
             self._next()
             self._take(":", _OPERAND)
-            values.append(self._expr())
+            values.append(self._within(",", "}"))
             self._comma_or("}")
-        self._take("}", _AFTER_OPERAND)
+        self._close("}")
         return StructExpr(self._number(), opening.at, dot + ".".join(names), values)
 
     def _comma_or(self, closing: str) -> None:
@@ -326,9 +389,9 @@ class _Parser:
                 if self._kind == "?":
                     optional.add(len(items))
                     self._next()
-                items.append(self._expr())
+                items.append(self._within(",", "]"))
                 self._comma_or("]")
-        self._take("]", _AFTER_OPERAND)
+        self._close("]")
         return ListExpr(number, opening.at, items, frozenset(optional))
 
     def _map(self) -> Expr:
@@ -342,46 +405,24 @@ class _Parser:
                 is_optional = self._kind == "?"
                 if is_optional:
                     self._next()
-                key = self._expr()
+                key = self._within(":")
                 colon = self._take(":", _OPERAND)
-                entries.append(Entry(self._number(), colon.at, key, self._expr(), is_optional))
+                value = self._within(",", "}")
+                entries.append(Entry(self._number(), colon.at, key, value, is_optional))
                 self._comma_or("}")
-        self._take("}", _AFTER_OPERAND)
+        self._close("}")
         return MapExpr(number, opening.at, entries)
 
     def _literal(self) -> Expr:
         self._sync(_OPERAND)
-        token = self._next()
-        sign, at = "", token.at
-        if token.kind == "-":
-            sign, token = "-", self._next()
-        text = token.text
+        first = token = self._next()
+        if first.kind == "-":
+            token = self._next()
         try:
-            match token.kind:
-                case "NUM_INT":
-                    number = int(sign + text, 16 if text.startswith("0x") else 10)
-                    if not -(2**63) <= number < 2**63:
-                        return self._fault(at, "invalid int literal")
-                    return Literal(self._number(), at, number, "int")
-                case "NUM_UINT":
-                    number = int(text[:-1], 16 if text.startswith("0x") else 10)
-                    if number >= 2**64:
-                        return self._fault(at, "invalid uint literal")
-                    return Literal(self._number(), at, number, "uint")
-                case "NUM_FLOAT":
-                    value = float(sign + text)
-                    if value in (float("inf"), float("-inf")):
-                        return self._fault(at, "invalid double literal")
-                    return Literal(self._number(), at, value, "double")
-                case "STRING":
-                    return Literal(self._number(), at, lexer.string_value(text), "string")
-                case "BYTES":
-                    return Literal(self._number(), at, lexer.bytes_value(text), "bytes")
+            value, kind = literals.read(token, is_negative=first.kind == "-")
         except ValueError as error:
-            return self._fault(at, str(error))
-        if token.kind == "null":
-            return Literal(self._number(), at, None, "null_type")
-        return Literal(self._number(), at, token.kind == "true", "bool")
+            return self._fault(first.at, str(error))
+        return Literal(self._number(), first.at, value, kind)
 
     def _call(self, at: int, function: str, target: Expr | None, args: list[Expr]) -> Expr:
         expanded = self._macros.expand(at, function, target, args)
