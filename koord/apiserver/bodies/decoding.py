@@ -16,7 +16,7 @@ import yaml as pyyaml
 
 from koord.api import yaml
 from koord.apiserver import schemas, structural
-from koord.apiserver.bodies import json_text, protobuf, typed
+from koord.apiserver.bodies import canonical, json_text, protobuf, typed
 from koord.apiserver.bodies.json_text import JsonFault, Pairs
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.schema import Schema
@@ -90,16 +90,19 @@ def decode_kind(
     """As `decode`, for a built-in kind that need not be a resource of its own: Scale, Eviction, Binding, ..."""
     body, content_type = _from_protobuf(body, content_type)
     text = _parse(kind, body, content_type)
-    value = {} if text.value is None else text.value
+    value: Any = {} if text.value is None else text.value
     data_group, data_version, data_kind = _type_meta(kind, value, body)
     if (data_kind and data_kind != kind) or (data_version and (data_group, data_version) != (group, version)):
         raise _wrong_kind(group, version, kind, data_group, data_version, data_kind)
     schema = schemas.schema_for(group, version, kind)
     prefix = f'{kind} in version "{version}" cannot be handled as a {kind}: '
-    try:
-        obj, unknown = typed.read(schema, value)
-    except typed.Mistyped as wrong:
-        raise bad_request(prefix + _exactly(schema, text, wrong)) from None
+    obj: Obj = value
+    unknown = False
+    if not canonical.is_kept(schema, value, body):
+        try:
+            obj, unknown = typed.read(schema, value)
+        except typed.Mistyped as wrong:
+            raise bad_request(prefix + _exactly(schema, text, wrong)) from None
     obj["kind"] = kind
     obj["apiVersion"] = f"{group}/{version}" if group else version
     if not (unknown or text.repeats or text.yaml_repeats) or field_validation == "Ignore":

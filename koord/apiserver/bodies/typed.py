@@ -232,8 +232,8 @@ def _struct(schema: Schema) -> Read:
                 field.values is not None and not field.preserve_unknown
             )
             plan[key] = (exact, _late(field), field.written == "filled" or emptied)
-            if field.written == "always" and (key not in ("kind", "apiVersion") or "metadata" not in schema.properties):
-                always.append((key, _zero(field)))
+            if always_appears(schema, key):
+                always.append((key, zero(field)))
 
     def read_struct(value: Any, unknown: list[str]) -> Any:
         if not compiled:
@@ -263,9 +263,9 @@ def _struct(schema: Schema) -> Read:
             wrong.struct = wrong.struct or name
             wrong.path.insert(0, prefixes[key])
             raise
-        for key, zero in always:
+        for key, made in always:
             if key not in kept:
-                kept[key] = zero()
+                kept[key] = made()
         return kept
 
     return read_struct
@@ -285,13 +285,20 @@ def _late(schema: Schema) -> Read:
     return _reader_of_shape(schema)
 
 
-def _zero(schema: Schema) -> Callable[[], Any]:
+def always_appears(schema: Schema, key: str) -> bool:
+    """Whether a struct shows the field, sent or not. Of an object, others see to its kind and apiVersion."""
+    of_object = key in ("kind", "apiVersion") and "metadata" in schema.properties
+    return schema.properties[key].written == "always" and not of_object
+
+
+def zero(schema: Schema) -> Callable[[], Any]:
+    """What a field that always appears holds where nothing was sent."""
     if schema.pointer or schema.format in ("date-time", "micro-time", "raw") or schema.type in ("array", "any"):
         return (lambda: 0) if schema.int_or_string else lambda: None
     match schema.type:
         case "string":
-            zero = "0" if schema.format == "quantity" else "0s" if schema.format == "duration" else ""
-            return lambda: zero
+            text = "0" if schema.format == "quantity" else "0s" if schema.format == "duration" else ""
+            return lambda: text
         case "integer" | "number":
             return lambda: 0
         case "boolean":
@@ -332,12 +339,12 @@ def _map(schema: Schema) -> Read:
 
 def _element(schema: Schema, go_type: str) -> Read:
     """Of a list or map: an element, where null is the zero value."""
-    zero = _zero(schema)
+    nothing = zero(schema)
     if schema.type in ("string", "boolean") and not schema.format:
         read_ = _plain(str if schema.type == "string" else bool, go_type)
     else:
         read_ = _late(schema)
-    return lambda value, unknown: zero() if value is None else read_(value, unknown)
+    return lambda value, unknown: nothing() if value is None else read_(value, unknown)
 
 
 def _plain(exact: type, go_type: str) -> Read:
