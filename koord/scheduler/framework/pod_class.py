@@ -76,6 +76,8 @@ class PodClass:
         self._base: Array = np.zeros(0, np.int64)
         self._groups: Groups | None = None
         self._worth: Array | None = None
+        self._tables: dict[int, Array] = {}
+        "By facet that decides something, what its groups are worth now."
         self._is_calm = False
         "Whether few rows changed since the last pod of the class: then it pays to keep the best rows in order."
         self._why: dict[str, dict[str, int]] | None = None
@@ -115,12 +117,21 @@ class PodClass:
     def scores(self, row: Row) -> dict[str, int]:
         """The score of a row by plugin, 0..100, as they went into its total."""
         self._catch_up()
-        cells = One(self._table.columns, row, self._overlay)
-        found = {part.plugin.name: int(part.judge.score(cells)) for part in self._scorers}
+        self._worths()
+        if row in self._unscored:
+            cells = One(self._table.columns, row, self._overlay)
+            found = {part.plugin.name: int(part.judge.score(cells)) for part in self._scorers}
+        else:
+            kept = zip(self._scorers, self._scores, strict=True)
+            found = {part.plugin.name: scores.item(row) for part, scores in kept}
         for part, facet in self._facets:
             if not facet.gates:
-                worth = int(facet.table(self._candidates(facet))[facet.groups[row]])
-                found[part.plugin.name] = found.get(part.plugin.name, 0) + worth
+                table = self._tables.get(id(facet))
+                if table is None:
+                    # All are worth the same to it, however many candidates there are.
+                    table = facet.table(np.ones(facet.size, np.int64) if facet.normalised else None)
+                name = part.plugin.name
+                found[name] = found.get(name, 0) + table.item(facet.groups.item(row))
         return found
 
     def why_not(self) -> dict[str, dict[str, int]]:
@@ -290,6 +301,7 @@ class PodClass:
         # A row that is no candidate may be the first of a group.
         if self._worth is None or len(self._worth) != groups.size:
             groups.fit()
+            self._tables.clear()
             worth: Array | None = None
             closed = self._closed()
             number = groups.number if closed is None else groups.number * ~closed
@@ -297,6 +309,7 @@ class PodClass:
                 if not facet.gates and not facet.flat:
                     i = groups.facets.index(facet)
                     table = facet.table(self._by_code(i, number) if facet.normalised else None)
+                    self._tables[id(facet)] = table
                     more = (table if len(groups.facets) == 1 else table[groups.codes[i]]) * (part.weight << TIE_BITS)
                     worth = more if worth is None else worth + more
             if worth is None:
@@ -324,18 +337,6 @@ class PodClass:
         if len(groups.facets) == 1:
             return number
         return np.bincount(groups.codes[i], number, groups.facets[i].size).astype(np.int64)
-
-    def _candidates(self, facet: Facet) -> Array | None:
-        """How many candidates each group of a facet has; where all are worth the same, any will do."""
-        if not facet.normalised:
-            return None
-        if facet.flat:
-            return np.ones(facet.size, np.int64)
-        self._worths()
-        groups, closed = self._groups, self._closed()
-        assert groups is not None
-        number: Array = groups.number if closed is None else groups.number * ~closed
-        return self._by_code(groups.facets.index(facet), number)
 
     def _look_again(self, changed: Changes | None) -> Changes | None:
         """Take up the class's own view of rows; rows that it saw otherwise before have changed for it."""
