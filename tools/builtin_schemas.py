@@ -141,6 +141,8 @@ def node(schema: dict[str, Any]) -> dict[str, Any]:
         out["l"] = schema["x-kubernetes-list-type"]
     if schema.get("x-kubernetes-map-type") == "atomic":
         out["a"] = 1
+    elif schema.get("x-kubernetes-map-type") == "granular" and "r" in out:
+        out["a"] = 0
     if schema.get("default") not in (None, "", 0, False, {}):
         out["d"] = schema["default"]
     if "items" in schema:

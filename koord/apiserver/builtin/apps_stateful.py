@@ -21,12 +21,11 @@ from koord.apiserver.builtin.checks import (
     selects,
     selects_nothing_particular,
 )
-from koord.apiserver.builtin.int_or_percent import below_all, number_of, validate_int_or_percent
+from koord.apiserver.builtin.claim_specs import validate_claim_spec
 from koord.apiserver.builtin.pod_defaults import default_claim_spec, default_template
 from koord.apiserver.builtin.pod_spec import validate_pod_annotations, validate_template
 from koord.apiserver.builtin.pod_warnings import template_warnings
 from koord.apiserver.builtin.statuses import blank_status, counters, replica_counts
-from koord.apiserver.builtin.volume_claims import validate_claim_spec
 from koord.apiserver.printing import AGE, NAME, NONE, at, of, template_columns, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
@@ -102,12 +101,6 @@ def _update_strategy(faults: Faults, strategy: Part, path: str) -> None:
         case "RollingUpdate":
             if rolling is not None:
                 not_negative(faults, rolling, ("partition",), f"{path}.rollingUpdate")
-                if (unavailable := rolling.get("maxUnavailable")) is not None:
-                    where = f"{path}.rollingUpdate.maxUnavailable"
-                    validate_int_or_percent(faults, unavailable, where)
-                    if number_of(unavailable) == 0:
-                        faults.append(invalid(where, unavailable, "cannot be 0"))
-                    below_all(faults, unavailable, where)
         case _:
             shown = {"Type": strategy.get("type", ""), "RollingUpdate": _rolling_shown(rolling)}
             faults.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
@@ -212,10 +205,26 @@ def _ready(obj: Obj) -> str:
     return f"{(obj.get('status') or {}).get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
 
 
+_blank_status = blank_status("apps", "v1", "StatefulSet")
+
+
+def _prepare_create(obj: Obj) -> None:
+    _blank_status(obj)
+    _drop_unavailable(obj)
+
+
+def _drop_unavailable(obj: Obj) -> None:
+    """How many pods may be away in an update is not for users to say yet: the field is read and let go."""
+    rolling = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate")
+    if rolling is not None:
+        rolling.pop("maxUnavailable", None)
+
+
 STATEFUL_SET: Final = Strategy(
     blank=without_replicas,
     default=default_stateful_set,
-    prepare_create=blank_status("apps", "v1", "StatefulSet"),
+    prepare_create=_prepare_create,
+    prepare_update=lambda new, _old: _drop_unavailable(new),
     validate=validate_stateful_set,
     validate_create=validate_stateful_set_create,
     validate_update=validate_stateful_set_update,

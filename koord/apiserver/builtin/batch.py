@@ -8,7 +8,13 @@ from typing import Any, Final
 from koord.api.timestamp import parse_timestamp
 from koord.apiserver import formats
 from koord.apiserver.builtin.apps import new_generation
-from koord.apiserver.builtin.batch_policies import validate_failure_policy, validate_job_status, validate_success_policy
+from koord.apiserver.builtin.batch_policies import (
+    shown_failure_policy,
+    shown_success_policy,
+    validate_failure_policy,
+    validate_job_status,
+    validate_success_policy,
+)
 from koord.apiserver.builtin.checks import (
     IMMUTABLE,
     Faults,
@@ -226,8 +232,13 @@ def validate_update(new: Obj, old: Obj) -> Sequence[Cause]:
         faults.append(invalid("spec.selector", selector_value(spec.get("selector")), IMMUTABLE))
     if _fixed_template(spec, was) != _fixed_template(was, was):
         faults.append(invalid("spec.template", spec.get("template"), IMMUTABLE))
-    keys = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-    immutable(faults, spec, was, keys, "spec")
+    immutable(faults, spec, was, ("completionMode",), "spec")
+    if spec.get("podFailurePolicy") != was.get("podFailurePolicy"):
+        shown = shown_failure_policy(spec.get("podFailurePolicy"))
+        faults.append(invalid("spec.podFailurePolicy", shown, IMMUTABLE))
+    immutable(faults, spec, was, ("backoffLimitPerIndex", "managedBy"), "spec")
+    if spec.get("successPolicy") != was.get("successPolicy"):
+        faults.append(invalid("spec.successPolicy", shown_success_policy(spec.get("successPolicy")), IMMUTABLE))
     return faults
 
 

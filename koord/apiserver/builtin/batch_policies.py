@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from koord.apiserver.status import Cause, duplicate, invalid, not_supported, req
 
 _ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 _STATUSES: Final = ("False", "True", "Unknown")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def _quoted(values: Sequence[str]) -> str:
@@ -69,7 +71,7 @@ def _exit_codes(faults: Faults, codes: Part, path: str, names: set[str | None]) 
         text = "must be one of the container or initContainer names in the pod template"
         faults.append(invalid(f"{path}.containerName", container, text))
     if not values:
-        faults.append(invalid(f"{path}.values", values or None, "at least one value is required"))
+        faults.append(invalid(f"{path}.values", values, "at least one value is required"))
     elif len(values) > 255:
         faults.append(too_many(f"{path}.values", len(values), 255))
     seen: set[int] = set()
@@ -86,7 +88,7 @@ def _exit_codes(faults: Faults, codes: Part, path: str, names: set[str | None]) 
 def validate_success_policy(faults: Faults, spec: Part, path: str) -> None:
     policy = spec["successPolicy"]
     if spec.get("completionMode") != "Indexed":
-        faults.append(invalid(path, dict(policy), "requires indexed completion mode"))
+        faults.append(invalid(path, shown_success_policy(policy), "requires indexed completion mode"))
         return
     rules = policy.get("rules") or ()
     if not rules:
@@ -100,12 +102,81 @@ def validate_success_policy(faults: Faults, spec: Part, path: str) -> None:
         if count is None and rule.get("succeededIndexes") is None:
             text = "at least one of succeededCount or succeededIndexes must be specified"
             faults.append(required(where, text))
+        total = 0
+        if (indexes := rule.get("succeededIndexes")) is not None:
+            total, wrong = _indexes(indexes, completions)
+            if wrong:
+                text = f"error parsing succeededIndexes: {wrong}"
+                faults.append(invalid(f"{where}.succeededIndexes", indexes, text))
         if count is not None:
             if count < 0:
                 faults.append(invalid(f"{where}.succeededCount", count, "must be greater than or equal to 0"))
             if count > completions:
                 text = f"must be less than or equal to {completions} (the number of specified completions)"
                 faults.append(invalid(f"{where}.succeededCount", count, text))
+            if indexes is not None and count > total:
+                which = "the number of indexes in the specified succeededIndexes field"
+                text = f"must be less than or equal to {total} ({which})"
+                faults.append(invalid(f"{where}.succeededCount", count, text))
+
+
+def _indexes(text: str, completions: int) -> tuple[int, str]:
+    """How many indexes a text like `0-2,5` names, or what is wrong with it."""
+    total, last = 0, -1
+    for piece in text.split(",") if text else ():
+        limits = piece.split("-")
+        if len(limits) > 2:
+            rule = "violates the requirement that an index interval can have at most two parts separated by '-'"
+            return 0, f'the fragment "{piece}" {rule}'
+        numbers: list[int] = []
+        for limit in limits:
+            if not _INTEGER.fullmatch(limit):
+                return 0, f'cannot convert string to integer for index: "{limit}"'
+            if int(limit) >= completions:
+                return 0, f'too large index: "{limit}"'
+            if numbers and numbers[0] >= int(limit):
+                return 0, f"non-increasing order, previous: {numbers[0]}, current: {limit}"
+            numbers.append(int(limit))
+        if last >= numbers[0]:
+            return 0, f"non-increasing order, previous: {last}, current: {numbers[0]}"
+        last = numbers[-1]
+        total += last - numbers[0] + 1
+    return total, ""
+
+
+def shown_success_policy(policy: Part | None) -> dict[str, object] | None:
+    """As Go's encoder prints it, with its own field names."""
+    if policy is None:
+        return None
+    rules = [
+        {"SucceededIndexes": rule.get("succeededIndexes"), "SucceededCount": rule.get("succeededCount")}
+        for rule in policy.get("rules") or ()
+    ]
+    return {"Rules": rules}
+
+
+def shown_failure_policy(policy: Part | None) -> dict[str, object] | None:
+    if policy is None:
+        return None
+    rules = []
+    for rule in policy.get("rules") or ():
+        codes = rule.get("onExitCodes")
+        rules.append(
+            {
+                "Action": rule.get("action", ""),
+                "OnExitCodes": codes
+                and {
+                    "ContainerName": codes.get("containerName"),
+                    "Operator": codes.get("operator", ""),
+                    "Values": codes.get("values"),
+                },
+                "OnPodConditions": [
+                    {"Type": each.get("type", ""), "Status": each.get("status", "")}
+                    for each in rule.get("onPodConditions") or ()
+                ],
+            }
+        )
+    return {"Rules": rules}
 
 
 def validate_job_status(new: Obj, old: Obj) -> Sequence[Cause]:

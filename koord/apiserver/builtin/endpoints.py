@@ -37,7 +37,7 @@ def validate_endpoints(endpoints: Obj) -> Sequence[Cause]:
             for j, address in enumerate(subset.get(key) or ()):
                 ip = address.get("ip", "")
                 add_all(faults, f"{path}.{key}[{j}].ip", ip, formats.ip_address(ip))
-                _reachable(faults, ip, f"{path}.{key}[{j}].ip")
+                reachable(faults, ip, f"{path}.{key}[{j}].ip")
                 if host := address.get("hostname"):
                     add_all(faults, f"{path}.{key}[{j}].hostname", host, formats.dns_label(host))
         for j, port in enumerate(ports):
@@ -54,7 +54,7 @@ def validate_endpoints(endpoints: Obj) -> Sequence[Cause]:
     return faults
 
 
-def _reachable(faults: Faults, address: str, path: str) -> None:
+def reachable(faults: Faults, address: str, path: str) -> None:
     """An address that others can reach: not this machine's own, nor one of a link."""
     try:
         ip = ipaddress.ip_address(formats.without_zeros(address))
@@ -176,7 +176,7 @@ def _address(faults: Faults, address: str, kind: str, path: str, i: int) -> None
         return
     if (":" in address) != (kind == "IPv6"):
         faults.append(invalid(path, address, f"must be an {kind} address"))
-    _reachable(faults, address, f"{path}[{i}]")
+    reachable(faults, address, f"{path}[{i}]")
 
 
 def _domain_fault(name: str, path: str) -> Cause | None:

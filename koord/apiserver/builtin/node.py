@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from koord.apiserver import formats
+from koord.apiserver.bodies import json_text
 from koord.apiserver.builtin.checks import Faults, Part, add_all
 from koord.apiserver.builtin.pod_defaults import round_amounts
 from koord.apiserver.builtin.pod_scheduling import taint_effect
@@ -15,6 +16,7 @@ from koord.apiserver.resource import Column, Obj, Strategy
 from koord.apiserver.status import Cause, duplicate, forbidden, invalid, required, shown
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+_AVOIDED: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 _ROLE_LABEL: Final = "kubernetes.io/role"
 
 
@@ -25,7 +27,8 @@ def default(node: Obj) -> None:
     round_amounts(status.get("capacity"))
     round_amounts(status.get("allocatable"))
     spec = node.setdefault("spec", {})
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+    if spec.get("podCIDR") and (not spec.get("podCIDRs") or spec["podCIDRs"][0] != spec["podCIDR"]):
+        # Older clients know only the one.
         spec["podCIDRs"] = [spec["podCIDR"]]
     elif spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]
@@ -40,6 +43,9 @@ def validate(node: Obj) -> Sequence[Cause]:
     faults: Faults = []
     _taints(faults, node["spec"].get("taints") or (), "metadata.taints")
     _amounts(faults, node)
+    avoided = (node["metadata"].get("annotations") or {}).get(_AVOIDED) or ""
+    if avoided and (fault := json_text.fault(avoided.encode())):
+        faults.append(invalid("metadata.annotations.AvoidPods", _AVOIDED, fault))
     _pod_ranges(faults, node["spec"].get("podCIDRs") or [])
     return faults
 
@@ -126,6 +132,15 @@ def _identity(faults: Faults, new: Obj, old: Obj) -> None:
         faults.append(forbidden("spec.providerID", text_.format("providerID")))
 
 
+def warnings(node: Obj) -> Sequence[str]:
+    said = []
+    if node["spec"].get("configSource") is not None:
+        said.append("spec.configSource: the feature is no longer supported")
+    if node["spec"].get("externalID"):
+        said.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    return said
+
+
 def fields(node: Obj) -> Mapping[str, str]:
     return {"spec.unschedulable": "true" if node["spec"].get("unschedulable") else "false"}
 
@@ -170,6 +185,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 STRATEGY: Final = Strategy(
+    warnings=warnings,
     default=default,
     prepare_create=prepare_create,
     validate=validate,

@@ -36,8 +36,17 @@ _UPDATABLE: Final = ",".join(
 _OWN_CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
 
 
+def _drop_stop_signals(spec: Obj) -> None:
+    """How a container is asked to stop is not for users to say yet: the field is read and let go."""
+    for group in ("initContainers", "containers"):
+        for container in spec.get(group) or ():
+            if (hooks := container.get("lifecycle")) is not None and hooks.pop("stopSignal", None) and not hooks:
+                del container["lifecycle"]
+
+
 def prepare_create(pod: Obj) -> None:
     spec = pod["spec"]
+    _drop_stop_signals(spec)
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [

@@ -55,10 +55,12 @@ def _action(faults: Faults, handler: Part, actions: tuple[str, ...], grace_s: in
     if not given:
         faults.append(required(path, "must specify a handler type"))
         return
+    _one_action(faults, given[0], handler[given[0]], grace_s, f"{path}.{given[0]}")
     for key in given[1:]:
         faults.append(forbidden(f"{path}.{key}", "may not specify more than 1 handler type"))
-    kind, where = given[0], f"{path}.{given[0]}"
-    action: Part = handler[kind]
+
+
+def _one_action(faults: Faults, kind: str, action: Part, grace_s: int | None, where: str) -> None:
     match kind:
         case "exec":
             if not action.get("command"):

@@ -6,9 +6,10 @@ import re
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, descending_path
+from koord.apiserver.builtin.checks import Faults, Part, add_all, choice, descending_path
 from koord.apiserver.status import duplicate, forbidden, invalid, not_supported, required
 
+_GROUP_CHANGES: Final = ("Always", "OnRootMismatch")
 _LARGEST_ID: Final = 2**31 - 1
 _SYSCTL: Final = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _sysctl = re.compile(_SYSCTL).fullmatch
@@ -31,15 +32,10 @@ def pod_security(faults: Faults, context: Part, spec: Part, path: str) -> None:
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         faults.append(invalid(f"{path}.shareProcessNamespace", True, text))
     _sysctls(faults, context, spec, f"{path}.sysctls")
-    for key, allowed in (
-        ("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
-        ("supplementalGroupsPolicy", ("Merge", "Strict")),
-        ("seLinuxChangePolicy", ("MountOption", "Recursive")),
-    ):
-        value = context.get(key)
-        if value is not None and value not in allowed:
-            faults.append(not_supported(f"{path}.{key}", value, allowed))
+    choice(faults, context, "fsGroupChangePolicy", path, _GROUP_CHANGES, _GROUP_CHANGES)
     _profiles(faults, context, path)
+    choice(faults, context, "supplementalGroupsPolicy", path, ("Merge", "Strict"), ("Merge", "Strict"))
+    choice(faults, context, "seLinuxChangePolicy", path, ("Recursive",), ("Recursive",))
 
 
 def container_security(faults: Faults, context: Part, spec: Part, path: str) -> None:
@@ -54,10 +50,48 @@ def container_security(faults: Faults, context: Part, spec: Part, path: str) -> 
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            faults.append(invalid(path, dict(context), text))
+            faults.append(invalid(path, _shown(context), text))
         if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            faults.append(invalid(path, dict(context), text))
+            faults.append(invalid(path, _shown(context), text))
+    _windows(faults, context.get("windowsOptions") or {}, f"{path}.windowsOptions")
+
+
+def _windows(faults: Faults, options: Part, path: str) -> None:
+    name, user = options.get("gmsaCredentialSpecName"), options.get("runAsUserName")
+    if name is not None:
+        add_all(faults, f"{path}.gmsaCredentialSpecName", name, formats.dns_subdomain(name))
+    if options.get("gmsaCredentialSpec") == "":
+        faults.append(invalid(f"{path}.gmsaCredentialSpec", "", "gmsaCredentialSpec cannot be an empty string"))
+    if user == "":
+        faults.append(invalid(f"{path}.runAsUserName", "", "runAsUserName cannot be an empty string"))
+
+
+def _shown(context: Part) -> dict[str, object]:
+    """As Go's encoder prints it, with its own field names."""
+    capabilities, profile = context.get("capabilities"), context.get("seccompProfile")
+    windows, linux, armor = (context.get(key) for key in ("windowsOptions", "seLinuxOptions", "appArmorProfile"))
+    return {
+        "Capabilities": capabilities and {"Add": capabilities.get("add"), "Drop": capabilities.get("drop")},
+        "Privileged": context.get("privileged"),
+        "SELinuxOptions": linux and {key.capitalize(): linux.get(key, "") for key in ("user", "role", "type", "level")},
+        "WindowsOptions": windows
+        and {
+            "GMSACredentialSpecName": windows.get("gmsaCredentialSpecName"),
+            "GMSACredentialSpec": windows.get("gmsaCredentialSpec"),
+            "RunAsUserName": windows.get("runAsUserName"),
+            "HostProcess": windows.get("hostProcess"),
+        },
+        "RunAsUser": context.get("runAsUser"),
+        "RunAsGroup": context.get("runAsGroup"),
+        "RunAsNonRoot": context.get("runAsNonRoot"),
+        "ReadOnlyRootFilesystem": context.get("readOnlyRootFilesystem"),
+        "AllowPrivilegeEscalation": context.get("allowPrivilegeEscalation"),
+        "ProcMount": context.get("procMount"),
+        "SeccompProfile": profile
+        and {"Type": profile.get("type", ""), "LocalhostProfile": profile.get("localhostProfile")},
+        "AppArmorProfile": armor and {"Type": armor.get("type", ""), "LocalhostProfile": armor.get("localhostProfile")},
+    }
 
 
 def _sysctls(faults: Faults, context: Part, spec: Part, path: str) -> None:
@@ -117,6 +151,9 @@ def validate_os(faults: Faults, spec: Part, path: str) -> None:
     for key in unfit:
         if (spec.get("securityContext") or {}).get(key):
             faults.append(forbidden(f"{path}.securityContext.{key}", text))
+        for own in _SHARED.get(key, ()) if name == "windows" else ():
+            if spec.get(own) or (own == "hostUsers" and spec.get(own) is not None):
+                faults.append(forbidden(f"{path}.{own}", text))
     for group in ("initContainers", "containers", "ephemeralContainers"):
         for i, container in enumerate(spec.get(group) or ()):
             for key in unfit:
@@ -124,6 +161,8 @@ def validate_os(faults: Faults, spec: Part, path: str) -> None:
                     faults.append(forbidden(f"{path}.{group}[{i}].securityContext.{key}", text))
 
 
+_SHARED: Final = {"seLinuxOptions": ("hostUsers", "hostPID", "hostIPC"), "sysctls": ("shareProcessNamespace",)}
+"""What a pod shares with its node, told after these fields of its security context."""
 _NOT_WINDOWS: Final = (
     "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
     "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "capabilities", "readOnlyRootFilesystem",

@@ -162,6 +162,12 @@ def _dns(faults: Faults, spec: Part, path: str) -> None:
             faults.append(required(f"{path}.options[{i}]", "must not be empty"))
 
 
+def _shown_claim(claim: Part) -> dict[str, object]:
+    """As Go's encoder prints it, with its own field names."""
+    keys = ("resourceClaimName", "resourceClaimTemplateName")
+    return {"Name": claim.get("name", ""), **{key[0].upper() + key[1:]: claim.get(key) for key in keys}}
+
+
 def _resource_claims(faults: Faults, claims: list[dict[str, Any]], path: str) -> None:
     seen: set[str] = set()
     for i, claim in enumerate(claims):
@@ -176,10 +182,10 @@ def _resource_claims(faults: Faults, claims: list[dict[str, Any]], path: str) ->
         sources = [key for key in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(key) is not None]
         if len(sources) > 1:
             text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            faults.append(invalid(where, claim, text))
+            faults.append(invalid(where, _shown_claim(claim), text))
         elif not sources:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            faults.append(invalid(where, claim, text))
+            faults.append(invalid(where, _shown_claim(claim), text))
         for key in sources:
             add_all(faults, f"{where}.{key}", claim[key], formats.dns_subdomain(claim[key]))
 

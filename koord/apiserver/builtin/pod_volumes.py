@@ -15,6 +15,8 @@ from koord.apiserver.builtin.checks import (
     inner_path,
     quantity_sign,
 )
+from koord.apiserver.builtin.claim_specs import validate_claim_spec
+from koord.apiserver.builtin.disk_volumes import validate_disk
 from koord.apiserver.builtin.pod_refs import field_ref, resource_field_ref
 from koord.apiserver.remembering import remembering
 from koord.apiserver.status import duplicate, forbidden, invalid, not_found, not_supported, required, too_long
@@ -28,6 +30,7 @@ _FILE_FIELDS: Final = (
     "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
 )  # fmt: skip
 _PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
+_RECURSIONS: Final = ("Disabled", "Enabled", "IfPossible")
 
 Volumes = Mapping[str, Part]
 """A pod's volumes without fault, by name."""
@@ -60,6 +63,8 @@ def _source(faults: Faults, volume: Part, path: str, pod_name: str) -> None:
     first, *more = kinds
     if check := _SOURCES.get(first):
         check(faults, volume[first], f"{path}.{first}")
+    else:
+        validate_disk(faults, first, volume[first], path)
     if first == "ephemeral" and pod_name and volume.get("name"):
         claim = f"{pod_name}-{volume['name']}"
         for text in formats.dns_subdomain(claim):
@@ -126,7 +131,7 @@ def validate_nfs(faults: Faults, source: Part, path: str) -> None:
     target = source.get("path", "")
     if not target:
         faults.append(required(f"{path}.path"))
-    elif not target.startswith("/"):
+    if not target.startswith("/"):
         faults.append(invalid(f"{path}.path", target, "must be an absolute path"))
 
 
@@ -208,8 +213,11 @@ def _token(faults: Faults, token: Part, path: str, volume_path: str) -> None:
 
 
 def _ephemeral(faults: Faults, source: Part, path: str) -> None:
-    if not source.get("volumeClaimTemplate"):
+    template = source.get("volumeClaimTemplate")
+    if template is None:
         faults.append(required(f"{path}.volumeClaimTemplate"))
+    else:
+        validate_claim_spec(faults, template.get("spec") or {}, f"{path}.volumeClaimTemplate.spec")
 
 
 _SOURCE_ORDER: Final = (
@@ -231,7 +239,7 @@ _SOURCES: Final[Mapping[str, Callable[[Faults, Part, str], None]]] = {
     "csi": _csi,
     "ephemeral": _ephemeral,
 }
-"""The sources that are checked; what the others need is between them and the driver that serves them."""
+"""The sources that Kubernetes itself serves; `disk_volumes` has the others."""
 
 
 def validate_mounts(faults: Faults, container: Part, volumes: Volumes, path: str) -> None:
@@ -257,6 +265,7 @@ def validate_mounts(faults: Faults, container: Part, volumes: Volumes, path: str
         _sub_paths(faults, mount, where, f"{path}.volumeMounts")
         if (propagation := mount.get("mountPropagation")) is not None:
             _propagation(faults, propagation, container, f"{path}.volumeMounts.mountPropagation")
+        _recursion(faults, mount, f"{path}.volumeMounts.recursiveReadOnly")
     if devices:
         _devices(faults, devices, mounts, volumes, f"{path}.volumeDevices")
 
@@ -269,6 +278,19 @@ def _sub_paths(faults: Faults, mount: Part, where: str, path: str) -> None:
             text = "subPathExpr and subPath are mutually exclusive"
             faults.append(invalid(f"{where}.subPathExpr", expression, text))
         descending_path(faults, f"{path}.subPathExpr", expression)
+
+
+def _recursion(faults: Faults, mount: Part, path: str) -> None:
+    how = mount.get("recursiveReadOnly")
+    if how in (None, "Disabled"):
+        return
+    if how not in _RECURSIONS:
+        faults.append(not_supported(path, how, _RECURSIONS))
+        return
+    if not mount.get("readOnly"):
+        faults.append(forbidden(path, "may only be specified when readOnly is true"))
+    if mount.get("mountPropagation") not in (None, "None"):
+        faults.append(forbidden(path, "may only be specified when mountPropagation is None or not specified"))
 
 
 def _propagation(faults: Faults, propagation: str, container: Part, path: str) -> None:

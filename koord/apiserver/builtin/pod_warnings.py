@@ -82,9 +82,10 @@ def _lists(spec: Part, path: str) -> Iterator[str]:
             value = item.get(key, "")
             if value in seen:
                 yield f'{path}spec.{name}[{i}].{key}: duplicate {key} "{value}"'
-            elif not value and key == "name":
-                yield f'{path}spec.{name}[{i}].{key}: invalid empty name ""'
             seen.add(value)
+    for i, item in enumerate(spec.get("imagePullSecrets") or ()):
+        if not item.get("name"):
+            yield f'{path}spec.imagePullSecrets[{i}].name: invalid empty name ""'
 
 
 def _containers(spec: Part, path: str) -> Iterator[str]:

@@ -50,7 +50,10 @@ def validate_cluster_role(role: Obj) -> Sequence[Cause]:
             text_ = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             faults.append(required(path, text_))
         for i, selector in enumerate(selectors):
+            before = len(faults)
             label_selector(faults, selector, f"{path}[{i}]")
+            if len(faults) > before:
+                faults.append(invalid(f"{path}[{i}]", None, "invalid label selector."))
     return faults
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, add_all, immutable, label_map, not_negative
+from koord.apiserver.builtin.checks import Faults, Part, add_all, immutable, label_map, not_negative
 from koord.apiserver.builtin.pod_defaults import round_amounts
 from koord.apiserver.builtin.pod_scheduling import validate_tolerations
 from koord.apiserver.builtin.resource_amounts import container_resources
 from koord.apiserver.printing import AGE, NAME, at, text
 from koord.apiserver.resource import Column, Obj, Strategy
-from koord.apiserver.status import Cause, forbidden, invalid, not_supported
+from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_supported
 
 _HIGHEST_OF_USERS: Final = 1_000_000_000
 _SYSTEM: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -80,6 +80,14 @@ def default_runtime_class(obj: Obj) -> None:
     round_amounts((obj.get("overhead") or {}).get("podFixed"))
 
 
+def _shown_toleration(toleration: Part) -> dict[str, object]:
+    """As Go's encoder prints it, with its own field names."""
+    made: dict[str, object] = {
+        word: toleration.get(word.lower(), "") for word in ("Key", "Operator", "Value", "Effect")
+    }
+    return {**made, "TolerationSeconds": toleration.get("tolerationSeconds")}
+
+
 def validate_runtime_class(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
     handler = obj.get("handler", "")
@@ -88,7 +96,12 @@ def validate_runtime_class(obj: Obj) -> Sequence[Cause]:
         container_resources(faults, {"limits": overhead.get("podFixed") or {}}, "overhead")
     if where := obj.get("scheduling"):
         label_map(faults, where.get("nodeSelector"), "scheduling.nodeSelector")
-        validate_tolerations(faults, where.get("tolerations") or (), "scheduling.tolerations")
+        tolerations = where.get("tolerations") or ()
+        validate_tolerations(faults, tolerations, "scheduling.tolerations")
+        shown = [_shown_toleration(each) for each in tolerations]
+        for i, each in enumerate(shown):
+            if {**each, "TolerationSeconds": None} in ({**one, "TolerationSeconds": None} for one in shown[:i]):
+                faults.append(duplicate(f"scheduling.tolerations[{i}]", each))
     return faults
 
 

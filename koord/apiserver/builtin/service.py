@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, label_map, port_or_name
+from koord.apiserver.builtin.checks import Faults, Part, add_all, choice, label_map, port_or_name
+from koord.apiserver.builtin.endpoints import reachable
 from koord.apiserver.builtin.service_allocation import WITH_NODE_PORTS, needs_health_port
 from koord.apiserver.builtin.service_families import related_faults
 from koord.apiserver.printing import AGE, NAME, NONE, UNKNOWN, at, labels_text, of, text
@@ -17,7 +18,9 @@ from koord.apiserver.status import Cause, duplicate, forbidden, invalid, not_sup
 _LINK_MULTICAST: Final = ipaddress.ip_network("224.0.0.0/24")
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_MOST_SHOWN: Final = 3
+_BALANCED_ONLY: Final = "may only be used when `type` is 'LoadBalancer'"
+_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 
 
 def default_service(service: Obj) -> None:
@@ -133,14 +136,18 @@ def validate_service(service: Obj) -> Sequence[Cause]:
     if kind != "ExternalName":
         faults += related_faults(spec)
     for i, address in enumerate(spec.get("externalIPs") or ()):
-        add_all(faults, f"spec.externalIPs[{i}]", address, formats.legacy_ip_address(address))
+        if texts := formats.legacy_ip_address(address):
+            add_all(faults, f"spec.externalIPs[{i}]", address, texts)
+        else:
+            reachable(faults, address, f"spec.externalIPs[{i}]")
     if kind not in _TYPES:
         faults.append(not_supported("spec.type", kind, _TYPES))
     _port_conflicts(faults, ports, kind)
+    _source_ranges(faults, service, kind)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
-        text_ = "may only be used when `type` is 'LoadBalancer'"
-        faults.append(forbidden("spec.allocateLoadBalancerNodePorts", text_))
+        faults.append(forbidden("spec.allocateLoadBalancerNodePorts", _BALANCED_ONLY))
     _traffic(faults, spec, kind)
+    choice(faults, spec, "trafficDistribution", "spec", _DISTRIBUTIONS, _DISTRIBUTIONS)
     return faults
 
 
@@ -189,9 +196,24 @@ def _port_conflicts(faults: Faults, ports: Sequence[Part], kind: str) -> None:
         key = (port.get("protocol"), port.get("port"))
         if key in seen:
             # The real server prints a whole port with only these two set, by the names of Go's fields.
-            rest = {"AppProtocol": None, "TargetPort": 0, "NodePort": 0}
-            faults.append(duplicate(f"spec.ports[{i}]", {"Name": "", "Protocol": key[0], "Port": key[1], **rest}))
+            head = {"Name": "", "Protocol": key[0], "AppProtocol": None}
+            faults.append(duplicate(f"spec.ports[{i}]", {**head, "Port": key[1], "TargetPort": 0, "NodePort": 0}))
         seen.add(key)
+
+
+def _source_ranges(faults: Faults, service: Obj, kind: str) -> None:
+    ranges, path = service["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
+    said = (service["metadata"].get("annotations") or {}).get(_RANGES)
+    if not ranges and said is None:
+        return
+    if not ranges:
+        path = f"metadata.annotations[{_RANGES}]"
+    if kind != "LoadBalancer":
+        faults.append(forbidden(path, _BALANCED_ONLY))
+    for i, each in enumerate(ranges):
+        add_all(faults, f"{path}[{i}]", each.strip(), formats.cidr(each.strip()))
+    for each in (said or "").split(",") if not ranges and (said or "").strip() else ():
+        add_all(faults, path, each.strip(), formats.cidr(each.strip()))
 
 
 def _traffic(faults: Faults, spec: Part, kind: str) -> None:

@@ -63,7 +63,30 @@ def validate_class(obj: Obj) -> Sequence[Cause]:
     _parameters(faults, obj)
     choice(faults, obj, "reclaimPolicy", "", ("Delete", "Retain", ""), ("Delete", "Retain"))
     choice(faults, obj, "volumeBindingMode", "", _BINDING, _BINDING)
+    _topologies(faults, obj.get("allowedTopologies") or ())
     return faults
+
+
+def _topologies(faults: Faults, terms: Sequence[Part]) -> None:
+    # The real server compares with as many terms that say nothing as there are terms, before those that it has seen.
+    seen: list[dict[str, set[str]]] = [{} for _ in terms]
+    for i, term in enumerate(terms):
+        said: dict[str, set[str]] = {}
+        for j, each in enumerate(term.get("matchLabelExpressions") or ()):
+            path, key, values = f"allowedTopologies[{i}].matchLabelExpressions[{j}]", each.get("key", ""), set[str]()
+            if not each.get("values"):
+                faults.append(required(f"{path}.values"))
+            for n, value in enumerate(each.get("values") or ()):
+                if value in values:
+                    faults.append(duplicate(f"{path}.values[{n}]", value))
+                values.add(value)
+            add_all(faults, f"{path}.key", key, formats.label_key(key))
+            if key in said:
+                faults.append(duplicate(f"{path}.key", key))
+            said[key] = values
+        path = f"allowedTopologies[{i}].matchLabelExpressions"
+        faults += [duplicate(path, "") for other in seen if other == said]
+        seen.append(said)
 
 
 def validate_class_update(new: Obj, old: Obj) -> Sequence[Cause]:
@@ -144,7 +167,13 @@ def validate_csi_node(obj: Obj) -> Sequence[Cause]:
         if name in seen:
             faults.append(duplicate(f"{path}.name", name))
         seen.add(name)
+        keys: set[str] = set()
         for key in driver.get("topologyKeys") or ():
+            if not key:
+                faults.append(required(path))
+            if key in keys:
+                faults.append(duplicate(path, key))
+            keys.add(key)
             add_all(faults, path, key, formats.label_key(key))
     return faults
 
@@ -155,8 +184,19 @@ def validate_csi_node_update(new: Obj, old: Obj) -> Sequence[Cause]:
     for driver in new["spec"].get("drivers") or ():
         before = known.get(driver.get("name"))
         if before is not None and before != _fixed(driver):
-            faults.append(invalid("spec.drivers", dict(driver), "field is immutable"))
+            faults.append(invalid("spec.drivers", _shown_driver(driver), "field is immutable"))
     return faults
+
+
+def _shown_driver(driver: Part) -> dict[str, Any]:
+    """As Go's encoder prints it, with its own field names."""
+    allocatable = driver.get("allocatable")
+    return {
+        "Name": driver.get("name", ""),
+        "NodeID": driver.get("nodeID", ""),
+        "TopologyKeys": driver.get("topologyKeys"),
+        "Allocatable": {"Count": allocatable.get("count")} if allocatable is not None else None,
+    }
 
 
 def _fixed(driver: Part) -> dict[str, Any]:
@@ -180,6 +220,25 @@ def validate_capacity_update(new: Obj, old: Obj) -> Sequence[Cause]:
     return faults
 
 
+def _inline(faults: Faults, spec: Part, path: str) -> None:
+    where = "in the context of inline volumes"
+    for key in ("claimRef", "capacity"):
+        if spec.get(key):
+            faults.append(forbidden(f"{path}.{key}", f"may not be specified {where}"))
+    if spec.get("csi") is None:
+        faults.append(required(f"{path}.csi", f"has to be specified {where}"))
+    if not spec.get("accessModes"):
+        faults.append(required(f"{path}.accessModes"))
+    if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
+        faults.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {where}"))
+    for key in ("nodeAffinity", "storageClassName"):
+        if spec.get(key):
+            faults.append(forbidden(f"{path}.{key}", f"may not be specified {where}"))
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        text_ = f"may not specify volumeMode other than Filesystem {where}"
+        faults.append(forbidden(f"{path}.volumeMode", text_))
+
+
 def validate_attachment(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
     spec = obj["spec"]
@@ -194,6 +253,8 @@ def validate_attachment(obj: Obj) -> Sequence[Cause]:
         faults.append(forbidden("spec.source", one))
     elif name == "":
         faults.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
+    if inline is not None and name is None:
+        _inline(faults, inline, "spec.source.inlineVolumeSpec")
     node = spec.get("nodeName", "")
     add_all(faults, "spec.nodeName", node, formats.dns_subdomain(node))
     return faults
@@ -202,13 +263,24 @@ def validate_attachment(obj: Obj) -> Sequence[Cause]:
 def validate_attachment_create(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
     csi_driver_name(faults, obj["spec"].get("attacher", ""), "spec.attacher")
-    if name := (obj["spec"].get("source") or {}).get("persistentVolumeName"):
+    if (name := (obj["spec"].get("source") or {}).get("persistentVolumeName")) is not None:
         add_all(faults, "spec.source.persistentVolumeName", name, formats.dns_subdomain(name))
     return faults
 
 
 def validate_attachment_update(new: Obj, old: Obj) -> Sequence[Cause]:
-    return () if new["spec"] == old["spec"] else [invalid("spec", dict(new["spec"]), "field is immutable")]
+    if new["spec"] == old["spec"]:
+        return ()
+    spec, source = new["spec"], new["spec"].get("source") or {}
+    shown = {
+        "Attacher": spec.get("attacher", ""),
+        "Source": {
+            "PersistentVolumeName": source.get("persistentVolumeName"),
+            "InlineVolumeSpec": source.get("inlineVolumeSpec"),
+        },
+        "NodeName": spec.get("nodeName", ""),
+    }
+    return [invalid("spec", shown, "field is immutable")]
 
 
 def validate_attributes_class(obj: Obj) -> Sequence[Cause]:

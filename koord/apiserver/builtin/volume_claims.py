@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from koord.api.quantity import Number, canonical, value
 from koord.apiserver import formats
-from koord.apiserver.builtin.checks import Faults, Part, add_all, immutable, label_selector, quantity_sign
+from koord.apiserver.builtin.checks import Faults, Part, add_all, immutable, quantity_sign
+from koord.apiserver.builtin.claim_specs import VOLUME_MODES, access_modes, validate_claim_spec
+from koord.apiserver.builtin.disk_volumes import validate_disk
 from koord.apiserver.builtin.pod_defaults import default_claim_spec, round_amounts
 from koord.apiserver.builtin.pod_scheduling import node_selector
 from koord.apiserver.builtin.pod_volumes import csi_driver_name, validate_host_path, validate_nfs
@@ -16,10 +18,11 @@ from koord.apiserver.printing import AGE, NAME, UNSET, at, of, text
 from koord.apiserver.resource import Obj, Strategy
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
 
-_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _SHORT_MODES: Final = (("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"),
                        ("ReadWriteOncePod", "RWOP"))  # fmt: skip
-_VOLUME_MODES: Final = ("Block", "Filesystem")
+_CSI_SECRETS: Final = (
+    "controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef",
+)  # fmt: skip
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _CLAIM_FIXED: Final = (
@@ -33,65 +36,29 @@ _NOT_SOURCES: Final = frozenset(
 )  # fmt: skip
 
 
-def _access_modes(faults: Faults, modes: Sequence[str], path: str) -> None:
-    for mode in modes:
-        if mode not in _ACCESS_MODES:
-            faults.append(not_supported(path, mode, _ACCESS_MODES))
-    known = {mode for mode in modes if mode in _ACCESS_MODES}
-    if "ReadWriteOncePod" in known and len(known) > 1:
-        faults.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
-
-
-def validate_claim_spec(faults: Faults, spec: Part, path: str) -> None:
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        faults.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
-    label_selector(faults, spec.get("selector"), f"{path}.selector")
-    _access_modes(faults, modes, f"{path}.accessModes")
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if size is None:
-        faults.append(required(f"{path}.resources[storage]"))
-    elif quantity_sign(size) <= 0:
-        faults.append(invalid(f"{path}.resources[storage]", canonical(size), "must be greater than zero"))
-    for key in ("storageClassName", "volumeAttributesClassName"):
-        if name := spec.get(key):
-            add_all(faults, f"{path}.{key}", name, formats.dns_subdomain(name))
-    mode = spec.get("volumeMode")
-    if mode is not None and mode not in _VOLUME_MODES:
-        faults.append(not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES))
-    for key in ("dataSource", "dataSourceRef"):
-        if (source := spec.get(key)) is not None:
-            _data_source(faults, source, f"{path}.{key}")
-
-
-def _data_source(faults: Faults, source: Part, path: str) -> None:
-    for key in ("name", "kind"):
-        if not source.get(key):
-            faults.append(required(f"{path}.{key}"))
-    group = source.get("apiGroup") or ""
-    if not group and source.get("kind") != "PersistentVolumeClaim":
-        text_ = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        faults.append(invalid(path, source.get("kind", ""), text_))
-    elif group:
-        add_all(faults, f"{path}.apiGroup", group, formats.dns_subdomain(group))
-
-
 def default_claim(claim: Obj) -> None:
     spec = claim.setdefault("spec", {})
     default_claim_spec(spec)
-    source = spec.get("dataSource")
-    if source is not None and (source.get("apiGroup") or "", source.get("kind", "")) not in _DATA_SOURCES:
-        del spec["dataSource"]
-    for key, other in (("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")):
-        # Two names of one field, kept equal where the source is in the claim's own namespace.
-        if spec.get(key) is not None and spec.get(other) is None and not spec[key].get("namespace"):
-            spec[other] = dict(spec[key])
     if not claim.setdefault("status", {}).get("phase"):
         claim["status"]["phase"] = "Pending"
 
 
+def _settle_sources(spec: Obj) -> None:
+    """Two names of one field, kept equal; what only the newer one may say is dropped from the older."""
+    source = spec.get("dataSource")
+    if source is not None and (source.get("apiGroup") or "", source.get("kind", "")) not in _DATA_SOURCES:
+        del spec["dataSource"]
+    if (spec.get("dataSourceRef") or {}).get("namespace"):
+        # Of other namespaces nothing is taken yet.
+        del spec["dataSourceRef"]
+    for key, other in (("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")):
+        if spec.get(key) is not None and spec.get(other) is None:
+            spec[other] = dict(spec[key])
+
+
 def _prepare_claim(claim: Obj) -> None:
     claim["status"] = {}
+    _settle_sources(claim["spec"])
 
 
 def _when_read(claim: Obj) -> bool:
@@ -180,7 +147,7 @@ def validate_volume(volume: Obj) -> Sequence[Cause]:
     modes, capacity = spec.get("accessModes") or (), spec.get("capacity") or {}
     if not modes:
         faults.append(required("spec.accessModes"))
-    _access_modes(faults, modes, "spec.accessModes")
+    access_modes(faults, modes, "spec.accessModes")
     if not capacity:
         faults.append(required("spec.capacity"))
     if set(capacity) != {"storage"}:
@@ -202,9 +169,24 @@ def validate_volume(volume: Obj) -> Sequence[Cause]:
     _volume_source(faults, spec)
     if name := spec.get("storageClassName"):
         add_all(faults, "spec.storageClassName", name, formats.dns_subdomain(name))
-    if spec.get("volumeMode") not in _VOLUME_MODES:
-        faults.append(not_supported("spec.volumeMode", spec.get("volumeMode", ""), _VOLUME_MODES))
+    if spec.get("volumeMode") not in VOLUME_MODES:
+        faults.append(not_supported("spec.volumeMode", spec.get("volumeMode", ""), VOLUME_MODES))
+    if (name := spec.get("volumeAttributesClassName")) is not None:
+        path = "spec.volumeAttributesClassName"
+        if not name:
+            faults.append(required(path, "an empty string is disallowed"))
+        else:
+            add_all(faults, path, name, formats.dns_subdomain(name))
+        if spec.get("csi") is None:
+            faults.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return faults
+
+
+def volume_warnings(volume: Obj) -> Sequence[str]:
+    if volume["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
+        advice = "Instead, the recommended approach is to use dynamic provisioning."
+        return (f"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. {advice}",)
+    return ()
 
 
 def _sources(spec: Part) -> dict[str, Any]:
@@ -221,17 +203,25 @@ def _volume_source(faults: Faults, spec: Part) -> None:
     match first:
         case "hostPath":
             validate_host_path(faults, sources[first], path)
+            if sources[first].get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+                text_ = "may not be 'recycle' for a hostPath mount of '/'"
+                faults.append(forbidden("spec.persistentVolumeReclaimPolicy", text_))
         case "nfs":
             validate_nfs(faults, sources[first], path)
         case "csi":
             csi_driver_name(faults, sources[first].get("driver", ""), f"{path}.driver")
             if not sources[first].get("volumeHandle"):
                 faults.append(required(f"{path}.volumeHandle"))
+            for key in _CSI_SECRETS:
+                if (ref := sources[first].get(key)) is not None:
+                    faults += [required(f"{path}.{key}.{part}") for part in ("name", "namespace") if not ref.get(part)]
         case "local":
             if not sources[first].get("path"):
                 faults.append(required(f"{path}.path"))
             if spec.get("nodeAffinity") is None:
                 faults.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+        case _:
+            validate_disk(faults, first, sources[first], "spec", of_volume=True)
     for key in more:
         faults.append(forbidden(f"spec.{key}", "may not specify more than 1 volume type"))
 
@@ -286,6 +276,7 @@ _MODE: Final = text("VolumeMode", at("spec", "volumeMode", default=UNSET), 1)
 CLAIM: Final = Strategy(
     default=default_claim,
     prepare_create=_prepare_claim,
+    prepare_update=lambda new, _old: _settle_sources(new["spec"]),
     when_read=_when_read,
     validate=validate_claim,
     validate_update=validate_claim_update,
@@ -308,6 +299,7 @@ CLAIM: Final = Strategy(
     returns_deleted=True,
 )
 VOLUME: Final = Strategy(
+    warnings=volume_warnings,
     judges_twice=True,
     default=default_volume,
     prepare_create=_prepare_volume,

@@ -98,7 +98,9 @@ def _check_versions(owners: Owners, writer: Owner, versions: Mapping[str, Schema
                 raise Untyped(f"failed to convert {which} object: {error}") from None
 
 
-def _check_last(last: Owned | None, owners: Owners, applier: Owner, versions: Mapping[str, Schema], merged: Obj) -> None:
+def _check_last(
+    last: Owned | None, owners: Owners, applier: Owner, versions: Mapping[str, Schema], merged: Obj
+) -> None:
     """Raises Untyped where an applied object cannot be shown in the version in which it was applied last."""
     if last is None or not last.fields:
         return

@@ -174,10 +174,19 @@ def _compiled(schema: Schema, *, preserve: bool = False) -> Plan:
                 key = schema.items.properties.get(name)
                 if key is not None and key.default is not MISSING:
                     plan.defaults[name] = key.default
-                elif key is not None and key.written == "always" and not key.pointer:
+                elif key is not None and (_is_always_there(key) or _may_be_nameless(schema.items)):
                     plan.defaults[name] = _zero(key)
     plan.open = _is_open(plan)
     return plan
+
+
+def _is_always_there(field: Schema) -> bool:
+    return field.written == "always" and not field.pointer
+
+
+def _may_be_nameless(item: Schema) -> bool:
+    """Whether an item without a name is one with an empty name: so it was, before names were asked for."""
+    return item.ref.endswith(".LocalObjectReference")
 
 
 def _is_open(plan: Plan) -> bool:

@@ -87,7 +87,7 @@ class _Builder:
             enum=tuple(fact.get("e", ())),
             list_type=fact.get("l", "atomic"),
             list_keys=tuple(fact.get("k", ())),
-            atomic_map=bool(fact.get("a")) or bool(base and base.atomic_map),
+            atomic_map=bool(fact["a"]) if "a" in fact else bool(base and base.atomic_map),
             patch_strategies=frozenset(fact["s"].split(",")) if "s" in fact else frozenset(),
             patch_merge_key=fact.get("m", ""),
             preserve_unknown=bool(fact.get("x")) or bool(base and base.preserve_unknown),

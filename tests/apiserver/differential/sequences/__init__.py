@@ -12,10 +12,13 @@ from tests.apiserver.differential.sequences import (
     directives,
     discovery,
     every_kind,
+    field_faults,
     hostile,
     kind_faults,
     lists,
+    lives,
     patches,
+    pod_faults,
     rules,
     schemas,
     services,
@@ -31,5 +34,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives, versions,
+    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults,
 )  # fmt: skip
