@@ -7,7 +7,8 @@ changes what groups are worth: some dozens of numbers, however many nodes there 
 
 Of a group's rows only the best few are kept in order (a heap), with a floor that no other row of it is above. Entries
 of rows that have changed stay as husks; the head of a heap is always true. A class whose rows change by the hundred
-between two pods keeps no heaps: then one pass over all rows is cheaper.
+between two pods keeps no heaps: then one pass over all rows is cheaper, and where no row changes its group, over rows
+sorted by groups (`_Sorted`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ NEVER: Final = -(1 << 61)
 """Added to a row's total, or in its place, it makes the row lose against any row without it."""
 LOW: Final = NEVER // 2
 """What is not above this is no candidate."""
+STEADY: Final = 3
+"""Sorting pays after so many times."""
 KEPT: Final = 96
 LONGEST_HEAP: Final = 1024
 
@@ -44,6 +47,9 @@ class Groups:
         self._heaps: list[list[tuple[int, Row]] | None] = []
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
+        self._sorted: _Sorted | None = None
+        self._steady = 0
+        "How often many rows have changed since one of them changed its group."
         if len(facets) == 1:
             self.of_row: Array = facets[0].groups.astype(np.int32)
             size = facets[0].size
@@ -69,6 +75,9 @@ class Groups:
         was, is_one = old_base > LOW, base > LOW
         if before != now:
             self.of_row[row] = now
+            self._sorted, self._steady = None, 0
+        elif self._sorted is not None:
+            self._sorted.put(row, base)
         counted = was != is_one or (before != now and is_one)
         if counted:
             if was:
@@ -99,12 +108,28 @@ class Groups:
         are = self._base[rows] > LOW
         # Comparing bytes is much cheaper than comparing arrays.
         regrouped = now is not before and now.astype(np.int32).tobytes() != before.tobytes()
+        if regrouped:
+            self._sorted, self._steady = None, 0
+        else:
+            self._steady += 1
+            if self._sorted is not None:
+                self._sorted.put(rows, self._base[rows])
         if regrouped or are.tobytes() != were.tobytes():
             size = self.size
             self.number -= np.bincount(before[were], minlength=size)
             self.number += np.bincount(now[are], minlength=size)
             self.of_row[rows] = now
         return True
+
+    def best_of_all(self, worth: Array) -> Row | None:
+        """The row with the highest total, by a pass over all rows."""
+        if self._sorted is None and self._steady >= STEADY and self.size > 1:
+            self._sorted = _Sorted(self.of_row, self._base, self.size)
+        if self._sorted is not None and self._sorted.size == self.size:
+            return self._sorted.best_row(worth)
+        total = self._base if self.size == 1 and not worth.item(0) else self._base + worth.take(self.of_row)
+        row = int(total.argmax())
+        return row if total.item(row) > LOW else None
 
     def best_row(self, worth: Array) -> Row | None:
         """The row with the highest total, by way of the groups' best ones."""
@@ -191,3 +216,32 @@ class Groups:
         self.codes = [codes[member] for codes in by_facet]
         self._ids = {tuple(codes): group for group, codes in enumerate(np.stack(self.codes, axis=1).tolist())}
         return len(member)
+
+
+class _Sorted:
+    """The bases of all rows, sorted by groups, so that the best of every group is found in one pass."""
+
+    def __init__(self, of_row: Array, base: Array, size: int) -> None:
+        # Numbers of 16 bits are sorted without comparing them.
+        groups = of_row.astype(np.int16) if size < 1 << 15 else of_row
+        self.size = size
+        self._order: Array = np.argsort(groups, kind="stable").astype(np.int32)
+        self._place: Array = np.empty(len(base), np.int32)
+        self._place[self._order] = np.arange(len(base), dtype=np.int32)
+        self._bases: Array = base[self._order]
+        numbers = np.bincount(of_row, minlength=size)
+        self._groups = numbers.nonzero()[0]
+        self._starts = (np.cumsum(numbers) - numbers)[self._groups]
+        self._ends = (self._starts + numbers[self._groups]).tolist()
+
+    def put(self, rows: Array | Row, bases: Array | int) -> None:
+        self._bases[self._place[rows]] = bases
+
+    def best_row(self, worth: Array) -> Row | None:
+        totals = np.maximum.reduceat(self._bases, self._starts)
+        totals += worth[self._groups]
+        best = int(totals.argmax())
+        if totals.item(best) <= LOW:
+            return None
+        start = int(self._starts[best])
+        return int(self._order[start + int(self._bases[start : self._ends[best]].argmax())])

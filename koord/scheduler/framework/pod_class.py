@@ -91,17 +91,11 @@ class PodClass:
         groups = self._groups
         assert groups is not None
         worth = self._worths()
-        if self._is_calm and not self._cluster.equal_hashes:
-            return groups.best_row(worth)
-        total = self._base + worth.take(groups.of_row) if groups.size > 1 or worth.item(0) else self._base
-        row = int(total.argmax())
-        top = total.item(row)
-        if top <= LOW:
-            return None
-        if self._cluster.equal_hashes:
-            names = self._table.names
-            row = min((int(each) for each in np.flatnonzero(total == top)), key=lambda each: names[each])
-        return row
+        if not self._cluster.equal_hashes:
+            return groups.best_row(worth) if self._is_calm else groups.best_of_all(worth)
+        total, names = self._base + worth.take(groups.of_row), self._table.names
+        ties = np.flatnonzero((total == total.max()) & (total > LOW)).tolist()
+        return min(ties, key=lambda row: names[row], default=None)
 
     def bar(self, row: Row, plugin: str, reason: str) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
