@@ -118,6 +118,21 @@ def canonical(quantity: Number) -> str:
     return _print(parse(quantity))
 
 
+def plus(one: Number, other: Number) -> str:
+    """The exact sum, printed in the format of the first; of the second where the first is nothing."""
+    first, second = parse(one), parse(other)
+    exponent = min(first.exponent, second.exponent)
+    mantissa = first.mantissa * _power(first.exponent - exponent) + second.mantissa * _power(second.exponent - exponent)
+    return _print(Parsed(mantissa, exponent, first.format if first.mantissa else second.format))
+
+
+def minus(one: Number, other: Number) -> str:
+    """The exact difference, printed in the format of the first; of the second where the first is nothing."""
+    mantissa, exponent, format_ = parse(other)
+    negative = _print(Parsed(-mantissa, exponent, format_))
+    return plus(one, negative)
+
+
 def from_milli(thousandths: int) -> str:
     """`1500` as `1500m`, `2000` as `2`."""
     return _print(Parsed(thousandths, -3, "DecimalSI"))

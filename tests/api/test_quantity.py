@@ -199,3 +199,20 @@ def test_a_rendered_amount_reads_back(number: int) -> None:
 def test_any_text_is_a_quantity_or_a_named_error(text: str) -> None:
     with contextlib.suppress(QuantityError):
         canonical(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "total"),
+    [
+        ("1", "500m", "1500m"),
+        ("500m", "500m", "1"),
+        ("1Gi", "512Mi", "1536Mi"),
+        ("1Gi", "1", "1073741825"),
+        ("0", "1Ki", "1Ki"),
+        ("1k", "24", "1024"),
+        ("1", "-1", "0"),
+    ],
+)
+def test_sums_are_exact_and_keep_the_first_format(one: str, other: str, total: str) -> None:
+    assert quantity.plus(one, other) == total
+    assert quantity.milli(quantity.minus(total, other)) == quantity.milli(one)

@@ -1,8 +1,8 @@
 """Admission: the checks and changes that a write goes through after authorisation and before it is stored.
 
-In order: namespace lifecycle, pod defaults, priority, mutating webhooks, then the check that roles grant nothing their
-writer lacks; after validation, the global default of priority classes and validating webhooks. If a webhook changed the
-object, the built-in steps run once more over it.
+In order: namespace lifecycle, pod defaults (of limit ranges and runtime classes too), priority, mutating webhooks, then
+the check that roles grant nothing their writer lacks; after validation, the global default of priority classes, limit
+ranges, runtime classes and validating webhooks. If a webhook changed the object, the built-in steps run once more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from typing import Final
 import msgspec
 
 from koord.apiserver.access.rbac import Authorizer
-from koord.apiserver.admission import namespace_lifecycle, newcomers, pod_defaults, priority, role_escalation
+from koord.apiserver.admission import (
+    limit_ranger,
+    namespace_lifecycle,
+    newcomers,
+    pod_defaults,
+    priority,
+    role_escalation,
+    runtime_class,
+)
 from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.admission.webhook_client import Resolver, WebhookClient
 from koord.apiserver.admission.webhook_rules import Configurations, exempt
@@ -44,6 +52,8 @@ class Admission:
     ) -> None:
         self._namespaces = _Decoded(collection("namespaces"))
         self._classes = _Decoded(collection("priorityclasses.scheduling.k8s.io"))
+        self._runtimes = _Decoded(collection("runtimeclasses.node.k8s.io"))
+        self._ranges = _Decoded(collection("limitranges"))
         self._mutating = Configurations(collection("mutatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._registry, self._authorizer, self._disabled = registry, authorizer, disabled
@@ -72,6 +82,11 @@ class Admission:
         resource = attributes.resource
         if (resource.group, resource.plural) == ("scheduling.k8s.io", "priorityclasses"):
             priority.validate_class(attributes, self._classes.all)
+        if limit_ranger.concerns(attributes):
+            limit_ranger.check(attributes, self._ranges.within(attributes.namespace))
+        if attributes.operation == "CREATE" and not attributes.subresource and resource.collection == "pods":
+            assert attributes.obj is not None
+            runtime_class.check(attributes, attributes.obj, self._runtimes.get)
         if (hooks := self._validating.hooks()) and not exempt(attributes):
             await self._webhooks.validate(hooks, attributes)
 
@@ -105,8 +120,12 @@ class Admission:
         if resource.plural == "pods" and not resource.group and not attributes.subresource and obj is not None:
             if "ServiceAccount" not in self._disabled and attributes.operation == "CREATE":
                 pod_defaults.set_service_account(obj)
+            if attributes.operation == "CREATE":
+                limit_ranger.give_defaults(obj, self._ranges.within(attributes.namespace))
             pod_defaults.add_tolerations(obj)
             priority.admit_pod(attributes, obj, self._classes.get, self._classes.all)
+            if attributes.operation == "CREATE":
+                runtime_class.complete(attributes, obj, self._runtimes.get)
 
     def _equivalents(self, resource: Resource) -> Iterable[Resource]:
         """The same objects under other groups and versions."""
@@ -129,6 +148,11 @@ class _Decoded:
         if kept is None or kept[0] is not entry:
             kept = self._kept[key] = (entry, msgspec.json.decode(entry.value))
         return kept[1]
+
+    def within(self, namespace: str) -> list[Obj]:
+        """Those of a namespace, by name."""
+        entries = self._collection.entries(f"{namespace}/") if len(self._collection) else ()
+        return [obj for entry in entries if (obj := self.get(entry.key)) is not None]
 
     def all(self) -> Iterable[Obj]:
         return [obj for entry in self._collection.entries() if (obj := self.get(entry.key)) is not None]

@@ -15,6 +15,7 @@ from tests.apiserver.differential.sequences import (
     field_faults,
     hostile,
     kind_faults,
+    limits,
     lists,
     lives,
     patches,
@@ -34,5 +35,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults,
+    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits,
 )  # fmt: skip
