@@ -12,7 +12,7 @@ from typing import Any, Final
 from koord.apiserver.cel.calls import FAULTS, Frame, Run
 from koord.apiserver.cel.standard import text_of
 from koord.apiserver.cel.syntax import CelError, CostExceeded
-from koord.apiserver.cel.values import elements
+from koord.apiserver.cel.values import elements, pairs
 
 Rounds = Callable[[Frame], Iterator[None]]
 Piece = tuple[Run, int, bool]
@@ -38,9 +38,7 @@ def rounds(source: Run, slots: Sequence[int]) -> Rounds:
     second = slots[1]
 
     def double(frame: Frame) -> Iterator[None]:
-        value = source(frame)
-        pairs = value.items() if isinstance(value, dict) else enumerate(elements(value))
-        for key, item in pairs:
+        for key, item in pairs(source(frame)):
             frame[first], frame[second] = key, item
             if frame[0] > frame[1]:
                 raise CostExceeded

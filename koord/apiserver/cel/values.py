@@ -164,7 +164,7 @@ def no_overload(function: str = "", *args: Any) -> CelError:
 def equal(one: Any, other: Any) -> bool:
     """Numbers of different kinds are equal if they are the same number; nothing else is across kinds.
 
-    Lists and maps of objects refuse to be compared with what is none. Raises CelError.
+    Lists and maps of objects, and Kubernetes' own values, refuse to be compared with anything else. Raises CelError.
     """
     kind, other_kind = type(one), type(other)
     if kind is other_kind and kind in _PLAIN:
@@ -175,7 +175,7 @@ def equal(one: Any, other: Any) -> bool:
         return _equal_lists(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
         return _equal_maps(one, other)
-    if isinstance(one, StoredList | StoredMap) and other is not None:
+    if kind is not other_kind and other is not None and isinstance(one, _PARTICULAR):
         raise no_overload()
     if kind is Maybe and other_kind is Maybe:
         return one.has_value == other.has_value and equal(one.value, other.value)
@@ -183,6 +183,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 _NUMBERS: Final = frozenset({int, Uint, float})
+_PARTICULAR: Final = (StoredList, StoredMap, Quantity, Url, Ip, Cidr, Semver, Format)
 _PLAIN: Final = frozenset({int, Uint, float, str, bytes, bool, type(None)})
 
 
@@ -261,7 +262,20 @@ def elements(value: Any) -> Iterator[Any]:
     """What a loop with one variable goes over: items, or keys."""
     if isinstance(value, list | dict):
         return iter(value)
-    raise CelError(f"got '{_GO_NAMES.get(type(value), type_name(value))}', expected iterable type")
+    raise CelError(f"got '{_go_type(value)}', expected iterable type")
+
+
+def pairs(value: Any) -> Iterator[tuple[Any, Any]]:
+    """What a loop with two variables goes over: positions and items, or keys and values."""
+    if isinstance(value, dict):
+        return iter(value.items())
+    if isinstance(value, list):
+        return enumerate(value)
+    raise CelError(f"unsupported comprehension range type: {_go_type(value)}")
+
+
+def _go_type(value: Any) -> str:
+    return _GO_NAMES.get(type(value), type_name(value))
 
 
 _GO_NAMES: Final[dict[type, str]] = {
