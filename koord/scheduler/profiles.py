@@ -106,6 +106,7 @@ def _profile(written: Written, warnings: list[str]) -> Profile:
         plugin = _make(name, written, warnings)
         filter_is_off = "filter" in IMPLEMENTS[name] and name not in resolved.at["filter"]
         refuses = name in resolved.at["preFilter"]
+        plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
         plugins.append(_ScoreOnly(plugin, refuses=refuses) if filter_is_off else plugin)
     weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
     return Profile(written.scheduler_name, tuple(plugins), weights)
@@ -124,7 +125,8 @@ class _ScoreOnly(Plugin):
     """A plugin whose filter is switched off. What it finds out before filters it still says, unless that is off too."""
 
     def __init__(self, plugin: Plugin, *, refuses: bool) -> None:
-        self.name, self.wakes_on, self.plugin, self._refuses = plugin.name, plugin.wakes_on, plugin, refuses
+        self.name, self.wakes_on, self.before = plugin.name, plugin.wakes_on, plugin.before
+        self.plugin, self._refuses = plugin, refuses
 
     def attach(self, cluster: Cluster) -> None:
         self.plugin.attach(cluster)

@@ -33,6 +33,7 @@ from tests.scheduler import generate, generate_pod
 from tests.scheduler.dice import Dice
 from tests.scheduler.generate import Scene
 from tests.scheduler.reference.cluster import Cluster as Plain
+from tests.scheduler.reference.volume_rules import claim_name
 from tests.scheduler.world import engine_on, feed, load_aware, put_pod
 
 T = TypeVar("T")
@@ -74,10 +75,11 @@ class Story:
         self.asked = scene.pods()
         "Pods that never come, and about which everything is asked."
         self._number = 0
+        self._gone: list[Node] = []
         self.placements: list[Placement] = []
         if dice.chance(0.4):
             self._stock_up()
-            self.asked += [self.new_pod() for _ in range(2)]
+        self.asked += [self.new_pod() for _ in range(dice.integer(0, 3))]
 
     def plain(self) -> Plain:
         fields: dict[str, Any] = {field: tuple(things.values()) for field, things in self._things.items()}
@@ -97,14 +99,15 @@ class Story:
             (2, self.pod_changes),
             (3, self.undone),
             (9, self.node_changes),
-            (1, self.node_comes),
+            (3, self.cordon),
+            (2, self.node_comes),
             (1, self.node_goes),
             (3, self.reports),
             (1, self.report_goes),
             (3, self.storage_changes),
         ]
         if not self._heard_of_only:
-            kinds += [(2, self.owners_change), (1, self.namespace_changes), (2, self.time_passes)]
+            kinds += [(2, self.owners_change), (2, self.namespace_changes), (2, self.time_passes)]
         point = self.dice.integer(1, sum(weight for weight, _ in kinds))
         for weight, happens in kinds:
             point -= weight
@@ -129,13 +132,19 @@ class Story:
         return convert(Pod, manifest)
 
     def _add_rarities(self, manifest: generate_pod.Manifest) -> None:
-        """What recorded scenes do not have: huge pages, mid resources, volumes that are made for the pod alone."""
+        """What recorded scenes do not have: huge pages, mid resources, volumes that are made for the pod alone, and
+        pods of a DaemonSet, made for one node each, which may not be there yet."""
         spec, meta = manifest["spec"], manifest["metadata"]
         requests = spec["containers"][0]["resources"]["requests"]
         if self.dice.chance(0.05):
             requests["hugepages-2Mi"] = self.dice.one(("2Mi", "64Mi"))
         if self.dice.chance(0.05):
             requests["kubernetes.io/mid-cpu"] = self.dice.one((500, 2000))
+        if self.dice.chance(0.1):
+            names = [f"n{self.dice.integer(0, 25)}" for _ in range(self.dice.integer(1, 2))]
+            pinned = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [n]}]} for n in names]
+            of_nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": pinned}}
+            spec.setdefault("affinity", {})["nodeAffinity"] = of_nodes
         if self.dice.chance(0.1):
             claim: generate_pod.Manifest = {
                 "accessModes": ["ReadWriteOnce"],
@@ -244,8 +253,7 @@ class Story:
         """As the controllers of volumes do once a pod has its node: claims get the volumes that were kept for them."""
         storage = self.cluster.storage
         for volume in pod.spec.volumes:
-            named = volume.persistent_volume_claim
-            claim = storage.claims.get(f"{pod.metadata.namespace}/{named.claim_name}") if named else None
+            claim = storage.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, volume)}")
             if claim is None or is_bound(claim):
                 continue
             key = claim.metadata.key
@@ -272,12 +280,12 @@ class Story:
             self._put_storage("claims", replace(bound, status=replace(bound.status, phase="Bound")))
 
     def node_changes(self) -> None:
-        """A label, a taint, a cordon, what it has, its images, or its annotations: as another node has them."""
+        """A label, a taint, what it has, its images, or its annotations: as another node has them."""
         old, other = self._one("nodes", Node), self._fresh_node()
         if old is None:
             return
         meta, spec, status = old.metadata, old.spec, old.status
-        match self.dice.integer(0, 6):
+        match self.dice.integer(0, 5):
             case 0:
                 labels = dict(other.metadata.labels)
                 if self.dice.chance(0.8):
@@ -290,18 +298,26 @@ class Story:
             case 2:
                 spec = replace(spec, taints=other.spec.taints)
             case 3:
-                spec = replace(spec, unschedulable=not spec.unschedulable)
-            case 4:
                 status = replace(status, allocatable=other.status.allocatable)
-            case 5:
+            case 4:
                 status = replace(status, images=other.status.images)
             case _:
                 said = generate._own_words(self.dice, {}) or generate._own_words(self.dice, {})
                 meta = replace(meta, annotations=said)
         self._put_node(replace(old, metadata=meta, spec=spec, status=status))
 
+    def cordon(self) -> None:
+        old = self._one("nodes", Node)
+        if old is not None:
+            self._put_node(replace(old, spec=replace(old.spec, unschedulable=not old.spec.unschedulable)))
+
     def node_comes(self) -> None:
-        """Sometimes many at once, so that the table grows; sometimes one of a name that was there before."""
+        """Sometimes many at once, so that the table grows; sometimes one that was there before, just as it was."""
+        if self._gone and self.dice.chance(0.5):
+            back = self._gone.pop()
+            if back.metadata.name not in self._things["nodes"]:
+                self._put_node(back)
+            return
         for _ in range(self.dice.integer(60, 80) if self.dice.chance(0.03) else 1):
             self._put_node(self._fresh_node())
 
@@ -315,6 +331,7 @@ class Story:
             if key in self.cluster.pods:
                 self.engine.cluster.remove_pod(key)
         del self._things["nodes"][name]
+        self._gone.append(node)
         self.cluster.remove_node(name)
         self._hear(node_event(node, None))
 

@@ -83,6 +83,32 @@ def test_a_job_that_does_not_fit_whole_changes_nothing() -> None:
     assert all(each.node for each in found.place_all([ask(f"q{i}", cpu="1500m") for i in range(2)]))
 
 
+def test_a_pod_that_is_made_for_a_node_waits_for_it_and_follows_its_name() -> None:
+    pinned = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["late"]}]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pinned]}}
+
+    def made_for_late(name: str) -> Ask:
+        return ask(name, affinity={"nodeAffinity": terms})
+
+    found = engine(node("a"), node("b"))
+    placement = found.place(made_for_late("p"))
+    assert placement.rejections == {"node(s) didn't satisfy plugin(s) [NodeAffinity]": 2}
+    found.cluster.put_node(node("late"))
+    assert found.place(made_for_late("p")).node == "late"
+    found.cluster.remove_node("late")
+    found.cluster.put_node(node("c"))
+    assert found.place(made_for_late("q")).node is None
+    found.cluster.put_node(node("late"))
+    assert found.place(made_for_late("q")).node == "late"
+
+
+def test_a_pod_whose_terms_pin_two_names_at_once_fits_nowhere() -> None:
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in "ab"]
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    placement = engine(node("a"), node("b")).place(ask("p", affinity={"nodeAffinity": terms}))
+    assert (placement.node, placement.refusal) == (None, "pod affinity terms conflict")
+
+
 def test_a_row_that_is_used_again_keeps_nothing_of_the_node_before() -> None:
     found = engine(node("a", cpu="4", extended={"example.com/gpu": "2"}))
     found.place(ask("p"))

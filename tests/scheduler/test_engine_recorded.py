@@ -20,7 +20,6 @@ from koord.scheduler.framework.engine import Engine
 from tests.scheduler.generate import Scene, random_scene
 from tests.scheduler.kube_scheduler import Answer, Refusal
 from tests.scheduler.profiles import twins
-from tests.scheduler.reference.node_rules import node_affinity_names
 from tests.scheduler.test_kube_scheduler import recorded
 from tests.scheduler.test_load_aware_recorded import PLUGIN
 from tests.scheduler.test_load_aware_recorded import recorded as recorded_load
@@ -55,13 +54,10 @@ def refused_otherwise(engine: Engine, pod: Pod, refusal: Refusal) -> Iterator[st
     reasons = Counter(reason for _, words in found.reasons.values() for reason in words)
     whole = 0 in refusal.reasons.values()
     if whole:
-        # What stands against the pod as such is said by the first plugin before any filter, whatever their order.
         reasons = Counter(dict.fromkeys(reasons, 0))
-    first = not engine.profile.name.endswith("backwards")
-    pinned = node_affinity_names(pod) is not None
-    if reasons != refusal.reasons and not pinned and (first or not whole):
+    if reasons != refusal.reasons:
         yield f"{engine.profile.name}: {dict(sorted(reasons.items()))}, kube-scheduler: {refusal.reasons}"
-    if len(found.preemptible) != refusal.preemptible and not pinned:
+    if len(found.preemptible) != refusal.preemptible:
         yield f"{engine.profile.name}: {sorted(found.preemptible)}, kube-scheduler: {refusal.preemptible} preemptible"
 
 

@@ -34,7 +34,7 @@ from tests.scheduler.generate import Scene, Sizes, random_scene
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain
 from tests.scheduler.reference.cluster import allocatable
-from tests.scheduler.reference.node_rules import host_ports, node_affinity_names
+from tests.scheduler.reference.node_rules import host_ports
 from tests.scheduler.story import Story, scratch
 from tests.scheduler.world import differences, judged
 
@@ -136,7 +136,7 @@ def test_a_pod_goes_to_a_node_with_the_highest_total_and_its_scores_are_told(see
             by_rules = cycle.scores(pod, feasible, plain, story.profile)
             said = {plugin: score for plugin, score in placement.scores.items() if score}
             assert said == {name: of[placement.node] for name, of in by_rules.items() if of[placement.node]}
-        elif node_affinity_names(pod) is None:
+        else:
             refused = cycle.feasible(pod, plain, story.profile).values()
             assert placement.rejected_by == {verdict.plugin for verdict in refused}
         story._note(pod, placement)

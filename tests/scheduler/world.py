@@ -24,9 +24,6 @@ from koord.scheduler.state.table import Row
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain
 
-PINNED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-"""What the rules say of nodes that a pod with a list of nodes does not name."""
-
 
 def engine_of(plain: Plain, profile: Profile, *, seed: int = 0, attached_first: bool = True) -> Engine:
     """An engine with a profile's plugins that knows what the plain cluster knows.
@@ -82,12 +79,12 @@ def put_pod(cluster: Cluster, pod: Pod, assigned_s: float | None = None) -> None
 def _may_help(engine: Engine, part: Part, row: Row) -> bool:
     """Whether preemption could make a plugin take a row that it turns away."""
     judge = part.judge
-    mask = int(judge.feasible(One(engine.cluster.table.columns, row))) if judge.filters_on else 0
-    if mask:
-        return not judge.unresolvable(mask, row)
     allowed = judge.only()
     if allowed is not None and row not in allowed:
         return not judge.unresolvable(1, row)
+    mask = int(judge.feasible(One(engine.cluster.table.columns, row))) if judge.filters_on else 0
+    if mask:
+        return not judge.unresolvable(mask, row)
     closed = (each for each in judge.facets if each.gates and each.table(None)[each.groups[row]])
     facet = next(closed)
     return not judge.facet_unresolvable(facet, int(facet.groups[row]))
@@ -115,14 +112,9 @@ def judged(engine: Engine, pod: Pod) -> Judged:
     by_row = {row: found.scores(row) for row in rows}
     plugins = dict.fromkeys(plugin for scores in by_row.values() for plugin in scores)
     best = found.best()
-    refusal = found.refusal()
-    if refusal is not None:
-        reasons = dict.fromkeys(engine.cluster.table.row_of, (refusal[0], tuple(refusal[1])))
-        preemptible: frozenset[str] = frozenset()
-    else:
-        rejections = found.rejections()
-        reasons = {names[row]: (part.plugin.name, tuple(sorted(words))) for row, (part, words) in rejections.items()}
-        preemptible = frozenset(names[row] for row, (part, _) in rejections.items() if _may_help(engine, part, row))
+    rejections = found.rejections()
+    reasons = {names[row]: (part.plugin.name, tuple(sorted(words))) for row, (part, words) in rejections.items()}
+    preemptible = frozenset(names[row] for row, (part, _) in rejections.items() if _may_help(engine, part, row))
     return Judged(
         frozenset(names[row] for row in rows),
         {plugin: {names[row]: by_row[row].get(plugin, 0) for row in rows} for plugin in plugins},
@@ -143,7 +135,7 @@ def differences(engine: Engine, pod: Pod, plain: Plain, profile: Profile) -> Ite
         return
     refused = {name: verdict for name, verdict in verdicts.items() if not verdict}
     by_rules = {name: (verdict.plugin, tuple(sorted(verdict.reasons))) for name, verdict in refused.items()}
-    if not _same_reasons(found.reasons, by_rules):
+    if found.reasons != by_rules:
         yield f"{who}: reasons {found.reasons}, by the rules {by_rules}"
     preemptible = {name for name, verdict in refused.items() if verdict.code == "unsched"}
     if found.preemptible != preemptible:
@@ -167,12 +159,3 @@ def score_differences(
         mine, others = ours.get(plugin, {}), theirs.get(plugin, {})
         if mine != others and (any(mine.values()) or any(others.values())):
             yield f"{plugin} scores {dict(sorted(mine.items()))}, by {whose} {dict(sorted(others.items()))}"
-
-
-def _same_reasons(
-    ours: Mapping[str, tuple[str, tuple[str, ...]]], theirs: Mapping[str, tuple[str, tuple[str, ...]]]
-) -> bool:
-    if (PINNED,) not in (words for _, words in theirs.values()):
-        return ours == theirs
-    # Which nodes a pod names is found out before anything else about a node; the engine asks plugins in their order.
-    return ours.keys() == theirs.keys()

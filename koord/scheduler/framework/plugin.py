@@ -213,6 +213,8 @@ class Plugin:
     name: str = ""
     wakes_on: Reason = Reason(0)
     "Changes of nodes that can help a pod which this plugin turned away."
+    before: int = 0
+    "Its place among those that are asked before filters: of several that refuse a pod as such, the first is heard."
 
     def attach(self, cluster: Cluster) -> None:
         """Declare columns and watch what the plugin keeps something about. Asked once or more for a cluster, early."""

@@ -147,21 +147,27 @@ class PodClass:
 
     def refusal(self) -> tuple[str, list[str]] | None:
         """The plugin that turns these pods away whatever the node, and its reason."""
-        refusals = (part for part in self.parts if isinstance(part.judge, Refused))
-        return next(((part.plugin.name, part.judge.reasons(1)) for part in refusals), None)
+        first = self._refusing()
+        return None if first is None else (first.plugin.name, first.judge.reasons(1))
+
+    def _refusing(self) -> Part | None:
+        refusals = [part for part in self.parts if isinstance(part.judge, Refused)]
+        return min(refusals, key=lambda part: part.plugin.before, default=None)
 
     def reasons(self, row: Row) -> tuple[Part, list[str]] | None:
         """Why a row will not do: the first plugin that turns it away, and its reasons. None where it will."""
         self._catch_up()
+        refusing = self._refusing()
+        if refusing is not None:
+            return refusing, refusing.judge.reasons(1)
+        if self._only is not None and row not in self._only:
+            return self._pinning[0], self._pinned_words()
         for part in self.parts:
             judge = part.judge
             if judge.filters_on:
                 mask = int(judge.feasible(One(self._table.columns, row, self._overlay)))
                 if mask:
                     return part, judge.reasons(mask)
-            allowed = judge.only()
-            if allowed is not None and row not in allowed:
-                return part, judge.reasons(1)
             for facet in judge.facets:
                 if facet.gates:
                     group = int(facet.groups[row])
@@ -188,6 +194,11 @@ class PodClass:
         """Counted by groups of rows that get one verdict."""
         found: dict[str, dict[str, int]] = {}
         left = self._table.alive.copy()
+        if self._only is not None:
+            others = left.copy()
+            others[list(self._only)] = False
+            _note(found, self._pinning[0], self._pinned_words(), int(np.count_nonzero(others)))
+            left &= ~others
         for part in self.parts:
             judge = part.judge
             if judge.filters_on:
@@ -198,12 +209,6 @@ class PodClass:
                     if mask:
                         _note(found, part, judge.reasons(int(mask)), int(rows))
                 left &= masks == 0
-            allowed = judge.only()
-            if allowed is not None:
-                others = left.copy()
-                others[allowed] = False
-                _note(found, part, judge.reasons(1), int(np.count_nonzero(others)))
-                left &= ~others
             for facet in judge.facets:
                 if facet.gates:
                     closed = left & facet.table(None)[facet.groups]
@@ -218,8 +223,14 @@ class PodClass:
 
     def _allowed_rows(self) -> frozenset[Row] | None:
         """Where plugins know the only rows that can do: the rows in all of their lists."""
-        lists = [rows for part in self.parts if (rows := part.judge.only()) is not None]
-        return frozenset.intersection(*map(frozenset, lists)) if lists else None
+        lists = [(part, rows) for part in self.parts if (rows := part.judge.only()) is not None]
+        self._pinning = [part for part, _ in lists]
+        return frozenset.intersection(*(frozenset(rows) for _, rows in lists)) if lists else None
+
+    def _pinned_words(self) -> list[str]:
+        """Found out before any filter, so it is the reason whatever else speaks against a row."""
+        names = " ".join(sorted(part.plugin.name for part in self._pinning))
+        return [f"node(s) didn't satisfy plugin(s) [{names}]"]
 
     def _catch_up(self) -> None:
         """Judge again what changed since last time; everything, where that is too much to tell."""
@@ -227,6 +238,9 @@ class PodClass:
             return
         known = self._version >= 0 and len(self._base) == self._table.capacity
         changed = self._table.changes(self._version) if known else None
+        if self._only is not None and changed is not None and changed.reasons & _NODE:
+            # A node of a name that is in a list may have come, or be in another row now.
+            changed = None
         if self._viewers:
             changed = self._look_again(changed)
         self._why = None

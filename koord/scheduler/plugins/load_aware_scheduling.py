@@ -38,6 +38,7 @@ from koord.api.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
+from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import LoadBasis, PodRecord
 from koord.scheduler.state.table import Column, Reason, Row
@@ -56,6 +57,7 @@ EXPIRED: Final = 1
 AGGREGATED: Final = 1 << 31
 PLAIN_CHECK, AGGREGATED_CHECK = 1, 2
 ESTIMATES_KEPT: Final = 1 << 15
+_NO, _YES = Version(0), Version(1)
 
 _REAL_NAMES: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
     PriorityClass.BATCH: {"cpu": names.RESOURCE_BATCH_CPU, "memory": names.RESOURCE_BATCH_MEMORY},
@@ -100,9 +102,10 @@ class _Kind(NamedTuple):
     """What tells classes of pods apart."""
 
     estimate: Vector
-    by_prod: bool
+    by_prod: Version
     "Whether it is judged by what prod pods use."
-    filters: bool
+    filters: Version
+    "Both also depend on what nodes have ever said."
 
 
 class _Share(NamedTuple):
@@ -216,7 +219,8 @@ class LoadAwareScheduling(Plugin):
     def _kind(self, ask: Ask) -> _Kind:
         wish = self._wish(ask.load)
         filters = self._filters and not any(owner.kind == "DaemonSet" for owner in ask.meta.owner_references)
-        return _Kind(wish.estimate, wish.is_prod and self._by_prod, filters)
+        by_prod = _YES if wish.is_prod and self._by_prod else _NO
+        return _Kind(wish.estimate, by_prod, _YES if filters else _NO)
 
     def node_put(self, row: Row) -> None:
         assert self._cluster is not None
@@ -474,9 +478,13 @@ class _Load(Judge):
         weights = [args.resource_weights.get(name, 0) for name in plugin.resources]
         self._dominant = args.dominant_resource_weight
         self._weights = sum(weights) + self._dominant
-        by_prod = by_prod and args.score_according_prod_usage
         # Of prod pods the whole load is in one column, of all pods in two.
-        loads = [(name,) for name in columns.prod] if by_prod else zip(columns.assigned, columns.measured, strict=True)
+        by_prod_alone = by_prod and args.score_according_prod_usage
+        loads = (
+            [(name,) for name in columns.prod]
+            if by_prod_alone
+            else zip(columns.assigned, columns.measured, strict=True)
+        )
         self._scored = [
             each for each in zip(loads, columns.capacity, estimate, weights, strict=True) if each[3] or self._dominant
         ]

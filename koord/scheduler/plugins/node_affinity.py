@@ -15,13 +15,14 @@ from koord.api.pod import NodeAffinity as Terms
 from koord.api.scheduler_args import NodeAffinityArgs
 from koord.api.selector import OPERATORS, NodeSelectorRequirement, NodeSelectorTerm, Requirement, match_labels
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED_MISMATCH = "node(s) didn't match scheduler-enforced node affinity"
+CONFLICT = "pod affinity terms conflict"
 _OWN: Final = 1
 _ENFORCED: Final = 2
 
@@ -48,7 +49,8 @@ class NodeAffinity(Plugin):
         if not ask.spec.node_selector and terms is None and self._added is None:
             return None
         selector = match_labels(ask.spec.node_selector).requirements
-        return _Chosen(selector, terms or Terms(), self._added or Terms(), cluster)
+        found = _Chosen(selector, terms or Terms(), self._added or Terms(), cluster)
+        return Refused(CONFLICT) if found.names == set() else found
 
 
 class _Chosen(Judge):
@@ -84,18 +86,20 @@ class _Chosen(Judge):
             code = np.where(_any_term(self._enforced, index, self._cluster), code, _ENFORCED)
         return int(code[0]) if isinstance(rows, int) else code
 
-    def only(self) -> list[Row] | None:
-        """Where every term pins node names, these are all there are to look at."""
+    @property
+    def names(self) -> set[str] | None:
+        """Where every term pins names of nodes: all that there are. One that pins different names at once has none."""
         names: set[str] = set()
         for _, fields in self._required or ():
             pinned = [each for each in fields if each.operator == "In"]
             if not pinned:
                 return None
             names |= set.intersection(*(set(each.values) for each in pinned))
-        if not self._required:
-            return None
-        row_of = self._cluster.table.row_of
-        return [row_of[name] for name in names if name in row_of]
+        return names if self._required else None
+
+    def only(self) -> list[Row] | None:
+        names, row_of = self.names, self._cluster.table.row_of
+        return None if names is None else [row_of[name] for name in names if name in row_of]
 
     def reasons(self, mask: int) -> list[str]:
         return [ENFORCED_MISMATCH if mask == _ENFORCED else MISMATCH]
