@@ -32,9 +32,12 @@ class InFlight:
         bounds = bounds or Bounds()
         self._most: dict[Slot, int] = {"mutating": bounds.mutating, "readOnly": bounds.read_only}
         self._now: dict[Slot, int] = {"mutating": 0, "readOnly": 0}
+        self.entered = 0
+        "All requests so far."
 
     def enter(self, info: RequestInfo) -> Slot:
         slot = _slot(info)
+        self.entered += 1
         if slot:
             if self._now[slot] >= self._most[slot]:
                 raise StatusError(

@@ -154,6 +154,7 @@ class ApiServer:
             },
         )
         in_flight = InFlight()
+        self.store.requests = lambda: in_flight.entered
         telemetry = Telemetry(self.store, in_flight)
         checks = {"ping": lambda: None, "store": self._store_fault}
         paths = Paths(Discovery(self.registry), OpenApi(self.registry), tokens, checks, self._address)

@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+UNKNOWN_S = float("inf")
 PROBE_EVERY_S = 1.0
 "How often a disk that refused a write is tried again."
 
@@ -70,6 +71,8 @@ class Limits:
     "Watchers are told at once if nothing happened for so long; else together with what else happens in that time."
     inline_commit_s: float = 0.0005
     "A lone write to a disk that is usually quicker than this is not worth a thread."
+    quiet_commit_s: float = 0.02
+    "The same, while nobody else asks for anything."
 
 
 class Store:
@@ -90,15 +93,18 @@ class Store:
         "Whether watches come to their end."
         self.fault = ""
         "Why the last write was refused by the disk; empty while writes succeed."
+        self.requests: Callable[[], int] = lambda: 0
+        "How many requests there were so far."
         self.on_commit: Callable[[int, float], None] = _nothing
         "Told of every group: how many writes, and the seconds until they were on disk."
         self._writer = Worker("store-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._history_order: deque[Collection] = deque()
         self._history_bytes = 0
-        self._commit_s = 1.0
-        "What a commit took lately; at first a guess, since the disk is not known."
+        self._commit_s = UNKNOWN_S
+        "What a commit took lately."
         self._was_alone = False
+        self._requests_before = 0
         self._ages: deque[tuple[float, int]] = deque([(clock_s(), self.revision)])
         "When revisions were reached, about a second apart."
         self._advanced: set[asyncio.Future[None]] = set()
@@ -222,11 +228,18 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(self._reader, call, *args)
 
     async def _commit(self, *, alone: bool) -> None:
-        """Put the staged group on disk: from a thread, while requests go on, unless it is one write after another."""
-        inline = alone and self._was_alone and self._commit_s < self.limits.inline_commit_s
+        """Put the staged group on disk: from a thread, while requests go on, unless it is one write after another.
+
+        A thread costs two changes of context, which on a busy machine are what a lone writer waits for most.
+        """
+        requests = self.requests()
+        quiet = requests - self._requests_before <= 1
+        self._requests_before = requests
+        bearable_s = max(self.limits.inline_commit_s, self.limits.quiet_commit_s if quiet else 0.0)
+        inline = alone and self._was_alone and self._commit_s < bearable_s
         self._was_alone = alone
         took_s = self._timed_commit() if inline else await self._writer.call(self._timed_commit)
-        self._commit_s += (took_s - self._commit_s) / 8
+        self._commit_s = took_s if self._commit_s == UNKNOWN_S else self._commit_s + (took_s - self._commit_s) / 8
 
     def _timed_commit(self) -> float:
         began_s = time.perf_counter()

@@ -73,7 +73,9 @@ def seen(events: list[Event]) -> list[tuple[str, str, int, bytes | None]]:
 @asynccontextmanager
 async def opened(directory: Path, **limits: Any) -> AsyncIterator[Store]:
     # Tests hold commits up, which must not hold up the event loop.
-    store = await Store.open(directory, limits=Limits(**{"inline_commit_s": 0, "tell_every_s": 0, **limits}))
+    store = await Store.open(
+        directory, limits=Limits(**{"inline_commit_s": 0, "quiet_commit_s": 0, "tell_every_s": 0, **limits})
+    )
     writer = asyncio.create_task(store.run())
     try:
         yield store
@@ -162,7 +164,14 @@ class StoreModel(RuleBasedStateMachine):
         async def start() -> tuple[Store, asyncio.Task[None]]:
             store = await Store.open(
                 self.directory,
-                limits=Limits(history_bytes=3000, disk_revisions=12, compact_step=4, inline_commit_s=0, tell_every_s=0),
+                limits=Limits(
+                    history_bytes=3000,
+                    disk_revisions=12,
+                    compact_step=4,
+                    inline_commit_s=0,
+                    quiet_commit_s=0,
+                    tell_every_s=0,
+                ),
             )
             return store, asyncio.create_task(store.run())
 
@@ -438,6 +447,26 @@ async def test_lone_writes_need_no_thread_where_the_disk_is_quick(tmp_path: Path
         assert on_loop == [False, quick_s > 0, quick_s > 0, quick_s > 0, quick_s > 0, False]
 
 
+@pytest.mark.parametrize("others", [0, 1, 5])
+async def test_lone_writes_block_nobody_else(tmp_path: Path, others: int) -> None:
+    async with opened(tmp_path, quiet_commit_s=60.0) as store:
+        pods = store.collection("pods", index_of)
+        threads = []
+        commit, requests = store.log.commit, 0
+
+        def noted() -> None:
+            threads.append(threading.current_thread())
+            commit()
+
+        store.log.commit = noted  # type: ignore[method-assign]
+        store.requests = lambda: requests
+        for _ in range(4):
+            requests += 1 + others
+            await put(pods, "a/1")
+        on_loop = [thread is threading.current_thread() for thread in threads]
+        assert on_loop == [False, *[others == 0] * 3]
+
+
 async def test_the_log_is_carried_over_into_the_database_when_it_has_grown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,7 +564,7 @@ async def test_a_client_that_goes_away_does_not_take_its_write_back(tmp_path: Pa
 
 
 async def test_what_was_queued_when_the_server_stops_is_written(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path, limits=Limits(inline_commit_s=0))
+    store = await Store.open(tmp_path, limits=Limits(inline_commit_s=0, quiet_commit_s=0))
     pods = store.collection("pods", index_of)
     gate = Gate(store)
     gate.close()
