@@ -30,6 +30,7 @@ COMMANDS: dict[str, Entry] = {
     "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
     "hollow": Entry("koord.cli.hollow", "Run nodes that are only modelled."),
     "apiserver": Entry("koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."),
+    "scheduler": Entry("koord.cli.scheduler", "Schedule pods: decide where they go, and bind them."),
     "controllers": Entry("koord.cli.controllers", "Run the controllers of Deployments, Jobs and the like."),
     "bench": Entry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),
     "completion": Entry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),

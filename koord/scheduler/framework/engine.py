@@ -104,8 +104,11 @@ class Engine:
 
     def _look_at_spec(self, ask: Ask) -> tuple[int, tuple[Plugin, ...]]:
         """A number for the keys that depend on the spec alone, and the plugins that look at more."""
-        if len(self._of_shape) >= SHAPES_KEPT:
-            self._of_shape.clear()
+        if len(self._of_shape) >= SHAPES_KEPT or len(self._by_spec) >= SHAPES_KEPT:
+            # Numbers are part of the classes' keys, so that all of it goes together.
+            self._judged_before = self.rows_judged
+            for known in (self._of_shape, self._by_spec, self._classes):
+                known.clear()
         settled, others = [], []
         for plugin in self.profile.plugins:
             if plugin.keyed_by_spec(ask):
