@@ -11,7 +11,7 @@ import contextlib
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -127,6 +127,7 @@ class ApiServer:
         )
         self._stack.push_async_callback(admission.close)
         self.objects = Objects(self.store, admission, time.time)
+        admission.quotas.charge = self._charge
         for plural, role_kind in (
             ("roles", "Role"), ("clusterroles", "ClusterRole"),
             ("rolebindings", "RoleBinding"), ("clusterrolebindings", "ClusterRoleBinding"),
@@ -219,6 +220,18 @@ class ApiServer:
     def _uid_of(self, collection: str, namespace: str, name: str) -> str | None:
         entry = self.collection(collection).get(f"{namespace}/{name}" if namespace else name)
         return entry.index.uid if entry is not None else None
+
+    async def _charge(self, namespace: str, name: str, used: Mapping[str, str]) -> None:
+        """Store what is used of a quota. One that has gone meanwhile limits nothing any more."""
+        resource = self.registry.find("", "v1", "resourcequotas")
+        assert resource is not None
+
+        def charged(quota: Obj) -> Obj:
+            return {**quota, "status": {**(quota.get("status") or {}), "used": dict(used)}}
+
+        context = Context(ADMIN, MANAGER)
+        with contextlib.suppress(StatusError):
+            await self.objects.update(resource, namespace, name, charged, context, subresource="status")
 
     def _resolve(self, service: ServiceRef) -> tuple[str, int]:
         return service_address(service, self.collection)

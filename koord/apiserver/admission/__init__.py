@@ -2,7 +2,7 @@
 
 In order: namespace lifecycle, pod defaults (of limit ranges and runtime classes too), priority, mutating webhooks, then
 the check that roles grant nothing their writer lacks; after validation, the global default of priority classes, limit
-ranges, runtime classes and validating webhooks. If a webhook changed the object, the built-in steps run once more.
+ranges, runtime classes, validating webhooks and quotas. If a webhook changed the object, the built-in steps run again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from koord.apiserver.admission import (
     runtime_class,
 )
 from koord.apiserver.admission.attributes import Attributes, refusal
+from koord.apiserver.admission.quotas import Quotas
 from koord.apiserver.admission.webhook_client import Resolver, WebhookClient
 from koord.apiserver.admission.webhook_rules import Configurations, exempt
 from koord.apiserver.admission.webhooks import Reinvocation, Webhooks
@@ -54,6 +55,7 @@ class Admission:
         self._classes = _Decoded(collection("priorityclasses.scheduling.k8s.io"))
         self._runtimes = _Decoded(collection("runtimeclasses.node.k8s.io"))
         self._ranges = _Decoded(collection("limitranges"))
+        self.quotas = Quotas(_Decoded(collection("resourcequotas")).within)
         self._mutating = Configurations(collection("mutatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._registry, self._authorizer, self._disabled = registry, authorizer, disabled
@@ -89,6 +91,7 @@ class Admission:
             runtime_class.check(attributes, attributes.obj, self._runtimes.get)
         if (hooks := self._validating.hooks()) and not exempt(attributes):
             await self._webhooks.validate(hooks, attributes)
+        await self.quotas.admit(attributes)
 
     async def _mutated(self, attributes: Attributes) -> Obj | None:
         self._built_in(attributes)

@@ -20,6 +20,7 @@ from tests.apiserver.differential.sequences import (
     lives,
     patches,
     pod_faults,
+    quotas,
     rules,
     schemas,
     services,
@@ -35,5 +36,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits,
+    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits, quotas,
 )  # fmt: skip
