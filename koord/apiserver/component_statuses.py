@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import aiohttp
-
 from koord.apiserver import computed
 from koord.apiserver.http import Request
 from koord.apiserver.resource import Obj, Resource
@@ -40,6 +38,8 @@ def _status(name: str, fault: str | None) -> Obj:
 
 
 async def _fault(port: int) -> str | None:
+    import aiohttp
+
     url = f"https://127.0.0.1:{port}/healthz"
     try:
         timeout = aiohttp.ClientTimeout(total=WITHIN_S)

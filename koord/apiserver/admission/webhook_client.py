@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-import aiohttp
 import msgspec
-from yarl import URL
 
 from koord.apiserver.admission.webhook_rules import Hook, ServiceRef
 from koord.apiserver.status import shown
+
+if TYPE_CHECKING:
+    # Takes a tenth of a second to import, of which a server without webhooks has no use.
+    import aiohttp
 
 ANSWER_LIMIT: Final = 16 << 20
 _CONNECTIONS_PER_HOST: Final = 25
@@ -48,6 +50,8 @@ class WebhookClient:
 
     async def post(self, hook: Hook, body: object) -> object:
         """The hook's answer, decoded. Raises CallFailed."""
+        import aiohttp
+
         if not hook.url:
             raise CallFailed("could not get REST client: webhook configuration must have either service or URL")
         url = f"{hook.url}{'&' if '?' in hook.url else '?'}timeout={hook.timeout_s}s"
@@ -70,6 +74,9 @@ class WebhookClient:
             raise CallFailed(f"failed to call webhook: {_NOT_JSON}") from error
 
     async def _send(self, hook: Hook, url: str, body: bytes) -> tuple[int, str, bytes]:
+        import aiohttp
+        from yarl import URL
+
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=_CONNECTIONS_PER_HOST, ttl_dns_cache=10)
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
@@ -104,6 +111,8 @@ class WebhookClient:
 
 def told(error: Exception) -> str:
     """A failure to reach a server, as Go tells it."""
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "tls: failed to verify certificate: x509: " + _certificate_fault(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 
 from koord.apiserver.http import Request
@@ -22,6 +21,9 @@ from koord.apiserver.status import (
 )
 from koord.apiserver.store import Collection
 from koord.apiserver.wire.answers import Answer, Response, Stream
+
+if TYPE_CHECKING:
+    import aiohttp
 
 OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
 CONNECT_WITHIN_S = 10
@@ -39,6 +41,8 @@ class NodeLog:
             await self._session.close()
 
     async def handle(self, request: Request, _resource: Resource) -> Answer:
+        import aiohttp
+
         info = request.info
         entry = self._pods.get(f"{info.namespace}/{info.name}")
         if entry is None:
@@ -57,6 +61,8 @@ class NodeLog:
             raise StatusError(500, "InternalError", f"Get {url!r}: {error}", details=False) from error
 
     async def _pass_on(self, request: Request, url: str, query: dict[str, str]) -> Answer:
+        import aiohttp
+
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_WITHIN_S)
             self._session = aiohttp.ClientSession(timeout=timeout)
