@@ -7,9 +7,9 @@ held for it while it is under way; once stored, it is the service's until that i
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,7 +18,6 @@ from koord.apiserver.builtin.checks import Part
 from koord.apiserver.builtin.service_families import ADDRESSES, range_faults, settle_families
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import Cause, StatusError, internal_error, invalid
-from koord.apiserver.store import Collection, Event
 
 NODE_PORTS: Final = range(30000, 32768)
 WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
@@ -36,6 +35,14 @@ def needs_health_port(spec: Part) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
+class Services(Protocol):
+    """The stored services, and who is told of their changes."""
+
+    listeners: list[Callable[[Any], None]]
+
+    def entries(self) -> Iterable[Any]: ...
+
+
 class ServiceAllocator:
     """All that services have. `begin` and `end` go around each write of one."""
 
@@ -48,11 +55,11 @@ class ServiceAllocator:
         """The resource of services, with this allocator."""
         return replace(services, strategy=replace(services.strategy, begin=self.begin, end=self.end))
 
-    def follow(self, collection: Collection) -> None:
+    def follow(self, collection: Services) -> None:
         for entry in collection.entries():
             self._store(msgspec.json.decode(entry.value))
 
-        def changed(event: Event) -> None:
+        def changed(event: Any) -> None:
             service = msgspec.json.decode(event.entry.value)
             self._store({**service, "spec": {}} if event.type == "DELETED" else service)
 
