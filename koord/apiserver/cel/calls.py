@@ -14,12 +14,14 @@ from koord.apiserver.cel.runtime_cost import Price, compared, joined_price, pric
 from koord.apiserver.cel.signatures import FUNCTIONS, Overload
 from koord.apiserver.cel.syntax import CelError, CostExceeded
 from koord.apiserver.cel.types import Type
-from koord.apiserver.cel.values import Maybe, compare, equal, no_overload, type_name
+from koord.apiserver.cel.values import Maybe, compare, equal, no_overload, type_name, weight
 
 Frame = list[Any]
 Run = Callable[[Frame], Any]
 Function = Callable[..., Any]
 
+MOST_WORK: Final = 3_000_000
+"Values that one evaluation may compare; the real server has no such limit, but it can do other things meanwhile."
 MISTAKEN: Final = (TypeError, AttributeError)
 "What functions raise that are given what they do not take."
 FAULTS: Final = (CelError, *MISTAKEN)
@@ -173,9 +175,13 @@ def priced(call: Function, careful: Function | None, runs: Sequence[Run], price:
         args = [each(frame) for each in runs]
         try:
             if not by_result:
-                frame[0] += price(*args)
+                cost = price(*args)
+                frame[0] += cost
                 if frame[0] > frame[1]:
                     raise CostExceeded
+                for arg in args:
+                    if isinstance(arg, list | dict) and arg:
+                        _work(frame, cost * weight(arg) // len(arg))
             result = call(*args)
         except MISTAKEN:
             return otherwise(*args)
@@ -184,6 +190,13 @@ def priced(call: Function, careful: Function | None, runs: Sequence[Run], price:
         return result
 
     return run
+
+
+def _work(frame: Frame, amount: int) -> None:
+    """Count what a call really looks at: prices take an item for an item, however much is in it."""
+    frame[2] += amount
+    if frame[2] > MOST_WORK:
+        raise CostExceeded
 
 
 def equal_texts(left: Run, right: Run, *, wanted: bool) -> Run:

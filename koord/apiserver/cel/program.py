@@ -1,8 +1,8 @@
 """A checked expression as something that runs, and counts what it costs.
 
-Each node becomes a function of the frame: a list that holds the cost so far, its limit, and the variables. What a node
-costs in any case is added by whoever runs it, in one sum for all that is certain to run with it; only what depends on
-values is counted inside. So `all` over a list adds to the cost once for each item.
+Each node becomes a function of the frame: a list that holds the cost so far, its limit, the work done, and the
+variables. What a node costs in any case is added by whoever runs it, in one sum for all that is certain to run with it;
+only what depends on values is counted inside. So `all` over a list adds to the cost once for each item.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from koord.apiserver.cel.values import Maybe, TypeValue, Uint
 _FAULTS: Final = (CelError, TypeError, AttributeError)
 _COST: Final = 0
 _LIMIT: Final = 1
-_FIRST_VARIABLE: Final = 2
+_FIRST_VARIABLE: Final = 3
 MISSING: Final = object()
 """As a variable: there is none of this name."""
 
@@ -72,7 +72,7 @@ class Program:
 
     def evaluate(self, variables: Mapping[str, Any], limit: int) -> tuple[Any, int]:
         """A value, or a CelError in its place, and the cost."""
-        frame: Frame = [self._cost, limit, *[MISSING] * (self._size - _FIRST_VARIABLE)]
+        frame: Frame = [self._cost, limit, 0, *[MISSING] * (self._size - _FIRST_VARIABLE)]
         for name, slot in self._slots.items():
             frame[slot] = variables.get(name, MISSING)
         try:

@@ -25,10 +25,23 @@ class Uint(int):
     __slots__ = ()
 
 
-class StoredMap(dict[str, Any]):
-    """A map that is part of an object; those that expressions make are plain dicts."""
+def weight(value: Any) -> int:
+    """How many values are in a value, itself included."""
+    if isinstance(value, StoredMap | StoredList):
+        return value.weight
+    if isinstance(value, list):
+        return 1 + sum(map(weight, value))
+    return 1 + sum(map(weight, value.values())) if isinstance(value, dict) else 1
 
-    __slots__ = ()
+
+class StoredMap(dict[str, Any]):
+    """A map that is part of an object; those that expressions make are plain dicts. `weight`: of all within it."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, entries: dict[str, Any]) -> None:
+        super().__init__(entries)
+        self.weight = 1 + sum(map(weight, entries.values()))
 
 
 class Obj(StoredMap):
@@ -42,9 +55,13 @@ class Obj(StoredMap):
 
 
 class StoredList(list[Any]):
-    """A list that is part of an object; those that expressions make are plain ones."""
+    """A list that is part of an object; those that expressions make are plain ones. `weight`: of all within it."""
 
-    __slots__ = ()
+    __slots__ = ("weight",)
+
+    def __init__(self, items: list[Any]) -> None:
+        super().__init__(items)
+        self.weight = 1 + sum(map(weight, items))
 
 
 class KeyedList(StoredList):
