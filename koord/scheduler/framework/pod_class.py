@@ -257,6 +257,8 @@ class PodClass:
     def _judge_few(self, changed: Changes) -> None:
         base, rows = self._base, changed.rows
         old = [base.item(row) for row in rows]
+        # Also of a row that is turned away now: it may become a candidate for a reason that is not about its name.
+        self._ties(changed.reasons)
         for row in rows:
             self._judge_one(row, changed.reasons)
         self._refresh(changed)
