@@ -17,6 +17,7 @@ from koord.apiserver.cel.types import Type
 from koord.apiserver.cel.values import Maybe, compare, equal, no_overload, type_name, weight
 
 Frame = list[Any]
+"""What an evaluation works with: its cost so far, the limit of that, the work done, and the variables."""
 Run = Callable[[Frame], Any]
 Function = Callable[..., Any]
 

@@ -22,6 +22,7 @@ class Correlation:
     value: Any
     old: Any
     _is_same: bool | None = None
+    _old_items: OldItems | None = None
 
     def key(self, name: str) -> Correlation | None:
         old, value = self.old, self.value
@@ -30,11 +31,11 @@ class Correlation:
         inner = self.schema.properties.get(name) or (self.schema.values if is_described(self.schema.values) else None)
         return None if inner is None else Correlation(inner, value[name], old[name])
 
-    def index(self, item: Any) -> Correlation | None:
-        old = counterpart(self.schema, self.old, item)
-        if old is None or self.schema.items is None:
-            return None
-        return Correlation(self.schema.items, item, old)
+    def item(self, item: Any) -> Correlation | None:
+        if self._old_items is None:
+            self._old_items = OldItems(self.schema, self.old)
+        old = self._old_items.counterpart(item)
+        return None if old is None or self.schema.items is None else Correlation(self.schema.items, item, old)
 
     def is_same(self) -> bool:
         if self._is_same is None:
@@ -46,7 +47,7 @@ class Correlation:
         if isinstance(value, list) and isinstance(old, list):
             if self.schema.list_type != "map" or not value:
                 return value == old
-            inner = [self.index(item) for item in value]
+            inner = [self.item(item) for item in value]
             return len(value) == len(old) and all(each is not None and each.is_same() for each in inner)
         if isinstance(value, dict) and isinstance(old, dict):
             inner = [self.key(name) for name in value]
@@ -54,13 +55,17 @@ class Correlation:
         return type(value) is type(old) and bool(value == old)
 
 
-def counterpart(schema: Schema, items: Any, item: Any) -> Any:
-    """What stands for a list's item in the old list: by its keys, if it has some."""
-    if schema.list_type != "map" or not isinstance(items, list) or not isinstance(item, dict):
-        return None
-    key = _keys(schema, item)
-    return next((each for each in items if _keys(schema, each) == key), None)
+class OldItems:
+    """The items of an old list by their keys, if they have some."""
 
+    def __init__(self, schema: Schema, items: Any) -> None:
+        self._keys = schema.list_keys
+        is_keyed = schema.list_type == "map" and isinstance(items, list)
+        self._by_keys = {self._key(item): item for item in reversed(items)} if is_keyed else {}
 
-def _keys(schema: Schema, item: Any) -> tuple[str, ...]:
-    return tuple(shown(item.get(key)) for key in schema.list_keys) if isinstance(item, dict) else ()
+    def counterpart(self, item: Any) -> Any:
+        """What stands for an item in the old list; None if nothing does."""
+        return self._by_keys.get(self._key(item)) if isinstance(item, dict) and self._by_keys else None
+
+    def _key(self, item: Any) -> tuple[str, ...]:
+        return tuple(shown(item.get(key)) for key in self._keys) if isinstance(item, dict) else ()

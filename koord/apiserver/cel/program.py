@@ -31,7 +31,6 @@ from koord.apiserver.cel.values import Maybe, TypeValue, Uint
 
 _FAULTS: Final = (CelError, TypeError, AttributeError)
 _COST: Final = 0
-_LIMIT: Final = 1
 _FIRST_VARIABLE: Final = 3
 MISSING: Final = object()
 """As a variable: there is none of this name."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from koord.apiserver.cel import types
-from koord.apiserver.cel.correlation import Correlation, counterpart
+from koord.apiserver.cel.correlation import Correlation, OldItems
 from koord.apiserver.cel.declared import Declared, declare, escape
 from koord.apiserver.cel.expressions import Expression, compiled
 from koord.apiserver.cel.field_paths import normal_path
@@ -175,9 +175,10 @@ class _Walk:
         if isinstance(value, dict):
             self._check_map(node, value, old, path, correlation, nearest, seen, old_seen)
         elif isinstance(value, list) and node.items is not None:
+            old_items = OldItems(node.schema, old)
             for i, item in enumerate(value):
-                was = counterpart(node.schema, old, item)
-                inner = None if correlation is None else correlation.index(item)
+                was = old_items.counterpart(item)
+                inner = None if correlation is None else correlation.item(item)
                 known = seen[i] if isinstance(seen, list) else _UNSEEN
                 around = nearest if correlation is None else correlation
                 self.check(node.items, item, was, f"{path}[{i}]", inner, around, known)
