@@ -102,6 +102,15 @@ class Storage:
                 self.version += 1
         return promises
 
+    def _settle(self, claim: str) -> None:
+        """A claim has its volume, or is gone: nothing is promised to it any more."""
+        for pod, promises in list(self._promises.items()):
+            if any(each[0] == claim for each in promises):
+                kept = [each for each in promises if each[0] != claim]
+                self.take_back(pod)
+                for each in kept:
+                    self.promise(pod, *each)
+
     def disk_of(self, claim_key: str) -> Disk | None:
         """What a driver attaches to a node for a claim, or will once it is made."""
         claim = self.claims.get(claim_key)
@@ -133,6 +142,8 @@ class Storage:
         self.version += 1
         match thing:
             case PersistentVolumeClaim():
+                if now is None or (isinstance(now, PersistentVolumeClaim) and is_bound(now)):
+                    self._settle(key)
                 self._index_claim(key, old, -1)
                 self._index_claim(key, now, +1)
                 self._changed_claims[key] = None
