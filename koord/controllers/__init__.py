@@ -12,6 +12,7 @@
 | `garbage`, `namespace` | what goes with its owner, or with its namespace |
 | `node_lifecycle`, `taint_eviction` | nodes that are silent, and their pods |
 | `disruption`, `pod_gc` | how many pods may be away; pods that nobody will miss |
+| `quota` | how much of a ResourceQuota is used |
 | `role_aggregation` | the rules of roles that are gathered from others |
 | `claim_protection` | claims and volumes that wait for their last user |
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from msgspec.json import decode
 
-from koord.api.kinds import CLUSTER_ROLES, CONFIG_MAPS
+from koord.api.codec import encode
+from koord.api.kinds import CLUSTER_ROLES, CONFIG_MAPS, PODS
 from koord.controllers.live.root_ca import certificates
-from koord.kube.errors import NotFound
+from koord.kube.errors import ApiError, NotFound
 from tests.controllers.cluster_fixtures import controllers, eventually
 from tests.controllers.conftest import Plane
 
@@ -54,3 +56,24 @@ async def test_gathered_roles_have_the_rules_of_those_they_select(plane: Plane) 
         await eventually(there)
         await client.delete(CLUSTER_ROLES, namespace)
         await eventually(gone)
+
+
+async def test_a_quota_holds_and_gives_back(plane: Plane) -> None:
+    namespace = f"quota-{uuid.uuid4().hex[:6]}"
+    async with controllers(plane, namespace) as client:
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+        await client.raw("POST", path, body=encode(quota))
+
+        async def used(wanted: str) -> bool:
+            _, _, body = await client.raw("GET", f"{path}/q")
+            return (decode(body).get("status") or {}).get("used") == {"pods": wanted}
+
+        await eventually(lambda: used("0"))
+        pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        await client.create(PODS, pod, namespace=namespace)
+        with pytest.raises(ApiError, match="exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"):
+            await client.create(PODS, {**pod, "metadata": {"name": "b"}}, namespace=namespace)
+        await client.delete(PODS, "a", namespace=namespace, grace_s=0)
+        await eventually(lambda: used("0"))
+        await client.create(PODS, {**pod, "metadata": {"name": "b"}}, namespace=namespace)

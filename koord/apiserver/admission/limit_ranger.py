@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from koord.api.quantity import canonical, milli, plus
+from koord.api.quantity import canonical, milli
+from koord.api.quota_usage import pod_amounts
 from koord.apiserver.admission.attributes import Attributes, refusal
-from koord.apiserver.builtin.resource_amounts import compare
 from koord.apiserver.resource import Obj
 
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
-_POD_LEVEL: Final = ("cpu", "memory")
 
 Amounts = Mapping[str, Any]
 
@@ -122,38 +121,3 @@ def _too_little(kind: str, name: str, least: Any, requests: Amounts, limits: Amo
         yield f"{head}, but request is {canonical(requests[name])}"
     elif name in limits and milli(limits[name]) < milli(least):
         yield f"{head}, but limit is {canonical(limits[name])}"
-
-
-def pod_amounts(spec: Obj, key: str) -> dict[str, str]:
-    """What a whole pod asks for: its containers together, or the most that it needs while it begins."""
-    total: dict[str, str] = {}
-    beside: dict[str, str] = {}
-    at_first: dict[str, str] = {}
-    for container in spec.get("containers") or ():
-        total = _sum(total, (container.get("resources") or {}).get(key) or {})
-    for container in spec.get("initContainers") or ():
-        own = (container.get("resources") or {}).get(key) or {}
-        if container.get("restartPolicy") == "Always":
-            total, beside = _sum(total, own), _sum(beside, own)
-            needed = beside
-        else:
-            needed = _sum(own, beside)
-        at_first = _most(at_first, needed)
-    total = _most(total, at_first)
-    whole = (spec.get("resources") or {}).get(key) or {}
-    return total | {name: canonical(whole[name]) for name in _POD_LEVEL if name in whole}
-
-
-def _sum(one: Amounts, other: Amounts) -> dict[str, str]:
-    made = {name: canonical(amount) for name, amount in one.items()}
-    for name, amount in other.items():
-        made[name] = plus(made[name], amount) if name in made else canonical(amount)
-    return made
-
-
-def _most(one: Amounts, other: Amounts) -> dict[str, str]:
-    made = {name: canonical(amount) for name, amount in one.items()}
-    for name, amount in other.items():
-        if name not in made or compare(amount, made[name]) > 0:
-            made[name] = canonical(amount)
-    return made

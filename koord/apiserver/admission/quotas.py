@@ -11,9 +11,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 
 from koord.api.quantity import canonical, plus
+from koord.api.quota_usage import Amounts, countable, counts, grown, over, unsaid, usage
 from koord.apiserver.admission.attributes import Attributes, refusal
-from koord.apiserver.admission.quota_usage import Amounts, countable, counts, grown, unsaid, usage
-from koord.apiserver.builtin.resource_amounts import compare
 from koord.apiserver.resource import Obj
 
 Charge = Callable[[str, str, Mapping[str, str]], Awaitable[None]]
@@ -39,16 +38,21 @@ class Quotas:
 
     def _charges(self, attributes: Attributes, quotas: list[Obj]) -> list[tuple[Obj, dict[str, str]]]:
         """The quotas that count the object, and what is used of each with it; 403 where that is too much."""
-        resource, obj, old = attributes.resource, attributes.obj, attributes.old
+        obj, old = attributes.obj, attributes.old
+        which = attributes.resource.group, attributes.resource.plural
         assert obj is not None
-        interested = [quota for quota in quotas if counts(quota, resource, obj)]
+        interested = [
+            quota
+            for quota in quotas
+            if countable(*which, (quota.get("status") or {}).get("hard") or ()) and counts(quota, *which, obj)
+        ]
         for quota in interested:
             _refuse_unsaid(attributes, quota)
-        now = usage(resource, obj)
+        now = usage(*which, obj)
         charges = []
         for quota in interested:
-            counted = old is not None and counts(quota, resource, old)
-            more = grown(now, usage(resource, old) if counted and old is not None else {})
+            counted = old is not None and counts(quota, *which, old)
+            more = grown(now, usage(*which, old) if counted and old is not None else {})
             hard, used = quota["status"].get("hard") or {}, quota["status"].get("used") or {}
             more = {name: amount for name, amount in more.items() if name in hard}
             if not more:
@@ -75,9 +79,10 @@ def _handled(attributes: Attributes) -> bool:
 
 def _refuse_unsaid(attributes: Attributes, quota: Obj) -> None:
     hard, used = quota["status"].get("hard") or {}, quota["status"].get("used") or {}
-    limited, name = countable(attributes.resource, hard), quota["metadata"]["name"]
+    resource = attributes.resource
+    limited, name = countable(resource.group, resource.plural, hard), quota["metadata"]["name"]
     assert attributes.obj is not None
-    if attributes.resource.collection == "pods" and (text := unsaid(attributes.obj, limited)):
+    if resource.collection == "pods" and (text := unsaid(attributes.obj, limited)):
         raise refusal(attributes, f"failed quota: {name}: {text}")
     if any(each not in used for each in limited):
         raise refusal(attributes, f"status unknown for quota: {name}, resources: {','.join(sorted(limited))}")
@@ -85,9 +90,8 @@ def _refuse_unsaid(attributes: Attributes, quota: Obj) -> None:
 
 def _refuse_excess(attributes: Attributes, quota: Obj, more: Amounts, then: Amounts) -> None:
     hard, used = quota["status"].get("hard") or {}, quota["status"].get("used") or {}
-    over = [name for name in more if compare(then[name], hard[name]) > 0]
-    if over:
-        requested, taken, limited = (_listed(each, over) for each in (more, used, hard))
+    if names := over(then, hard):
+        requested, taken, limited = (_listed(each, names) for each in (more, used, hard))
         text = f"exceeded quota: {quota['metadata']['name']}"
         raise refusal(attributes, f"{text}, requested: {requested}, used: {taken}, limited: {limited}")
 

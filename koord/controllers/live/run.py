@@ -23,6 +23,7 @@ from koord.controllers.live.job import JobLoop, JobOrphanLoop
 from koord.controllers.live.namespace import NamespaceLoop, ServiceAccountLoop
 from koord.controllers.live.node_lifecycle import NodeLifecycleLoop
 from koord.controllers.live.pod_gc import PodGcLoop
+from koord.controllers.live.quota import QuotaLoop
 from koord.controllers.live.replica_set import ReplicaSetLoop
 from koord.controllers.live.resources import ServedResources
 from koord.controllers.live.role_aggregation import RoleAggregationLoop
@@ -78,6 +79,7 @@ def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[L
         ServiceAccountLoop(cluster),
         RootCaLoop(cluster),
         RoleAggregationLoop(cluster),
+        QuotaLoop(cluster, served),
         NamespaceLoop(cluster, served),
         GarbageLoop(cluster, served),
     ]

@@ -1,4 +1,4 @@
-"""How much of a namespace's quotas an object uses, and which quotas count it. Pure.
+"""How much of a namespace's quotas an object uses, and which quotas count it.
 
 Pods count by what they ask for, claims by their size, services by the ports and balancers they need, and every object
 by its kind: `count/RESOURCE.GROUP`. A quota with scopes is about pods alone.
@@ -9,27 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from koord.api.quantity import canonical, minus, plus
-from koord.apiserver.admission.limit_ranger import pod_amounts
-from koord.apiserver.builtin.pod_qos import qos_class
-from koord.apiserver.builtin.resource_amounts import compare, is_native
-from koord.apiserver.resource import Obj, Resource
+from koord.api.quantity import canonical, milli, minus, parse, plus
 
-Amounts = Mapping[str, str]
+Obj = Mapping[str, Any]
+"""An object, or a part of one, as decoded from JSON."""
+Amounts = Mapping[str, Any]
 
 _MUST_SAY: Final = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )  # fmt: skip
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+_POD_LEVEL: Final = ("cpu", "memory")
 _OLD_NAMES: Final = frozenset({"configmaps", "replicationcontrollers", "resourcequotas", "secrets"})
 """Kinds that could be counted by their bare name before all could be."""
 
 
-def usage(resource: Resource, obj: Obj) -> dict[str, str]:
-    """What an object uses, by the names that quotas have for it."""
-    used = {_count_name(resource): "1"}
-    if not resource.group:
-        match resource.plural:
+def usage(group: str, plural: str, obj: Obj) -> dict[str, str]:
+    """What an object of a resource uses, by the names that quotas have for it."""
+    used = {count_name(group, plural): "1"}
+    if not group:
+        match plural:
             case "pods":
                 if not _is_over(obj):
                     spec = obj["spec"]
@@ -39,13 +38,13 @@ def usage(resource: Resource, obj: Obj) -> dict[str, str]:
                 used |= {"services": "1", **_of_service(obj["spec"])}
             case "persistentvolumeclaims":
                 used |= {"persistentvolumeclaims": "1", **_of_claim(obj["spec"])}
-            case plural if plural in _OLD_NAMES:
-                used[plural] = "1"
+            case other if other in _OLD_NAMES:
+                used[other] = "1"
     return used
 
 
-def _count_name(resource: Resource) -> str:
-    return f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
+def count_name(group: str, plural: str) -> str:
+    return f"count/{plural}.{group}" if group else f"count/{plural}"
 
 
 def _is_over(pod: Obj) -> bool:
@@ -58,7 +57,7 @@ def _compute(requests: Amounts, limits: Amounts) -> dict[str, str]:
     for name, amount in requests.items():
         if name in _PLAIN or name.startswith("hugepages-"):
             used[name] = used[f"requests.{name}"] = amount
-        elif not is_native(name):
+        elif not _is_native(name):
             used[f"requests.{name}"] = amount
     used |= {f"limits.{name}": limits[name] for name in _PLAIN if name in limits}
     return used
@@ -94,38 +93,34 @@ def _of_claim(spec: Obj) -> dict[str, str]:
     return used
 
 
-def countable(resource: Resource, names: Iterable[str]) -> list[str]:
-    """Those of a quota's names that objects of a kind can use."""
-    return [name for name in names if name == _count_name(resource) or _is_of(resource, name)]
+def countable(group: str, plural: str, names: Iterable[str]) -> list[str]:
+    """Those of a quota's names that objects of a resource can use."""
+    return [name for name in names if name == count_name(group, plural) or (not group and _is_of(plural, name))]
 
 
-def _is_of(resource: Resource, name: str) -> bool:
-    if resource.group:
-        return False
-    match resource.plural:
+def _is_of(plural: str, name: str) -> bool:
+    match plural:
         case "pods":
             bare = name.removeprefix("requests.")
             plain = name in ("pods", *_PLAIN) or (name.partition(".")[0] in ("requests", "limits") and bare in _PLAIN)
             limit = name.removeprefix("limits.") in _PLAIN
-            extended = name.startswith("requests.") and "/" in name and not is_native(bare)
+            extended = name.startswith("requests.") and "/" in name and not _is_native(bare)
             return plain or limit or bare.startswith("hugepages-") or extended
         case "services":
             return name in ("services", "services.nodeports", "services.loadbalancers")
         case "persistentvolumeclaims":
             return name in ("persistentvolumeclaims", "requests.storage") or ".storageclass.storage.k8s.io/" in name
-    return name == resource.plural and name in _OLD_NAMES
+    return name == plural and name in _OLD_NAMES
 
 
-def counts(quota: Obj, resource: Resource, obj: Obj) -> bool:
-    """Whether a quota is about an object: by what it limits, and by its scopes."""
-    if not countable(resource, (quota.get("status") or {}).get("hard") or ()):
-        return False
+def counts(quota: Obj, group: str, plural: str, obj: Obj) -> bool:
+    """Whether an object is in the scopes of a quota."""
     spec = quota.get("spec") or {}
     wanted = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
     wanted += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     if not wanted:
         return True
-    return (resource.group, resource.plural) == ("", "pods") and all(_in_scope(each, obj) for each in wanted)
+    return (group, plural) == ("", "pods") and all(_in_scope(each, obj) for each in wanted)
 
 
 def _in_scope(scope: Obj, pod: Obj) -> bool:
@@ -137,14 +132,26 @@ def _in_scope(scope: Obj, pod: Obj) -> bool:
         case "NotTerminating":
             return not ends
         case "BestEffort":
-            return qos_class(spec) == "BestEffort"
+            return _asks_for_nothing(spec)
         case "NotBestEffort":
-            return qos_class(spec) != "BestEffort"
+            return not _asks_for_nothing(spec)
         case "PriorityClass":
             return _has_class(scope, spec.get("priorityClassName") or "")
         case "CrossNamespacePodAffinity":
             return _looks_around(spec.get("affinity") or {})
     return False
+
+
+def _asks_for_nothing(spec: Obj) -> bool:
+    """Whether a pod is of the class BestEffort."""
+    parts = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return not any(
+        milli(amount) > 0
+        for part in parts
+        for key in ("requests", "limits")
+        for name, amount in ((part.get("resources") or {}).get(key) or {}).items()
+        if name in _POD_LEVEL
+    )
 
 
 def _has_class(scope: Obj, name: str) -> bool:
@@ -188,4 +195,49 @@ def unsaid(pod: Obj, names: Iterable[str]) -> str:
 def grown(now: Amounts, before: Amounts) -> dict[str, str]:
     """What is used more than before; nothing that is used less."""
     made = {name: minus(amount, before[name]) if name in before else amount for name, amount in now.items()}
-    return {name: amount for name, amount in made.items() if compare(amount, "0") > 0}
+    return {name: amount for name, amount in made.items() if parse(amount).mantissa > 0}
+
+
+def over(amounts: Amounts, limits: Amounts) -> list[str]:
+    """The names of which there is more than the limit."""
+    return [name for name in amounts if name in limits and parse(minus(limits[name], amounts[name])).mantissa < 0]
+
+
+def _is_native(name: str) -> bool:
+    """Whether a resource is Kubernetes' own."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def pod_amounts(spec: Obj, key: str) -> dict[str, str]:
+    """What a whole pod asks for: its containers together, or the most that it needs while it begins."""
+    total: dict[str, str] = {}
+    beside: dict[str, str] = {}
+    at_first: dict[str, str] = {}
+    for container in spec.get("containers") or ():
+        total = _sum(total, (container.get("resources") or {}).get(key) or {})
+    for container in spec.get("initContainers") or ():
+        own = (container.get("resources") or {}).get(key) or {}
+        if container.get("restartPolicy") == "Always":
+            total, beside = _sum(total, own), _sum(beside, own)
+            needed = beside
+        else:
+            needed = _sum(own, beside)
+        at_first = _most(at_first, needed)
+    total = _most(total, at_first)
+    whole = (spec.get("resources") or {}).get(key) or {}
+    return total | {name: canonical(whole[name]) for name in _POD_LEVEL if name in whole}
+
+
+def _sum(one: Amounts, other: Amounts) -> dict[str, str]:
+    made = {name: canonical(amount) for name, amount in one.items()}
+    for name, amount in other.items():
+        made[name] = plus(made[name], amount) if name in made else canonical(amount)
+    return made
+
+
+def _most(one: Amounts, other: Amounts) -> dict[str, str]:
+    made = {name: canonical(amount) for name, amount in one.items()}
+    for name, amount in other.items():
+        if name not in made or parse(minus(made[name], amount)).mantissa < 0:
+            made[name] = canonical(amount)
+    return made
