@@ -162,9 +162,7 @@ _MORE: Final[Mapping[str, Check]] = {
 }
 
 
-def validate_disk(
-    faults: Faults, kind: str, source: Mapping[str, Any], path: str, *, of_volume: bool = False
-) -> None:
+def validate_disk(faults: Faults, kind: str, source: Mapping[str, Any], path: str, *, of_volume: bool = False) -> None:
     """`path` is where the volume is; the source's own name is added as messages call it. `of_volume`: not in a pod."""
     where = f"{path}.{_WORDS.get(kind, kind)}"
     faults += [required(f"{where}.{key}") for key in _MUST_SAY.get(kind, ()) if not source.get(key)]

@@ -1,7 +1,5 @@
 """Patches of one deployment with every directive, and server-side apply by three managers and of many kinds."""
 
-
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults that only one kind can have: of limits and quotas, of secrets by their type, of jobs that change."""
 
-
-
 from __future__ import annotations
 
 import base64

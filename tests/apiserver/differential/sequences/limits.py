@@ -12,18 +12,29 @@ PODS, PVC = f"{CORE}/pods", f"{CORE}/persistentvolumeclaims"
 
 
 def _range(name: str, *limits: dict[str, Any]) -> Step:
-    return post(f"{CORE}/limitranges", {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name}, "spec": {"limits": list(limits)}})
+    return post(
+        f"{CORE}/limitranges",
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name}, "spec": {"limits": list(limits)}},
+    )
 
 
 def _pod(name: str, *resources: dict[str, Any] | None, **spec: Any) -> Step:
     """A pod with as many containers."""
-    containers = [{"name": f"c{i}", "image": "i"} | ({"resources": each} if each else {}) for i, each in enumerate(resources)]
-    return post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}})
+    containers = [
+        {"name": f"c{i}", "image": "i"} | ({"resources": each} if each else {}) for i, each in enumerate(resources)
+    ]
+    return post(
+        PODS,
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}},
+    )
 
 
 def _runtime(name: str, **parts: Any) -> Step:
     meta = {"name": f"{{{{seq}}}}-{name}"}
-    return post("/apis/node.k8s.io/v1/runtimeclasses", {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": meta, "handler": "h", **parts})
+    return post(
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": meta, "handler": "h", **parts},
+    )
 
 
 def _claim(name: str, size: str) -> Step:

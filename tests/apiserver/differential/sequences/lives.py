@@ -1,7 +1,5 @@
 """The life of an object of every built-in kind: made, read in every form, changed in every way, deleted."""
 
-# ruff: noqa: E501 - a request is a row of a table
-
 from __future__ import annotations
 
 from tests.apiserver.differential.kinds import KINDS, Kind
@@ -104,7 +102,12 @@ def _deleted(kind: Kind) -> list[Step]:
 
 SEQUENCES = tuple(
     sequence(
-        f"whole-life-{plural.replace('.', '-')}", _made(kind), _changed(kind), _shown(kind), _refused(kind), _deleted(kind)
+        f"whole-life-{plural.replace('.', '-')}",
+        _made(kind),
+        _changed(kind),
+        _shown(kind),
+        _refused(kind),
+        _deleted(kind),
     )
     for plural, kind in KINDS.items()
 )

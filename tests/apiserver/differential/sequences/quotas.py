@@ -20,7 +20,9 @@ from tests.apiserver.differential.steps import (
     sequence,
 )
 
-RQ, PODS, PVC, SERVICES = (f"{CORE}/{plural}" for plural in ("resourcequotas", "pods", "persistentvolumeclaims", "services"))
+RQ, PODS, PVC, SERVICES = (
+    f"{CORE}/{plural}" for plural in ("resourcequotas", "pods", "persistentvolumeclaims", "services")
+)
 USED = get(f"{RQ}/q", only=("status",))
 
 
@@ -28,7 +30,9 @@ def _quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any
     """A quota that is known to be used this much; nothing, if not said."""
     status = {"hard": hard, "used": used if used is not None else dict.fromkeys(hard, "0")}
     return [
-        post(RQ, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard, **spec}}),
+        post(
+            RQ, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard, **spec}}
+        ),
         patch(f"{RQ}/q/status", {"status": status}),
         get(f"{RQ}?resourceVersion=0", until={"items.0.status.hard": hard}, only=("kind",)),
     ]
@@ -36,8 +40,13 @@ def _quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any
 
 def _pod(name: str, *resources: dict[str, Any] | None, **spec: Any) -> Step:
     """A pod with as many containers."""
-    containers = [{"name": f"c{i}", "image": "i"} | ({"resources": each} if each else {}) for i, each in enumerate(resources)]
-    return post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}})
+    containers = [
+        {"name": f"c{i}", "image": "i"} | ({"resources": each} if each else {}) for i, each in enumerate(resources)
+    ]
+    return post(
+        PODS,
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}},
+    )
 
 
 def _claim(name: str, size: str, **more: Any) -> Step:
@@ -46,7 +55,10 @@ def _claim(name: str, size: str, **more: Any) -> Step:
 
 
 def _service(name: str, **spec: Any) -> Step:
-    return post(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 1}], **spec}})
+    return post(
+        SERVICES,
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 1}], **spec}},
+    )
 
 
 def _config_map(name: str) -> Step:

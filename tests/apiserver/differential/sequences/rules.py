@@ -66,7 +66,11 @@ def _judged(name: str, schema: Json, *rules: str | Json) -> Sequence:
 def _values(name: str, schema: Json, spec: Json, *expressions: str) -> Sequence:
     """The values of expressions over an object, told in messages of rules that never hold, and their errors."""
     rules = [
-        {"rule": f"dyn({each}) == dyn('~')", "messageExpression": f"'is %s'.format([{each}])", "message": f"not shown: {each}"}
+        {
+            "rule": f"dyn({each}) == dyn('~')",
+            "messageExpression": f"'is %s'.format([{each}])",
+            "message": f"not shown: {each}",
+        }
         for each in expressions
     ]
     return sequence(
@@ -102,7 +106,12 @@ def _hooked(*expressions: str) -> Step:
         }
         for i, each in enumerate(expressions)
     ]
-    body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "{{seq}}"}, "webhooks": hooks}
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "{{seq}}"},
+        "webhooks": hooks,
+    }
     return post(f"{HOOKS}/validatingwebhookconfigurations?dryRun=All", body, only=("kind", "reason", "details.causes"))
 
 
@@ -117,7 +126,12 @@ def _conditional(name: str, probe: Json, code: int, *conditions: str, then: list
         "rules": [{"apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"], "operations": ["*"]}],
         "matchConditions": [{"name": f"c{i}", "expression": each} for i, each in enumerate(conditions)],
     }
-    body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "{{seq}}"}, "webhooks": [hook]}
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "{{seq}}"},
+        "webhooks": [hook],
+    }
     return sequence(
         f"rule-conditions-{name}",
         post(f"{HOOKS}/validatingwebhookconfigurations", body, only=("kind",)),
@@ -129,7 +143,11 @@ def _conditional(name: str, probe: Json, code: int, *conditions: str, then: list
 CM = f"{CORE}/configmaps"
 KEYED: Json = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
 ITEM: Json = {**_object(k=SHORT, v=INT), "required": ["k"]}
-EMBEDDED: Json = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+EMBEDDED: Json = {
+    "type": "object",
+    "x-kubernetes-embedded-resource": True,
+    "x-kubernetes-preserve-unknown-fields": True,
+}
 ANYTHING: Json = {"x-kubernetes-preserve-unknown-fields": True}
 IO: Json = {"x-kubernetes-int-or-string": True}
 ALL_KINDS = _object(

@@ -1,7 +1,5 @@
 """Services: addresses and node ports, asked for and given, taken and free again."""
 
-
-
 from __future__ import annotations
 
 from typing import Any
