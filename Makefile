@@ -18,7 +18,7 @@ help:
 
 # --inexact: what the other target installed stays.
 .venv/.run: pyproject.toml uv.lock | $(filter .tools/%,$(UV))
-	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed --extra cel
+	$(UV) sync --quiet --frozen --inexact --no-dev --extra speed
 	@touch $@
 
 .venv/.dev: pyproject.toml uv.lock | $(filter .tools/%,$(UV))
