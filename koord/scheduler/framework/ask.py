@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from koord.api.pod import Pod
+from koord.api.timestamp import parse_timestamp
 from koord.api.words import PodConditionType
 from koord.scheduler.state.pods import (
     Amounts,
@@ -15,6 +16,7 @@ from koord.scheduler.state.pods import (
     Shape,
     Template,
     disks_of,
+    is_preempted,
     load_basis_of,
     named_claims_of,
     own_claims_of,
@@ -50,6 +52,10 @@ class Ask:
     @once
     def key(self) -> str:
         return self.meta.key
+
+    @property
+    def priority(self) -> int:
+        return self.spec.priority or 0
 
     @once
     def template(self) -> Template:
@@ -108,4 +114,6 @@ class Ask:
             self.load,
             now_s if placed_s is None else placed_s,
             since_s(pod, PodConditionType.INITIALIZED) if conditions else None,
+            parse_timestamp(pod.status.start_time) if pod.status.start_time else None,
+            meta.deletion_timestamp is not None and is_preempted(pod),
         )

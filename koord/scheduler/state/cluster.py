@@ -20,9 +20,12 @@ from koord.api.annotations.cpu import NODE_RESERVATION
 from koord.api.annotations.value import AnnotationError
 from koord.api.core import Namespace, Service
 from koord.api.node import ContainerImage, Node, NodeStatus, Taint
+from koord.api.policy import PodDisruptionBudget
 from koord.api.resources import amounts
+from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
+from koord.scheduler.state.nominations import Nominations
 from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import Storage, StorageObject
@@ -127,6 +130,8 @@ class Cluster:
         self.counts = Counts(self.pods_on)
         self.owners = Owners(self.counts)
         self.storage = Storage()
+        self.budgets = Budgets()
+        self.nominations = Nominations(self.table)
         self.shared: WeakValueDictionary[Hashable, object] = WeakValueDictionary()
         "What several classes of pods look at, for as long as one of them does."
         self.taint_sets: list[tuple[Taint, ...]] = [()]
@@ -173,6 +178,7 @@ class Cluster:
         row = self.table.row_of[name]
         for key in list(self.pods_on[row]):
             self.remove_pod(key)
+        self.nominations.forget_row(row)
         for watcher in self._watchers:
             watcher.node_removed(row)
         del self.nodes[row], self.pods_on[row]
@@ -202,6 +208,13 @@ class Cluster:
 
     def remove_workload(self, workload: Workload) -> None:
         self.owners.remove_workload(workload)
+
+    def put_budget(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget is there, or has changed: its pods are not pushed out lightly."""
+        self.budgets.put(budget)
+
+    def remove_budget(self, namespace: str, name: str) -> None:
+        self.budgets.remove(namespace, name)
 
     def put_storage(self, thing: StorageObject) -> None:
         """A claim, a volume, a class, or what a driver says of nodes or of its room is there, or has changed."""

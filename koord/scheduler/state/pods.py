@@ -87,6 +87,10 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     placed_s: float | None = None
     "When it got its node. Where the pod does not say, the time at which it is placed."
     initialized_s: float | None = None
+    start_s: float | None = None
+    "When its node began with it: of equally important pods, the older one is worth more."
+    preempted: bool = False
+    "Whether it is going because a more important one needs its room."
 
     @property
     def requests(self) -> Amounts:
@@ -101,6 +105,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
         return self.shape.ports
 
 
+PREEMPTED: Final = "PreemptionByScheduler"
+"Why a pod is a DisruptionTarget: the scheduler makes room."
 _KEPT: Final = 1 << 15
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
 _templates: dict[tuple[bytes, bytes, bool], Template] = {}
@@ -281,6 +287,14 @@ def since_s(pod: Pod, condition: str) -> float | None:
     if found is None or found.status != "True" or not found.last_transition_time:
         return None
     return parse_timestamp(found.last_transition_time)
+
+
+def is_preempted(pod: Pod) -> bool:
+    """Whether a pod is being deleted because the scheduler made room for a more important one."""
+    if pod.metadata.deletion_timestamp is None or not pod.status.conditions:
+        return False
+    found = pod.status.condition(PodConditionType.DISRUPTION_TARGET)
+    return found is not None and found.status == "True" and found.reason == PREEMPTED
 
 
 def named_claims_of(pod: Pod) -> tuple[str, ...]:
