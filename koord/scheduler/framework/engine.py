@@ -24,7 +24,7 @@ from koord.scheduler.state.table import Row
 
 CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
-"""Rows times classes: a class costs some 30 bytes a row, so this is half a gigabyte at most."""
+"""Rows times classes: a class costs some 50 bytes a row, so this is 800 MB at most."""
 SHAPES_KEPT: Final = 1 << 14
 
 
@@ -162,6 +162,10 @@ class Engine:
                     return found
                 words.append(found.message)
         return Remedy(message=" ".join(words))
+
+    def judged_alone(self, ask: Ask) -> PodClass:
+        """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
+        return PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
 
     def wait_s(self, ask: Ask, row: Row) -> float:
         """How long a placed pod may wait for others before it is bound; 0: it need not."""
