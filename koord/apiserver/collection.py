@@ -6,6 +6,7 @@ Made by `Store.collection`. A write is staged here at once, and published here w
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,6 +18,12 @@ from koord.apiserver.revision_log import Row
 
 if TYPE_CHECKING:
     from koord.apiserver.store import Store
+
+
+PAUSE_PER_TELLING = 8.0
+"How much longer than it takes to tell the watchers they are left in peace."
+LONGEST_PAUSE = 5.0
+"In units of the usual pause between tellings."
 
 
 class Raced(Exception):
@@ -74,6 +81,7 @@ class Collection:
         self._history: deque[Event] = deque()
         self._untold: list[Event] = []
         self._told_s = float("-inf")
+        self._telling_took_s = 0.0
         self._telling: asyncio.TimerHandle | None = None
         self._forgotten = store.revision
         "Events up to this revision are not in memory."
@@ -238,7 +246,7 @@ class Collection:
         self._untold += events
         if self._telling is None:
             loop = asyncio.get_running_loop()
-            next_s = self._told_s + self._store.limits.tell_every_s
+            next_s = self._told_s + self._pause_s()
             if loop.time() >= next_s:
                 self.tell_now()
             else:
@@ -253,6 +261,7 @@ class Collection:
         if not events:
             return
         self._told_s = asyncio.get_running_loop().time()
+        began_s = time.perf_counter()
         chosen: dict[Callable[[Event], bool] | None, list[Event]] = {None: events}
         for subscription in self.subscriptions:
             wanted = subscription.wanted
@@ -260,8 +269,14 @@ class Collection:
                 chosen[wanted] = [event for event in events if wanted(event)]
             if mine := chosen[wanted]:
                 subscription.push(mine)
+        self._telling_took_s = time.perf_counter() - began_s
         for event in events:
             event.frames.clear()
+
+    def _pause_s(self) -> float:
+        """How long nobody is told again: where many watch, each telling is worth more events."""
+        every_s = self._store.limits.tell_every_s
+        return min(max(every_s, self._telling_took_s * PAUSE_PER_TELLING), every_s * LONGEST_PAUSE)
 
     def oldest_event_rev(self) -> int:
         return self._history[0].rev

@@ -23,6 +23,7 @@ APPLY = "application/apply-patch+yaml"
 
 _END_OF_HEAD = b"\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
+_CARRIAGE_RETURN = 13
 
 C = TypeVar("C", bound=asyncio.Protocol)
 
@@ -89,11 +90,12 @@ class WatchConnection(asyncio.Protocol):
     """A watcher: counts the lines, and tells when it has seen a number of them.
 
     An event ends with a bare line feed; those of the chunks around it, and of the head, follow a carriage return. To
-    look for single bytes costs next to nothing, so that the server is what is measured.
+    find the next one costs next to nothing, where to count them would be a third of the client.
     """
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
+        self._last = 0
         self._begun = asyncio.get_running_loop().create_future()
         self._enough: asyncio.Future[None] | None = None
         self._wanted = 0
@@ -129,7 +131,12 @@ class WatchConnection(asyncio.Protocol):
                 self._begun.set_exception(Unexpected(f"watch: {data[:200]!r}"))
                 return
             self._begun.set_result(None)
-        self.events += data.count(b"\n") - data.count(b"\r")
+        at = data.find(b"\n")
+        while at >= 0:
+            if (data[at - 1] if at else self._last) != _CARRIAGE_RETURN:
+                self.events += 1
+            at = data.find(b"\n", at + 1)
+        self._last = data[-1]
         if self._enough is not None and self.events >= self._wanted and not self._enough.done():
             self._enough.set_result(None)
 
