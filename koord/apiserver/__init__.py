@@ -15,12 +15,12 @@ plain dicts while they are worked on, and bytes in the store. Messages are the r
 | `verbs`, `listing`, `watching`, `tables`, `printing` | get, list, watch, create, ... and the forms of their answers |
 | `subresources/` | binding, eviction, scale, finalize, log |
 | `objects`, `metadata`, `deletion`, `stored` | the life of an object; its metadata; the bytes that are kept of it |
-| `store`, `collection`, `events`, `revision_log` | objects and watchers in memory, revisions in SQLite |
+| `store`, `collection`, `events`, `worker`, `revision_log` | objects and watchers in memory, revisions in SQLite |
 | `resource`, `registry`, `status` | what is served; refusals |
 | `schema`, `schemas/`, `structural` | the shape of objects; the table of built-in kinds; dropping and defaulting |
 | `bodies/` | what clients send: JSON, YAML, protobuf, patches |
 | `patch/` | JSON, merge and strategic patches, server-side apply, managedFields |
-| `builtin/`, `formats` | the built-in kinds: defaults, validation, columns; what names and values may look like |
+| `builtin/`, `formats`, `remembering` | the built-in kinds: defaults, validation, columns; what values may look like |
 | `custom/`, `cel/` | CustomResourceDefinitions and what they define; CEL in rules and match conditions |
 | `access/`, `certs` | authentication, RBAC, reviews, tokens; the keys of it all |
 | `admission/` | webhooks, namespaces, priorities, and what else a write must pass |
