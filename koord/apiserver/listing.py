@@ -8,6 +8,8 @@ show one moment.
 from __future__ import annotations
 
 import base64
+import binascii
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,7 @@ from koord.apiserver.selectors import field_matcher, label_matcher
 from koord.apiserver.status import Cause, StatusError, bad_request, gone
 from koord.apiserver.store import Collection, Compacted, Entry, Store
 
+_BASE64 = re.compile("[A-Za-z0-9_-]*")
 FRESH_WITHIN_S = 3.0
 "How long a list waits for a revision that is not there yet."
 
@@ -38,6 +41,12 @@ class Filter:
         if self.labels is not None and not self.labels.matches(entry.index.labels):
             return False
         return self.fields is None or self.fields.matches(entry.index.fields)
+
+    @property
+    def one_name(self) -> bool:
+        """Whether at most one object of a namespace can match."""
+        requirements = self.fields.requirements if self.fields is not None else ()
+        return any(each.field == "metadata.name" and each.equal for each in requirements)
 
     @property
     def all(self) -> bool:
@@ -90,7 +99,13 @@ async def select(
     try:
         entries = await collection.entries_at(rev, prefix, start_after, most)
         if not wanted.all:
+            last_key = entries[-1].key if entries else ""
             entries = [entry for entry in entries if wanted.matches(entry)]
+            # Who has filled a page looks no further: whether what follows matches is not known.
+            full = limit and len(entries) >= limit and not wanted.one_name
+            if full and entries[limit - 1].key != last_key:
+                page = entries[:limit]
+                return Listed(page, rev, _sealed(rev, page[-1].key))
         if not limit or len(entries) <= limit:
             return Listed(entries, rev)
         page = entries[:limit]
@@ -167,6 +182,10 @@ def _opened(token: str) -> tuple[int, str]:
     invalid = "invalid continue token: continue key is not valid: "
     try:
         opened = json_text.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))[0]
+    except binascii.Error:
+        good = _BASE64.match(token)
+        at = good.end() if good and good.end() < len(token) else len(token) // 4 * 4
+        raise bad_request(f"{invalid}illegal base64 data at input byte {at}") from None
     except ValueError as error:
         raise bad_request(f"{invalid}{error}") from None
     if not isinstance(opened, dict) or opened.get("v") != "meta.k8s.io/v1":

@@ -66,7 +66,7 @@ def carry_over(new: Obj, old: Obj, resource: Resource) -> None:
     if was.get("deletionTimestamp"):
         # What is being deleted stays so. Of anything else nobody may say it: that is for the checks to refuse.
         metadata["deletionTimestamp"] = was["deletionTimestamp"]
-    for key in ("uid", "generateName", "deletionGracePeriodSeconds"):
+    for key in ("uid", "deletionGracePeriodSeconds"):
         if not metadata.get(key):
             _restore(metadata, was, key)
     metadata["name"] = was["name"]

@@ -60,7 +60,7 @@ def negotiate(accept: str) -> Form:
         wanted = parameters.get("as", "")
         if not wanted:
             return Form("object", yaml)
-        if parameters.get("g", "meta.k8s.io") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
+        if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
             continue
         if wanted == "Table":
             return Form("table", yaml, parameters["v"])

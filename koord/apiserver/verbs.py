@@ -105,7 +105,7 @@ class Verbs:
         wanted = listing.parse_filter(resource, query)
         store, collection = self._objects.store, self._objects.collection(resource)
         from_rev = revision_of(options.version)
-        if from_rev:
+        if from_rev and options.initial:
             await listing.reach(store, from_rev)
         form = request.form
         watch = watching.Watch(
@@ -271,6 +271,9 @@ class Verbs:
     async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
         options, which = await self._delete_options(request), list_options(request.query)
+        if which.version not in ("", "0") and not which.match:
+            # The real server lists what it deletes page by page, and pages show one moment.
+            which = replace(which, match="Exact")
         _warn_of_orphans(resource, options, context)
         context = replace(context, dry_run=bool(options.get("dryRun")))
         wanted = listing.parse_filter(resource, request.query)
@@ -365,6 +368,8 @@ class Verbs:
                     "items": items or None,
                 },
             )
+        if not resource.custom:
+            objects = [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in objects]
         whole = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta, "items": objects}
         return _yaml_if(form, whole)
 

@@ -129,6 +129,9 @@ async def stream(
     state: list[Entry] | None = None
     if from_rev is None:
         from_rev, state = store.revision, _state(collection, watch)
+    elif from_rev > store.revision and not await store.reached(from_rev, watch.timeout_s):
+        # What is to come after a version that never came.
+        return
     try:
         past, subscription = await collection.watch(from_rev, watch.wants)
     except Compacted as error:

@@ -88,11 +88,12 @@ def decode_kind(
     group: str, version: str, kind: str, body: bytes, content_type: str, field_validation: str = "Warn"
 ) -> tuple[Obj, list[str]]:
     """As `decode`, for a built-in kind that need not be a resource of its own: Scale, Eviction, Binding, ..."""
-    body, content_type = _from_protobuf(body, content_type)
+    body, content_type = _from_protobuf(body, content_type, kind)
     text = _parse(kind, body, content_type)
     value: Any = {} if text.value is None else text.value
     data_group, data_version, data_kind = _type_meta(kind, value, body)
-    if (data_kind and data_kind != kind) or (data_version and (data_group, data_version) != (group, version)):
+    same = (data_group, data_version) in ((group, version), _TAKEN_TOO.get(kind))
+    if (data_kind and data_kind != kind) or (data_version and not same):
         raise _wrong_kind(group, version, kind, data_group, data_version, data_kind)
     schema = schemas.schema_for(group, version, kind)
     prefix = f'{kind} in version "{version}" cannot be handled as a {kind}: '
@@ -252,14 +253,14 @@ def _parse(kind: str, body: bytes, content_type: str, *, is_custom: bool = False
         raise _unrecognized(kind, _yaml_fault(error, body.decode(errors="replace")), body) from None
 
 
-def _from_protobuf(body: bytes, content_type: str) -> tuple[bytes, str]:
+def _from_protobuf(body: bytes, content_type: str, kind: str = "") -> tuple[bytes, str]:
     """A protobuf body as JSON; any other as it is."""
     if content_type.partition(";")[0].strip() != protobuf.MEDIA_TYPE:
         return body, content_type
     try:
         return msgspec.json.encode(protobuf.decode(body)), "application/json"
     except protobuf.Malformed as fault:
-        raise bad_request(str(fault)) from None
+        raise (_unrecognized(kind, str(fault), body) if kind else bad_request(str(fault))) from None
 
 
 def _is_yaml(content_type: str) -> bool:
@@ -309,6 +310,8 @@ def _type_meta(kind: str, value: object, body: bytes) -> tuple[str, str, str]:
     return group, version, data_kind
 
 
+_TAKEN_TOO: Final = {"Eviction": ("policy", "v1beta1")}
+"""Kinds that are taken in an older version, of the same shape."""
 _SCHEMES: Final = {"apiextensions.k8s.io": "pkg/apiserver/apiserver.go:55"}
 """Where the real server's tables of kinds are, as its messages tell."""
 

@@ -71,7 +71,8 @@ class Scales:
         info, entries = request.info, live["metadata"].get("managedFields")
         mappings = scale_fields.mappings_of({resource.api_version: _replicas_path(resource)})
         before = scale_of(resource, live, needs_replicas=False)
-        before["metadata"]["managedFields"] = scale_fields.to_scale(entries, mappings)
+        if owned := scale_fields.to_scale(entries, mappings):
+            before["metadata"]["managedFields"] = owned
         after = self._scale_after(request, before, body, context)
         check_name(after, info.name, info.namespace)
         replicas = (after.get("spec") or {}).get("replicas", 0)

@@ -122,6 +122,11 @@ def settled(path: str, **seen: Any) -> Step:
     )
 
 
+def each(*bodies: Any) -> tuple[Any, ...]:
+    """Bodies of different shapes, to go through."""
+    return bodies
+
+
 def as_user(step: Step, user: str) -> Step:
     return replace(step, user=user)
 

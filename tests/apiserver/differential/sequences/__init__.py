@@ -18,6 +18,7 @@ from tests.apiserver.differential.sequences import (
     limits,
     lists,
     lives,
+    matrices,
     patches,
     pod_faults,
     quotas,
@@ -36,5 +37,5 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits, quotas,
+    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits, quotas, matrices,
 )  # fmt: skip

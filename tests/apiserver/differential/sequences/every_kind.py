@@ -16,6 +16,7 @@ from tests.apiserver.differential.steps import (
     Step,
     apply,
     defined,
+    each,
     patch,
     post,
     put,
@@ -84,7 +85,7 @@ def _labels(plural: str) -> Sequence:
     """A template without labels, or with an empty map of them."""
     kind = KINDS[plural]
     steps = [kind.create()]
-    for meta in ({"labels": {}}, {}, {"labels": None}, {"annotations": {}}):
+    for meta in each({"labels": {}}, {}, {"labels": None}, {"annotations": {}}):
         template = {**kind.least["spec"]["template"], "metadata": meta}
         selector: Any = {"app": "x"} if plural == "replicationcontrollers" else {"matchLabels": {"app": "x"}}
         obj = kind.made(spec={"template": template, "selector": selector})
