@@ -167,6 +167,10 @@ class Engine:
         """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
         return PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
 
+    def judged_alone(self, ask: Ask) -> PodClass:
+        """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
+        return PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
+
     def wait_s(self, ask: Ask, row: Row) -> float:
         """How long a placed pod may wait for others before it is bound; 0: it need not."""
         return max((plugin.permit(ask, row, self.cluster) for plugin in self.profile.plugins), default=0.0)

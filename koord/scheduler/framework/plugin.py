@@ -7,6 +7,7 @@
     judge.facets            what depends on other rows: domains, and scores normalised over the candidates
     judge.check(row)        an exact look at the winner, for what no column can say
     judge.view()            rows that look otherwise to this class, for all judges of it
+    judge.mend(ask, row)    what would make it take a row that it turns away: for explanations
     reserve(...)            writes the placement into the plugin's columns; undone with the transaction
     post_filter(...)        what would make room for a pod that fits nowhere: victims, for example
     permit(...)             how long a placed pod waits for others before it is bound
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from koord.scheduler.framework.change import Change
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 if TYPE_CHECKING:
@@ -189,6 +191,16 @@ class Judge:
     def unresolvable(self, mask: int, row: Row) -> bool:
         """Whether no preemption could change the verdict."""
         return False
+
+    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+        """Alternatives that would make this judge take a row which it turns away, as small as can be. What else
+        speaks against the row is not its concern: each is tried out, with all judges, before a user hears of it."""
+        return ()
+
+    def lack(self, cells: Cells) -> Numbers:
+        """How far rows are from what the pod asks for: 0 not at all, 1 all of it. Of rows that this judge turns
+        away, those with the least are looked at for mending."""
+        return 1
 
 
 class Refused(Judge):

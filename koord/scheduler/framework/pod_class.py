@@ -17,12 +17,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
 from koord.scheduler.framework.plugin import Cells, Facet, Judge, Many, Numbers, One, Overlay, Plugin, Refused
 from koord.scheduler.framework.stable import stable_hash
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row, Table
 
+FEW_NAMES: Final = 512
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 _ANY: Final = int(Reason.ANY)
@@ -157,6 +159,56 @@ class PodClass:
     def reasons(self, row: Row) -> tuple[Part, list[str]] | None:
         """Why a row will not do: the first plugin that turns it away, and its reasons. None where it will."""
         self._catch_up()
+        return self._reasons(row)
+
+    def look(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
+        """As `reasons`, and exact checks, for this row alone: a class that is asked once need not judge all rows."""
+        self._only = self._allowed_rows()
+        self._overlay = merged(judge.view() for judge in self._viewers) if self._viewers else None
+        for _, facet in self._facets:
+            if facet.gates:
+                facet.refresh(None)
+        found = self._reasons(row)
+        if found is None:
+            for part in self.exact:
+                objection = part.judge.check(ask, row)
+                if objection is not None:
+                    return part, [objection]
+        return found
+
+    def nearest(self, most: int) -> list[Row]:
+        """Rows that will not do, but of all those are nearest to it: few judges turn them away, and for little.
+
+        Of rows that the same judges turn away there are several, of others one; the nearest of all come first.
+        """
+        self._catch_up()
+        table = self._table
+        against, lack = self._blocked.copy().astype(np.int64), np.zeros(table.capacity)
+        cells = Many(table.columns, slice(None), self._overlay)
+        for i, part in enumerate(self._filters):
+            turned_away = (self._blocked >> np.uint32(i)) & np.uint32(1)
+            if turned_away.any():
+                lack += turned_away * part.judge.lack(cells)
+        bit = len(self._filters)
+        for _, facet in self._facets:
+            if facet.gates:
+                against |= facet.table(None)[facet.groups].astype(np.int64) << bit
+                bit += 1
+        if self._only is not None:
+            others = np.ones(table.capacity, np.int64)
+            others[list(self._only)] = 0
+            against |= others << bit
+        for row in self._barred:
+            against[row] |= 1 << (bit + 1)
+        rows = np.flatnonzero(table.alive & (against > 0))
+        # Names last, so that equals come in an order that a person expects.
+        names = np.array([table.names[row] for row in rows.tolist()], dtype=np.str_) if len(rows) <= FEW_NAMES else rows
+        rows = rows[np.lexsort((names, lack[rows], np.bitwise_count(against[rows])))]
+        firsts = np.unique(against[rows], return_index=True)[1]
+        chosen = [*rows[: (most + 1) // 2].tolist(), *rows[np.sort(firsts)].tolist(), *rows[:most].tolist()]
+        return list(dict.fromkeys(chosen))[:most]
+
+    def _reasons(self, row: Row) -> tuple[Part, list[str]] | None:
         refusing = self._refusing()
         if refusing is not None:
             return refusing, refusing.judge.reasons(1)

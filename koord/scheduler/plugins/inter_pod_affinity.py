@@ -16,16 +16,19 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
+from koord.api.pod import Affinity
 from koord.api.scheduler_args import InterPodAffinityArgs
 from koord.api.selector import NOTHING, LabelMatcher
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.plugin import Facet, Judge, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.counts import HeldTally, Tally
 from koord.scheduler.state.domains import Dimension, Grouped
-from koord.scheduler.state.table import Array, Reason
+from koord.scheduler.state.table import Array, Reason, Row
 from koord.scheduler.state.terms import Role, Term
 
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
@@ -73,15 +76,46 @@ class InterPodAffinity(Plugin):
             ]
         if sources:
             facets.append(_Attraction(sources, cluster))
-        return _Affine(facets) if facets else None
+        return _Affine(facets, cluster) if facets else None
 
     def _weight(self, tally: HeldTally) -> int:
         return self._hard_weight if tally.held.role is Role.AFFINITY else tally.held.weight
 
 
 class _Affine(Judge):
-    def __init__(self, facets: Sequence[Facet]) -> None:
-        self.facets = facets
+    def __init__(self, facets: Sequence[Facet], cluster: Cluster) -> None:
+        self.facets, self._cluster = facets, cluster
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """The pod without the rule, or the cluster without the pods that it is about."""
+        gate = next((facet for facet in self.facets if isinstance(facet, _Near)), None)
+        why = gate.why(int(gate.groups[row])) if gate is not None else 0
+        affinity, cluster = ask.pod.spec.affinity or Affinity(), self._cluster
+        if why == _NOT_NEAR and affinity.pod_affinity is not None:
+            near = replace(affinity.pod_affinity, required_during_scheduling_ignored_during_execution=())
+            return [_rule_out(ask, replace(affinity, pod_affinity=near), "affinity", ask.terms.affinity)]
+        if why == _SHUNNED and affinity.pod_anti_affinity is not None:
+            rules = affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+            near_by = [_pods_near(row, term.key, _tally(term, cluster), cluster) for term in ask.terms.anti_affinity]
+            kept = tuple(rule for rule, near in zip(rules, near_by, strict=True) if not near)
+            dropped = [term for term, near in zip(ask.terms.anti_affinity, near_by, strict=True) if near]
+            far = replace(affinity.pod_anti_affinity, required_during_scheduling_ignored_during_execution=kept)
+            there = _meant(ask, dropped, near_by, cluster)
+            change = _rule_out(ask, replace(affinity, pod_anti_affinity=far), "anti-affinity", dropped)
+            return [change, without_pods(there, "which its anti-affinity is about")] if there else [change]
+        if why == _SHUNNING:
+            counts = cluster.counts
+            others = counts.held(counts.face(ask.meta.namespace, ask.meta.labels))
+            shunning = [each for each in others if each.held.role is Role.ANTI_AFFINITY]
+            keys = [
+                key
+                for each in shunning
+                for at in _pods_near(row, each.held.term.key, each, cluster)
+                for key, record in cluster.pods_on[at].items()
+                if each.held in record.held
+            ]
+            return [without_pods(list(dict.fromkeys(keys)), "which want no such pod near")] if keys else []
+        return []
 
     def facet_reason(self, facet: Facet, group: int) -> str:
         assert isinstance(facet, _Near)
@@ -91,6 +125,31 @@ class _Affine(Judge):
         """Pods that are missing do not come by preemption."""
         assert isinstance(facet, _Near)
         return facet.why(group) == _NOT_NEAR
+
+
+def _rule_out(ask: Ask, affinity: Affinity, name: str, terms: Sequence[Term]) -> Change:
+    named = listed(f"{str(term.matcher) or 'all pods'} over {term.key}" for term in terms)
+    pod = replace(ask.pod, spec=replace(ask.pod.spec, affinity=affinity))
+    return Change(f"the {name} ({named}) left out", pod=pod, size=1.0 + len(terms))
+
+
+def _pods_near(row: Row, key: str, tally: Tally, cluster: Cluster) -> list[Row]:
+    """Rows in the same domain that have pods of a tally."""
+    column = cluster.labels.column(key)
+    numbers = np.zeros(cluster.table.capacity, np.int64)
+    tally.add_to(numbers, 1)
+    return np.flatnonzero((column == column[row]) & (column >= 0) & (numbers > 0)).tolist()
+
+
+def _meant(ask: Ask, terms: Sequence[Term], near_by: Sequence[Sequence[Row]], cluster: Cluster) -> list[str]:
+    """The pods on some rows that one of the terms means."""
+    chosen = [(term.matcher, _namespaces(term, cluster)) for term in terms]
+    return [
+        key
+        for row in sorted({row for rows in near_by for row in rows})
+        for key, record in cluster.pods_on[row].items()
+        if any((where is None or record.namespace in where) and pods.matches(record.labels) for pods, where in chosen)
+    ]
 
 
 def _chooses_namespaces(term: Term) -> bool:

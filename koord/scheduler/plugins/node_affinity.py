@@ -6,15 +6,24 @@ score:     sum of the weights of matching preferred terms, normalised by the hig
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from koord.api.pod import NodeAffinity as Terms
 from koord.api.scheduler_args import NodeAffinityArgs
-from koord.api.selector import OPERATORS, NodeSelectorRequirement, NodeSelectorTerm, Requirement, match_labels
+from koord.api.selector import (
+    OPERATORS,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    match_labels,
+)
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, listed, relabelled
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
@@ -106,6 +115,66 @@ class _Chosen(Judge):
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """Labels that the node lacks; or a pod that does not ask for them."""
+        found = []
+        node = self._cluster.nodes[row]
+        labels, fields_match = self._labels_for(row)
+        if labels and fields_match:
+            found.append(relabelled(node, labels))
+        spec, words = ask.pod.spec, []
+        selector = {key: value for key, value in spec.node_selector.items() if node.metadata.labels.get(key) == value}
+        dropped = [f"{key}={value}" for key, value in spec.node_selector.items() if key not in selector]
+        if dropped:
+            words.append(f"the selector {listed(dropped)} left out")
+        affinity = spec.affinity
+        index = np.array([row], np.intp)
+        terms = affinity.node_affinity if affinity else None
+        if affinity and terms and self._required and not _any_term(self._required, index, self._cluster)[0]:
+            words.append("the required node affinity left out")
+            own = replace(terms, required_during_scheduling_ignored_during_execution=None)
+            affinity = replace(affinity, node_affinity=own)
+        if words:
+            pod = replace(ask.pod, spec=replace(spec, node_selector=selector, affinity=affinity))
+            found.append(Change(listed(words), pod=pod, size=1.0 + len(words)))
+        return found
+
+    def _labels_for(self, row: Row) -> tuple[dict[str, str | None], bool]:
+        """The labels with which a row would match, as few as can be; and whether labels alone would do."""
+        labels, name = self._cluster.labels.of(row), self._cluster.table.names[row]
+        wanted = _needed(self._selector, labels)
+        possible = True
+        for terms in (self._required, self._enforced):
+            if terms is None:
+                continue
+            within = [_needed(each, labels) for each, fields in terms if (each or fields) and _named(fields, name)]
+            possible = possible and bool(within)
+            if within:
+                wanted.update(sorted(within, key=len)[0])
+        return wanted, possible
+
+
+def _needed(requirements: Sequence[Requirement], labels: Mapping[str, str]) -> dict[str, str | None]:
+    """Labels that are to be set, or with None taken off, to fulfil requirements."""
+    found: dict[str, str | None] = {}
+    for each in requirements:
+        if each.matches(labels):
+            continue
+        match each.operator:
+            case Operator.EXISTS:
+                found.setdefault(each.key, "true")
+            case Operator.DOES_NOT_EXIST | Operator.NOT_IN | Operator.NOT_EQUALS:
+                found[each.key] = None
+            case Operator.GREATER | Operator.LESS:
+                found[each.key] = str(int(each.values[0]) + (1 if each.operator is Operator.GREATER else -1))
+            case _ if each.values:
+                found[each.key] = each.values[0]
+    return found
+
+
+def _named(fields: Sequence[NodeSelectorRequirement], name: str) -> bool:
+    return all((name in each.values) == (each.operator == "In") for each in fields)
 
 
 _Compiled = tuple[list[Requirement], tuple[NodeSelectorRequirement, ...]]

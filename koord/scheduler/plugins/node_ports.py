@@ -10,8 +10,10 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.state.cluster import Cluster, Index
 from koord.scheduler.state.pods import HostPort, PodRecord
@@ -47,6 +49,11 @@ class PortsInUse(Index):
                 yield rows
 
 
+def conflict(one: HostPort, other: HostPort) -> bool:
+    same = (one.protocol, one.port) == (other.protocol, other.port)
+    return same and (one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip))
+
+
 class NodePorts(Plugin):
     name = "NodePorts"
     wakes_on = Reason.NODE | Reason.FREED
@@ -68,7 +75,8 @@ class _Free(Judge):
     filters_on = Reason.NODE | Reason.PODS
 
     def __init__(self, wanted: tuple[HostPort, ...], cluster: Cluster) -> None:
-        self._wanted, self._table, self._ports = wanted, cluster.table, cluster.index(PortsInUse)
+        self._wanted, self._ports = wanted, cluster.index(PortsInUse)
+        self._cluster, self._table = cluster, cluster.table
 
     def feasible(self, cells: Cells) -> Numbers:
         taken = [rows for port in self._wanted for rows in self._ports.conflicts(port)]
@@ -78,6 +86,33 @@ class _Free(Judge):
         for rows in taken:
             found[list(rows)] = True
         return found[cells.rows]
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        taken = [port for port in self._wanted if any(row in rows for rows in self._ports.conflicts(port))]
+        holders = [
+            key
+            for key, record in self._cluster.pods_on[row].items()
+            if any(conflict(mine, its) for mine in taken for its in record.ports)
+        ]
+        named = f"port{'s' if len(taken) > 1 else ''} {listed(f'{port}/{protocol}' for _, protocol, port in taken)}"
+        numbers = {(protocol, port) for _, protocol, port in taken}
+        spec = ask.pod.spec
+        containers, inits = (
+            tuple(
+                replace(
+                    each,
+                    ports=tuple(
+                        replace(port, host_port=0) if (port.protocol, port.host_port) in numbers else port
+                        for port in each.ports
+                    ),
+                )
+                for each in group
+            )
+            for group in (spec.containers, spec.init_containers)
+        )
+        pod = replace(ask.pod, spec=replace(spec, containers=containers, init_containers=inits))
+        verb = "has" if len(holders) == 1 else "have"
+        return [Change(f"the host {named} left out", pod=pod), without_pods(holders, f"which {verb} {named}")]
 
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) didn't have free ports for the requested pod ports"]

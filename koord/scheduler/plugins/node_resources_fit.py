@@ -17,9 +17,12 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from koord.api.quantity import amount as amount_of
+from koord.api.quantity import render
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least, percent
+from koord.scheduler.framework.change import Change, listed, smaller
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least, percent
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import Reason, Row
@@ -77,7 +80,8 @@ class _Fit(Judge):
         shape: tuple[tuple[int, int], ...],
         cluster: Cluster,
     ) -> None:
-        self._requests, self._strategy, self._shape, self._table = needed, strategy, shape, cluster.table
+        self._requests, self._strategy, self._shape = needed, strategy, shape
+        self._cluster, self._table = cluster, cluster.table
         self._most = strategy == "MostAllocated"
         requests, non_zero = _by_containers(ask)
         asked = dict(requests)
@@ -145,6 +149,45 @@ class _Fit(Judge):
         columns = self._table.columns
         short = (each for i, each in enumerate(self._requests, 1) if mask & (1 << i))
         return any(amount > columns["allocatable", name].item(row) for name, amount in short)
+
+    def lack(self, cells: Cells) -> Numbers:
+        total: Numbers = (cells["pod count"] >= cells["allocatable", "pods"]) * 1.0
+        for name, amount in self._requests:
+            missing = amount - cells["allocatable", name] + cells["requested", name]
+            total = total + missing * (missing > 0) / amount
+        return total
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """A pod that asks for less, or a node that has more."""
+        cells: Cells = One(self._table.columns, row)
+        free = {name: int(cells["allocatable", name] - cells["requested", name]) for name, _ in self._requests}
+        short = {name: amount for name, amount in self._requests if free[name] < amount}
+        free["pods"] = int(cells["allocatable", "pods"] - cells["pod count"])
+        found = []
+        if short and min(free[name] for name in short) > 0:
+            pod = smaller(ask.pod, {name: free[name] for name in short})
+            if pod is not None:
+                less = [f"{render(name, free[name])} {name} instead of {render(name, short[name])}" for name in short]
+                parts = [1 - free[name] / asked for name, asked in short.items()]
+                found.append(Change(f"a request of {listed(less)}", pod=pod, size=1 + sum(parts)))
+        more = {name: asked - free[name] for name, asked in short.items()}
+        if free["pods"] < 1:
+            more["pods"] = 1 - free["pods"]
+        if not more:
+            return []
+        node = self._cluster.nodes[row]
+        has = node.status.allocatable
+        grown = {name: render(name, amount_of(name, has.get(name, 0)) + added) for name, added in more.items()}
+        words = [
+            f"room for {added} more pod{'s' if added > 1 else ''}"
+            if name == "pods"
+            else f"{render(name, added)} more {name}"
+            for name, added in more.items()
+        ]
+        changed = replace(node, status=replace(node.status, allocatable={**has, **grown}))
+        asked_in_all = {**dict(self._requests), "pods": 1}
+        size = 1 + sum(added / asked_in_all[name] for name, added in more.items())
+        return [*found, Change(f"{listed(words)} there", node=changed, size=size)]
 
 
 def _piecewise(utilisation: Numbers, xs: list[int], ys: list[int]) -> Numbers:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+from msgspec.structs import replace
+
 from koord.api.node import Taint
+from koord.api.pod import Toleration
 from koord.api.taints import tolerates
-from koord.api.words import TaintEffect, TaintKey
+from koord.api.words import TaintEffect, TaintKey, TolerationOperator
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
@@ -27,11 +31,26 @@ class NodeUnschedulable(Plugin):
         return any(tolerates(each, CORDONED) for each in ask.spec.tolerations)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return None if self.key(ask, cluster) is True else _Schedulable()
+        return None if self.key(ask, cluster) is True else _Schedulable(cluster)
 
 
 class _Schedulable(Judge):
     filters_on = Reason.NODE | Reason.UNSCHEDULABLE
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        # A cordoned node has the taint too, mostly: it goes with the cordon, and so does what tolerates it.
+        node, pod = self._cluster.nodes[row], ask.pod
+        taints = tuple(each for each in node.spec.taints if each.key != CORDONED.key)
+        open_ = replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
+        toleration = Toleration(CORDONED.key, TolerationOperator.EXISTS, "", CORDONED.effect)
+        tolerant = replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, toleration)))
+        return [
+            Change("the node uncordoned", node=open_),
+            Change(f"a toleration for cordoned nodes ({CORDONED.key})", pod=tolerant, size=2),
+        ]
 
     def feasible(self, cells: Cells) -> Numbers:
         return cells["unschedulable"]

@@ -19,12 +19,14 @@ from typing import Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from koord.api.pod import TopologySpreadConstraint
 from koord.api.scheduler_args import PodTopologySpreadArgs
 from koord.api.selector import NOTHING, LabelMatcher, compile_labels, match_labels
 from koord.api.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, listed, relabelled
 from koord.scheduler.framework.plugin import Facet, Judge, Many, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.plugins.node_affinity import NodeAffinity
@@ -32,7 +34,7 @@ from koord.scheduler.plugins.taint_toleration import TaintToleration
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.domains import Counted, Dimension, Grouped
 from koord.scheduler.state.pods import Template
-from koord.scheduler.state.table import Array, Reason
+from koord.scheduler.state.table import Array, Reason, Row
 
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(3, TopologyKey.HOSTNAME, WhenUnsatisfiable.SCHEDULE_ANYWAY),
@@ -118,12 +120,37 @@ class PodTopologySpread(Plugin):
             facets.append(_Even(hard, ask, cluster))
         if soft:
             facets.append(_Evener(soft, ask, cluster, needs_labels=bool(own) or not self._system))
-        return _Spread(facets) if facets else None
+        return _Spread(facets, cluster) if facets else None
 
 
 class _Spread(Judge):
-    def __init__(self, facets: Sequence[Facet]) -> None:
-        self.facets = facets
+    def __init__(self, facets: Sequence[Facet], cluster: Cluster) -> None:
+        self.facets, self._cluster = facets, cluster
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """Constraints that allow as much as it takes, or are left out; or the labels that the node lacks."""
+        own = ask.pod.spec.topology_spread_constraints
+        gates = [facet for facet in self.facets if isinstance(facet, _Even)]
+        hard = [i for i, each in enumerate(own) if each.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE]
+        if not gates or not hard:
+            return []
+        allowed: dict[int, int | None] = {}
+        words, labels = [], {}
+        for i, (key, most, needed) in zip(hard, gates[0].skews(row), strict=True):
+            if needed is None:
+                allowed[i] = None
+                words.append(f"the spreading over {key} left out")
+                labels[key] = gates[0].emptiest(key) or self._cluster.table.names[row]
+            elif needed > most:
+                allowed[i] = needed
+                words.append(f"a maxSkew of {needed} instead of {most} over {key}")
+        if not words:
+            return []
+        kept = [replace(each, max_skew=allowed.get(i) or each.max_skew) for i, each in enumerate(own)]
+        spread = tuple(each for i, each in enumerate(kept) if allowed.get(i, 0) is not None)
+        pod = replace(ask.pod, spec=replace(ask.pod.spec, topology_spread_constraints=spread))
+        found = [Change(listed(words), pod=pod, size=1.0 + len(words))]
+        return [*found, relabelled(self._cluster.nodes[row], labels)] if len(labels) == len(words) else found
 
     def facet_reason(self, facet: Facet, group: int) -> str:
         assert isinstance(facet, _Even)
@@ -218,6 +245,7 @@ class _Even(DomainGate):
 
     def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster) -> None:
         self._constraints = [(each, int(each.pods.matches(ask.meta.labels))) for each in constraints]
+        self._labels = cluster.labels
         keys = tuple({each.key: None for each in constraints})
         super().__init__(
             cluster,
@@ -239,6 +267,26 @@ class _Even(DomainGate):
             why = by_group if why is None else np.where(why > 0, why, by_group)
         assert why is not None
         return why
+
+    def skews(self, row: Row) -> list[tuple[str, int, int | None]]:
+        """By constraint: its label, the skew it allows, and the one that there would be; None without the label."""
+        found: list[tuple[str, int, int | None]] = []
+        for (constraint, itself), dimension in zip(self._constraints, self.grouping.dimensions, strict=True):
+            code = dimension.codes.item(row)
+            there = dimension.values.item(code) + itself - self._least(dimension, constraint)
+            found.append((constraint.key, constraint.max_skew, there if code else None))
+        return found
+
+    def emptiest(self, key: str) -> str:
+        """The domain with the fewest pods; none where rows are their own domains."""
+        for (constraint, _), dimension in zip(self._constraints, self.grouping.dimensions, strict=True):
+            if constraint.key == key and not dimension.by_row:
+                names = {
+                    code: name for name in self._labels.values(key) if (code := dimension.code_of(name)) is not None
+                }
+                there = [code for code in names if code < dimension.size and dimension.rows.item(code)]
+                return names[min(there, key=dimension.values.item)] if there else ""
+        return ""
 
     @staticmethod
     def _least(dimension: Dimension, constraint: _Constraint) -> int:

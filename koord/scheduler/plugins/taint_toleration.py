@@ -10,11 +10,14 @@ from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from koord.api.node import Taint
 from koord.api.pod import Toleration
 from koord.api.taints import tolerates, untolerated
+from koord.api.words import TolerationOperator
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -54,6 +57,24 @@ class _Tolerant(Judge):
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        node, pod = self._cluster.nodes[row], ask.pod
+        missed = [each for each in node.spec.taints if untolerated((each,), pod.spec.tolerations, HARD) is not None]
+        more = [
+            Toleration(
+                each.key, TolerationOperator.EQUAL if each.value else TolerationOperator.EXISTS, each.value, each.effect
+            )
+            for each in missed
+        ]
+        spec = replace(pod.spec, tolerations=(*pod.spec.tolerations, *more))
+        kept = tuple(each for each in node.spec.taints if each not in missed)
+        named = f"taint{'s' if len(missed) > 1 else ''} {listed(taint_text(each) for each in missed)}"
+        size = float(len(missed))
+        return [
+            Change(f"a toleration for the {named}", pod=replace(pod, spec=spec), size=size),
+            Change(f"the {named} taken off it", node=replace(node, spec=replace(node.spec, taints=kept)), size=size),
+        ]
 
     def _by_set(self) -> Array:
         """Whether each set of taints turns the pod away."""
@@ -98,6 +119,11 @@ class _SoftTaints:
     def table(self, candidates: Array | None) -> Array:
         assert candidates is not None
         return 100 - by_maximum(self._raw, candidates)
+
+
+def taint_text(taint: Taint) -> str:
+    """As kubectl prints it."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def by_maximum(raw: Array, candidates: Array) -> Array:

@@ -1,0 +1,183 @@
+"""Why a pod is where it is, or nowhere, and what would let it in: the figures of the engine that decides, as data.
+
+    explain(engine, ask)     nothing is placed, nothing stays changed
+
+A pod that has a node already is looked at as if it were to be placed now, without itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Side
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.message import fits_nowhere
+from koord.scheduler.smallest import Way, ways
+from koord.scheduler.state.table import Row
+
+EXAMPLES: Final = 3
+TOP: Final = 5
+
+
+# Printed whole, unlike the objects of the API: readers may count on every key.
+class Against(msgspec.Struct, frozen=True, rename="camel"):
+    """Why some nodes will not do. A node counts for the first plugin that turns it away."""
+
+    plugin: str
+    reason: str
+    nodes: int
+    examples: tuple[str, ...]
+
+
+class Standing(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that would do."""
+
+    node: str
+    total: int
+    scores: dict[str, int]
+    "By plugin, 0 to 100: times their weights, they come to the total."
+    chosen: bool
+
+
+class StepTold(msgspec.Struct, frozen=True, rename="camel"):
+    plugin: str
+    mends: tuple[str, ...]
+    on: Side
+    text: str
+    victims: tuple[str, ...] = ()
+    "Pods that would have to go."
+
+
+class ChangeTold(msgspec.Struct, frozen=True, rename="camel"):
+    """Changes that together would let the pod in: tried out, not guessed."""
+
+    nodes: tuple[str, ...]
+    steps: tuple[StepTold, ...]
+    text: str
+
+
+class Preemption(msgspec.Struct, frozen=True, rename="camel"):
+    node: str | None
+    victims: tuple[str, ...]
+    message: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pod: str
+    profile: str
+    outcome: Literal["fits", "unschedulable"]
+    node: str | None
+    "Where it is now."
+    chosen: str | None
+    "Where it would go now."
+    message: str
+    nodes: int
+    feasible: int
+    refusal: str
+    "Why the pod is turned away whatever the node, where that is so."
+    why_not: tuple[Against, ...]
+    weights: dict[str, int]
+    why_there: tuple[Standing, ...]
+    changes: tuple[ChangeTold, ...]
+    preemption: Preemption | None
+
+
+def explain(engine: Engine, ask: Ask, *, top: int = TOP, examples: int = EXAMPLES, changes: int = 5) -> Explanation:
+    """All about one pod, on the state as it is."""
+    cluster = engine.cluster
+    placed = cluster.pods.get(ask.key)
+    here = None if placed is None else cluster.table.names[placed[1]]
+    if ask.spec.node_name:
+        here = here or ask.spec.node_name
+        ask = Ask(replace(ask.pod, spec=replace(ask.pod.spec, node_name="")))
+    with cluster.transaction() as transaction:
+        if placed is not None:
+            cluster.remove_pod(ask.key)
+        try:
+            return _explained(engine, ask, here, top, examples, changes)
+        finally:
+            transaction.undo()
+
+
+def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: int, most: int) -> Explanation:
+    cluster, found = engine.cluster, engine.class_of(ask)
+    with cluster.transaction() as transaction:
+        placement = engine.place(ask)
+        transaction.undo()
+    nodes = len(cluster.table)
+    told: tuple[ChangeTold, ...] = ()
+    preemption = None
+    if placement.node is None:
+        remedy = engine.remedy(ask)
+        if remedy.node is not None or remedy.message:
+            preemption = Preemption(remedy.node, remedy.victims, remedy.message)
+        message = fits_nowhere(placement, nodes, remedy.message)
+        told = tuple(_told(way) for way in ways(engine, ask, most=most)) if nodes and not placement.refusal else ()
+    else:
+        message = f"{placement.node} has the highest score of all nodes that would do"
+    standings = _standings(engine, found, placement.node)
+    return Explanation(
+        pod=ask.key,
+        profile=engine.profile.name,
+        outcome="fits" if placement.node is not None else "unschedulable",
+        node=here,
+        chosen=placement.node,
+        message=message,
+        nodes=nodes,
+        feasible=len(standings),
+        refusal=placement.refusal,
+        why_not=_against(engine, found, ask, examples),
+        weights={name: weight for name, weight in engine.profile.weights.items() if weight},
+        why_there=tuple(standings[:top]),
+        changes=told,
+        preemption=preemption,
+    )
+
+
+def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[Against, ...]:
+    """In the order in which nodes meet the plugins."""
+    names = engine.cluster.table.names
+    where: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(engine.cluster.table.row_of.values(), key=names.__getitem__):
+        why = found.reasons(row) or _objection(found, ask, row)
+        if why is not None:
+            for reason in why[1]:
+                where.setdefault((why[0].plugin.name, reason), []).append(names[row])
+    order = {plugin.name: i for i, plugin in enumerate(engine.profile.plugins)}
+    return tuple(
+        Against(plugin, reason, len(nodes), tuple(nodes[:examples]))
+        for (plugin, reason), nodes in sorted(
+            where.items(), key=lambda item: (order[item[0][0]], -len(item[1]), item[0])
+        )
+    )
+
+
+def _objection(found: PodClass, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
+    for part in found.exact:
+        reason = part.judge.check(ask, row)
+        if reason is not None:
+            return part, [reason]
+    return None
+
+
+def _standings(engine: Engine, found: PodClass, chosen: str | None) -> list[Standing]:
+    """All nodes that would do, the best first, of equals the chosen one."""
+    weights, names = engine.profile.weights, engine.cluster.table.names
+    standings = []
+    for row in found.feasible_rows().tolist():
+        scores = found.scores(row)
+        total = sum(weights.get(name, 0) * score for name, score in scores.items())
+        standings.append(Standing(names[row], total, scores, names[row] == chosen))
+    return sorted(standings, key=lambda each: (-each.total, not each.chosen, each.node))
+
+
+def _told(way: Way) -> ChangeTold:
+    steps = tuple(
+        StepTold(step.plugin, step.reasons, step.change.on, step.change.text, step.change.gone) for step in way.steps
+    )
+    return ChangeTold(way.nodes, steps, way.sentence)

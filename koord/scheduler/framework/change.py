@@ -1,0 +1,120 @@
+"""What would have to be otherwise for a pod to fit on a node: changes that judges propose, and how to try them out.
+
+A judge knows best what it stumbles over, so it says what would satisfy it (`Judge.mend`). Whether that is enough is
+never taken on trust: whoever proposes a change to a user applies it to the state, asks all judges again, and takes it
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from koord.api.node import Node
+from koord.api.pod import Container, Pod, ResourceRequirements
+from koord.api.quantity import amount, render
+from koord.api.words import RestartPolicy
+
+Side: TypeAlias = Literal["pod", "node", "others"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that would be otherwise: the pod, the node, or that other pods are gone. Exactly one of the three."""
+
+    text: str
+    "Goes on after `it would fit on <node> with`: a toleration for the taint gpu:NoSchedule."
+    pod: Pod | None = None
+    node: Node | None = None
+    gone: tuple[str, ...] = ()
+    "Keys of pods."
+    size: float = 1.0
+    "How much is asked of people, where one label or toleration is 1: smaller changes are proposed first."
+
+    @property
+    def on(self) -> Side:
+        if self.pod is not None:
+            return "pod"
+        return "node" if self.node is not None else "others"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *most, last = list(words)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def without_pods(keys: Sequence[str], because: str) -> Change:
+    """Other pods gone. Nobody wants to read of hundreds."""
+    named = listed(keys) if len(keys) <= 3 else f"{', '.join(keys[:2])} and {len(keys) - 2} more pods"
+    return Change(f"{named} gone, {because}", gone=tuple(keys), size=1.0 + len(keys))
+
+
+def relabelled(node: Node, labels: Mapping[str, str | None], size: float | None = None) -> Change:
+    """Other labels on the node; None takes one off."""
+    now = {key: value for key, value in node.metadata.labels.items() if key not in labels}
+    now |= {key: value for key, value in labels.items() if value is not None}
+    set_ = [f"{key}={value}" for key, value in labels.items() if value is not None]
+    off = [key for key, value in labels.items() if value is None]
+    words = [f"the label{'s' if len(set_) > 1 else ''} {listed(set_)} on it"] if set_ else []
+    words += [f"the label{'s' if len(off) > 1 else ''} {listed(off)} taken off it"] if off else []
+    changed = replace(node, metadata=replace(node.metadata, labels=now))
+    return Change(listed(words), node=changed, size=float(len(labels)) if size is None else size)
+
+
+def smaller(pod: Pod, most: Mapping[str, int]) -> Pod | None:
+    """The pod with requests that come to no more than `most` in all, cut where most is asked for.
+
+    None where that is not possible: what the runtime adds is not the user's to cut.
+    """
+    spec = pod.spec
+    for name, bound in most.items():
+        left = bound - _of(spec.overhead, name)
+        if left < 0:
+            return None
+        sidecars = sum(_asked(each, name) for each in spec.init_containers if _is_sidecar(each))
+        if sidecars > left:
+            return None
+        containers = _cut(spec.containers, name, left - sidecars)
+        inits = tuple(
+            each if _is_sidecar(each) or _asked(each, name) <= left - sidecars else _with(each, name, left - sidecars)
+            for each in spec.init_containers
+        )
+        whole = spec.resources
+        if whole is not None and name in whole.requests:
+            whole = replace(whole, requests={**whole.requests, name: render(name, left)})
+        spec = replace(spec, containers=containers, init_containers=inits, resources=whole)
+    return replace(pod, spec=spec)
+
+
+def _cut(containers: tuple[Container, ...], name: str, most: int) -> tuple[Container, ...]:
+    asked = [_asked(each, name) for each in containers]
+    over = sum(asked) - most
+    for i in sorted(range(len(asked)), key=lambda i: -asked[i]):
+        less = min(asked[i], max(0, over))
+        asked[i] -= less
+        over -= less
+    return tuple(
+        each if _asked(each, name) == now else _with(each, name, now)
+        for each, now in zip(containers, asked, strict=True)
+    )
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == RestartPolicy.ALWAYS
+
+
+def _of(amounts: Mapping[str, str | int | float], name: str) -> int:
+    return amount(name, amounts[name]) if name in amounts else 0
+
+
+def _asked(container: Container, name: str) -> int:
+    return _of(container.resources.requests, name)
+
+
+def _with(container: Container, name: str, number: int) -> Container:
+    resources: ResourceRequirements = container.resources
+    return replace(container, resources=replace(resources, requests={**resources.requests, name: render(name, number)}))

@@ -1,0 +1,147 @@
+"""The smallest change that would let a pod in: proposed by the judges that turn it away, tried out before it is told.
+
+On each of the nodes that are nearest to taking the pod, the judge that objects says what would satisfy it; that is
+applied to the state, all are asked again, and so on, until nobody objects. Then all of it is taken back. What did not
+end well is not proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, Side, listed
+from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.state.table import Row
+
+MOST_STEPS: Final = 5
+MOST_HINTS: Final = 1024
+_PREFERENCES: Final[tuple[tuple[Side, ...], ...]] = (("pod", "node", "others"), ("node", "others", "pod"))
+"""What a person can change: mostly the pod, or mostly everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    plugin: str
+    reasons: tuple[str, ...]
+    "What it mends."
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Changes that together let a pod in."""
+
+    steps: tuple[Step, ...]
+    nodes: tuple[str, ...]
+    "Where it would then fit; several, where the same would do on each of them."
+
+    @property
+    def size(self) -> float:
+        return sum(step.change.size for step in self.steps)
+
+    @property
+    def sentence(self) -> str:
+        where = self.nodes[0]
+        if len(self.nodes) > 1:
+            where = f"{where} or {len(self.nodes) - 1} more"
+        return f"It would fit on {where} with {listed(step.change.text for step in self.steps)}."
+
+
+def ways(engine: Engine, ask: Ask, *, nodes: int = 24, most: int = 5) -> list[Way]:
+    """The smallest changes that would let a pod in which fits nowhere, the smallest first; verified."""
+    found: dict[Hashable, Way] = {}
+    for row in engine.class_of(ask).nearest(nodes):
+        for preference in _PREFERENCES:
+            way = way_to(engine, ask, row, preference)
+            if way is None:
+                continue
+            key = tuple(step.change.text for step in way.steps)
+            known = found.get(key)
+            if known is not None:
+                way = Way(known.steps, tuple(dict.fromkeys((*known.nodes, *way.nodes))))
+            found[key] = way
+    return sorted(found.values(), key=lambda way: (len(way.steps), round(way.size, 3)))[:most]
+
+
+def way_to(engine: Engine, ask: Ask, row: Row, preference: tuple[Side, ...] = _PREFERENCES[0]) -> Way | None:
+    """Changes after which a pod fits on one node; None where judges know of none."""
+    steps: list[Step] = []
+    name = engine.cluster.table.names[row]
+    with _tried(engine, row) as trial:
+        while (why := engine.judged_alone(ask).look(ask, row)) is not None:
+            if len(steps) == MOST_STEPS:
+                return None
+            part, reasons = why
+            offered = sorted(part.judge.mend(ask, row), key=lambda change: preference.index(change.on))
+            if not offered:
+                return None
+            change = offered[0]
+            steps.append(Step(part.plugin.name, tuple(reasons), change))
+            ask = Ask(change.pod) if change.pod is not None else ask
+            trial.apply(change)
+    return Way(tuple(steps), (name,)) if steps else None
+
+
+class _Trial:
+    def __init__(self, engine: Engine) -> None:
+        self._cluster = engine.cluster
+
+    def apply(self, change: Change) -> None:
+        """To the state. A changed pod is asked for anew by whoever tries it."""
+        if change.node is not None:
+            self._cluster.put_node(change.node)
+        for key in change.gone:
+            if key in self._cluster.pods:
+                self._cluster.remove_pod(key)
+
+
+@contextmanager
+def _tried(engine: Engine, row: Row) -> Iterator[_Trial]:
+    """Changes that are made inside are taken back."""
+    cluster = engine.cluster
+    node = cluster.nodes[row]
+    try:
+        with cluster.transaction() as transaction:
+            try:
+                yield _Trial(engine)
+            finally:
+                transaction.undo()
+    finally:
+        if cluster.nodes[row] is not node:
+            cluster.put_node(node)
+
+
+class Hints:
+    """The smallest change as one sentence, for those who tell users why a pod waits.
+
+    It is worked out anew only when what speaks against a class of pods changes: people read it, not programs, and a
+    message that changes with every pod that comes or goes would be written again and again.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: dict[Hashable, tuple[frozenset[tuple[str, int]], str]] = {}
+
+    def of(self, ask: Ask, placement: Placement) -> str:
+        """A sentence, or nothing where no small change helps."""
+        if placement.node is not None or placement.refusal or not placement.rejections:
+            return ""
+        found = self._engine.class_of(ask)
+        against = frozenset(placement.rejections.items())
+        known = self._known.get(found.key)
+        if known is not None and known[0] == against:
+            return known[1]
+        if len(self._known) >= MOST_HINTS:
+            self._known.clear()
+        sentence = ""
+        for row in found.nearest(2):
+            way = way_to(self._engine, ask, row)
+            if way is not None:
+                sentence = way.sentence
+                break
+        self._known[found.key] = against, sentence
+        return sentence
