@@ -282,3 +282,22 @@ def test_what_was_taken_for_a_pod_is_given_back_when_its_node_goes() -> None:
     assert found.place(ask("p", labels={"devices": "2"})).node == "a"
     found.cluster.remove_node("a")
     assert devices.held == {}
+
+
+class Fails(Plugin):
+    name = "Fails"
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+        raise RuntimeError("no")
+
+
+def test_a_pod_for_which_a_plugin_cannot_reserve_does_not_count() -> None:
+    devices = PairsOfDevices()
+    found = engine(node("a"), plugins=(*ROW_LOCAL, devices, Fails()))
+    devices.equip(found.cluster, "a", {0, 1})
+    before = {name: column.tobytes() for name, column in found.cluster.table.columns.items()}
+    with pytest.raises(RuntimeError, match="no"):
+        found.place(ask("p", labels={"devices": "2"}))
+    assert not found.cluster.pods
+    assert devices.held == {}
+    assert {name: column.tobytes() for name, column in found.cluster.table.columns.items() if name in before} == before

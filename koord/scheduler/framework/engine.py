@@ -16,9 +16,11 @@ import msgspec
 
 from koord.api.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.nominated import Promised, meets
 from koord.scheduler.framework.plugin import Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import Shape
 from koord.scheduler.state.table import Row
 
@@ -66,6 +68,7 @@ class Engine:
             if type(plugin).release is not Plugin.release and plugin.release not in cluster.releases:
                 cluster.releases.append(plugin.release)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._judging = [each for each in profile.plugins if type(each).compile is not Plugin.compile]
         self._reservers = [each for each in profile.plugins if type(each).reserve is not Plugin.reserve]
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
         self._by_spec: dict[Hashable, int] = {}
@@ -83,10 +86,13 @@ class Engine:
 
     def class_of(self, ask: Ask) -> PodClass:
         """The class of a pod, made when it is new; the least recently used ones are dropped."""
-        key = self._key(ask)
+        return self._class(ask, self._floor(ask))
+
+    def _class(self, ask: Ask, floor: int | None) -> PodClass:
+        key = self._key(ask) if floor is None else (floor, self._key(ask))
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
+            found = self._classes[key] = PodClass(self._whole_key(ask), self.cluster, self._parts(ask, floor))
             most = max(1, min(CLASSES_KEPT, CELLS_KEPT // self.cluster.table.capacity))
             while len(self._classes) > most:
                 _, dropped = self._classes.popitem(last=False)
@@ -122,12 +128,29 @@ class Engine:
         return found
 
     def _whole_key(self, ask: Ask) -> Hashable:
-        return tuple([plugin.key(ask, self.cluster) for plugin in self.profile.plugins])
+        return tuple([plugin.key(ask, self.cluster) for plugin in self._judging])
+
+    def _floor(self, ask: Ask) -> int | None:
+        """Which promises to other pods concern this one."""
+        nominations = self.cluster.nominations
+        return nominations.floor(ask.priority) if nominations else None
 
     def place(self, ask: Ask, *, explain: bool = False) -> Placement:
-        """Decide for one pod, and count it on its node."""
+        """Decide for one pod, and count it on its node. A node that it was promised is tried first, and alone."""
+        nominations = self.cluster.nominations
+        if not nominations and not ask.pod.status.nominated_node_name:
+            return self._place(ask, None, explain)
+        with nominations.without(ask.key) as promise:
+            named = self.cluster.table.row_of.get(ask.pod.status.nominated_node_name)
+            placement = self._place(ask, named if promise is None else promise.row, explain)
+        if promise is not None and placement.node is not None:
+            nominations.withdraw(ask.key)
+            self.cluster.undoable(lambda: nominations.put(promise))
+        return placement
+
+    def _place(self, ask: Ask, first: Row | None, explain: bool) -> Placement:
         found = self.class_of(ask)
-        row = self._winner(ask, found)
+        row = first if first is not None and self.fits(ask, first) else self._winner(ask, found)
         if row is None:
             return self._nowhere(ask, found)
         node = self.cluster.table.names[row]
@@ -154,22 +177,34 @@ class Engine:
 
     def remedy(self, ask: Ask) -> Remedy:
         """What would help a pod that fits nowhere: the first plugin that knows decides, the others' words add up."""
-        words = []
+        words, clears = [], False
         for plugin in self.profile.plugins:
             found = plugin.post_filter(ask, self)
             if found is not None:
                 if found.node is not None:
                     return found
                 words.append(found.message)
-        return Remedy(message=" ".join(words))
+                clears = clears or found.clears
+        return Remedy(message=" ".join(words), clears=clears)
+
+    def nominate(self, ask: Ask, remedy: Remedy) -> tuple[str, ...]:
+        """Promise a pod the node of a remedy, or nothing any more. The keys of less important pods that were promised
+        the same node and are not any longer: they may be tried again."""
+        nominations = self.cluster.nominations
+        if remedy.node is None:
+            if remedy.clears:
+                nominations.withdraw(ask.key)
+            return ()
+        row = self.cluster.table.row_of[remedy.node]
+        lower = [each.record.key for each in nominations.on(row) if each.record.priority < ask.priority]
+        for key in lower:
+            nominations.withdraw(key)
+        nominations.put(Nomination(ask.record(self.cluster.now_s), row, frozenset(remedy.victims)))
+        return tuple(lower)
 
     def judged_alone(self, ask: Ask) -> PodClass:
         """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
-        return PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
-
-    def judged_alone(self, ask: Ask) -> PodClass:
-        """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
-        return PodClass(self._whole_key(ask), self.cluster, self._parts(ask))
+        return PodClass(self._whole_key(ask), self.cluster, self._parts(ask, self._floor(ask)))
 
     def wait_s(self, ask: Ask, row: Row) -> float:
         """How long a placed pod may wait for others before it is bound; 0: it need not."""
@@ -182,23 +217,52 @@ class Engine:
             merge(merged, plugin.pre_bind(ask, row, self.cluster) or {}, plugin.name)
         return merged
 
+    def fits(self, ask: Ask, row: Row) -> bool:
+        """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
+        found = self.class_of(ask)
+        return found.is_feasible(row) and self._objection(ask, found, row) is None
+
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
-        exact = found.exact
-        if not exact:
+        if not found.exact and not self.cluster.nominations:
             return found.best()
         # Each check that fails bars a row, until that changes.
         while (row := found.best()) is not None:
-            objections = ((part.plugin.name, part.judge.check(ask, row)) for part in exact)
-            objection = next(((name, reason) for name, reason in objections if reason is not None), None)
+            objection = self._objection(ask, found, row)
             if objection is None:
                 return row
             found.bar(row, *objection)
         return None
 
+    def _objection(self, ask: Ask, found: PodClass, row: Row) -> tuple[str, str] | None:
+        """Who speaks against a row that would do by its columns, and why."""
+        for part in found.exact:
+            reason = part.judge.check(ask, row)
+            if reason is not None:
+                return part.plugin.name, reason
+        floor = self._floor(ask)
+        if floor is None:
+            return None
+        promised = self.cluster.nominations.at(row, floor)
+        if not any(meets(ask, each) for each in promised):
+            return None
+        with self.cluster.transaction() as attempt:
+            for each in promised:
+                self.cluster.place(each, row)
+            why = self._class(ask, None).reasons(row)
+            attempt.undo()
+        return None if why is None else (why[0].plugin.name, ", ".join(why[1]))
+
     def _reserve(self, ask: Ask, row: Row) -> None:
         self.cluster.place(ask.record(self.cluster.now_s), row)
-        for plugin in self._reservers:
-            plugin.reserve(ask, row, self.cluster)
+        if not self._reservers:
+            return
+        try:
+            for plugin in self._reservers:
+                plugin.reserve(ask, row, self.cluster)
+        except BaseException:
+            # Whatever went wrong: a pod that nobody will bind must not count.
+            self.cluster.remove_pod(ask.key)
+            raise
 
     def _nowhere(self, ask: Ask, found: PodClass) -> Placement:
         why_not = found.why_not()
@@ -210,11 +274,13 @@ class Engine:
         why = ", ".join(refusal[1]) if refusal else ""
         return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
 
-    def _parts(self, ask: Ask) -> list[Part]:
+    def _parts(self, ask: Ask, floor: int | None = None) -> list[Part]:
         parts = []
         for plugin in self.profile.plugins:
             judge = plugin.compile(ask, self.cluster)
             if judge is not None:
+                if floor is not None and judge.amounts:
+                    judge.promised = Promised(self.cluster.nominations, floor)
                 parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
         return parts
 
