@@ -13,6 +13,7 @@ from tests.apiserver.differential.sequences import (
     discovery,
     every_kind,
     field_faults,
+    grants,
     hostile,
     kind_faults,
     limits,
@@ -37,5 +38,6 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits, quotas, matrices,
+    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits, quotas,
+    matrices, grants,
 )  # fmt: skip
