@@ -75,8 +75,8 @@ def profiles_of(config: SchedulerConfiguration) -> Profiles:
                 missing.setdefault(name, []).append(written.scheduler_name)
         profiles[written.scheduler_name] = _profile(written, warnings)
         for name in resolved.at["preEnqueue"]:
-            if name in registry.PLUGINS:
-                gates.setdefault(name, cast(Gate, registry.make(name, None)))
+            if name in registry.PLUGINS and hasattr(plugin := registry.make(name, None), "blocks"):
+                gates.setdefault(name, cast(Gate, plugin))
         for name in resolved.at["queueSort"]:
             if name in registry.PLUGINS:
                 sorter = cast(Sorter, registry.make(name, None))
@@ -98,7 +98,8 @@ def profiles_of(config: SchedulerConfiguration) -> Profiles:
 def _profile(written: Written, warnings: list[str]) -> Profile:
     resolved = written.resolved()
     # A node meets filters in the order of that point, whatever the order of the others.
-    order = dict.fromkeys((*resolved.at["filter"], *resolved.at["preFilter"], *resolved.at["score"]))
+    points = ("filter", "preFilter", "score", "postFilter")
+    order = dict.fromkeys(name for point in points for name in resolved.at[point])
     plugins: list[Plugin] = []
     for name in order:
         if name not in registry.PLUGINS:

@@ -34,6 +34,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
     "ImageLocality": f"{_HERE}.image_locality",
+    "DefaultPreemption": f"{_HERE}.default_preemption",
 }
 """Name to module, which has a class of that name."""
 

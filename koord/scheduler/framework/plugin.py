@@ -19,7 +19,7 @@ instead of a branch). `rows` of an explanation go through the same code.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -59,11 +59,10 @@ class Many:
         column = self._taken.get(name)
         if column is None:
             column = self.columns[name][self.rows]
-            if self.overlay and name in self.overlay:
-                column = column.copy()
-                every = isinstance(self.rows, slice)
-                for row, added in self.overlay[name].items():
-                    column[row if every else self.rows == row] += added
+            if self.overlay and self.overlay.get(name):
+                added = np.zeros(len(self.columns[name]), np.int64)
+                added[list(self.overlay[name])] = list(self.overlay[name].values())
+                column = column + added[self.rows]
             self._taken[name] = column
         return column
 
@@ -153,6 +152,11 @@ class Judge:
     "Whether `check` has something to say."
     changes_view = False
     "Whether pods of this class see some rows otherwise than others do; then `view` says how."
+    amounts: Sequence[tuple[Hashable, Hashable, int]] = ()
+    """Where the verdict is by amounts alone: columns of what there is and of what is taken, and what the pod adds, in
+    the order of the mask's bits. So it is known what victims would give."""
+    promised: Callable[[Cells], Cells] | None = None
+    "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
 
     def view(self) -> Overlay:
         """How rows look to this class now: a reservation's owners see what it holds as free.
@@ -191,6 +195,11 @@ class Judge:
     def unresolvable(self, mask: int, row: Row) -> bool:
         """Whether no preemption could change the verdict."""
         return False
+
+    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+        """As `unresolvable`, of many rows."""
+        pairs = zip(masks.tolist(), rows.tolist(), strict=True)
+        return np.array([self.unresolvable(mask, row) for mask, row in pairs], np.bool_)
 
     def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
         """Alternatives that would make this judge take a row which it turns away, as small as can be. What else
@@ -274,3 +283,5 @@ class Remedy:
     "Keys of the pods that have to go."
     message: str = ""
     "What is added to the reasons that users see."
+    clears: bool = False
+    "Whether the pod is promised no node any more, because none would help."

@@ -12,36 +12,29 @@ Many rows are judged as arrays, few as plain numbers, by the same formulas. Ties
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
-from koord.scheduler.framework.plugin import Cells, Facet, Judge, Many, Numbers, One, Overlay, Plugin, Refused
+from koord.scheduler.framework.plugin import Cells, Facet, Many, Numbers, One, Overlay, Refused
 from koord.scheduler.framework.stable import stable_hash
+from koord.scheduler.framework.verdicts import Part as Part
+from koord.scheduler.framework.verdicts import Verdicts
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Changes, Reason, Row, Table
+from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 FEW_NAMES: Final = 512
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 _ANY: Final = int(Reason.ANY)
 _NODE: Final = int(Reason.NODE)
+_OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT)
 _MIXER: Final = 2654435761
 _ALL_BITS: Final = 0xFFFFFFFF
 
 _Score: TypeAlias = Callable[[Cells], Numbers]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One plugin's share in a class."""
-
-    plugin: Plugin
-    judge: Judge
-    weight: int
 
 
 class _Filter(NamedTuple):
@@ -83,7 +76,7 @@ class PodClass:
         self._is_calm = False
         "Whether few rows changed since the last pod of the class: then it pays to keep the best rows in order."
         self._why: dict[str, dict[str, int]] | None = None
-        self._verdicts: _Verdicts | None = None
+        self._verdicts: Verdicts | None = None
         self.rows_judged = self.bodies_run = 0
         "The work so far: rows looked at, and plugins times rows."
 
@@ -109,6 +102,54 @@ class PodClass:
         self._catch_up()
         assert self._groups is not None
         return np.flatnonzero(self._base + self._worths()[self._groups.of_row] > LOW)
+
+    def is_feasible(self, row: Row) -> bool:
+        """Whether one row will do."""
+        self._catch_up()
+        if self._base.item(row) <= LOW:
+            return False
+        assert self._groups is not None
+        self._groups.fit()
+        closed = self._closed()
+        return closed is None or not closed.item(self._groups.of_row.item(row))
+
+    def resolvable(self) -> Array:
+        """The rows that will not do, but might if pods left them: so says whoever is the first to turn them away."""
+        self._catch_up()
+        table = self._table
+        found, left = np.zeros(table.capacity, np.bool_), table.alive.copy()
+        if self._refusing() is not None:
+            return np.flatnonzero(found)
+        if self._only is not None:
+            allowed = np.zeros(table.capacity, np.bool_)
+            allowed[list(self._only)] = True
+            left &= allowed
+        bit = 0
+        for part in self.parts:
+            judge = part.judge
+            if judge.filters_on:
+                out = np.flatnonzero(left & ((self._blocked >> np.uint32(bit)) & np.uint32(1)).astype(np.bool_))
+                bit += 1
+                if len(out):
+                    masks = np.asarray(judge.feasible(Many(table.columns, out, self._overlay)))
+                    found[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
+                    left[out] = False
+            for facet in judge.facets:
+                if facet.gates:
+                    closed = facet.table(None)
+                    lasting = [each and judge.facet_unresolvable(facet, i) for i, each in enumerate(closed.tolist())]
+                    shut: Array = left & closed[facet.groups]
+                    found |= shut & ~np.array(lasting, np.bool_)[facet.groups]
+                    left &= ~shut
+        found[[row for row in self._barred if left[row]]] = True
+        return np.flatnonzero(found)
+
+    def by_amounts(self) -> Part | None:
+        """The one judge whose verdict depends on which pods a row has, where that is by amounts alone."""
+        moving = [part for part in self._filters if part.judge.filters_on & _OF_PODS]
+        if self.exact or self._viewers or any(facet.gates for _, facet in self._facets) or len(moving) != 1:
+            return None
+        return moving[0] if moving[0].judge.amounts else None
 
     def scores(self, row: Row) -> dict[str, int]:
         """The score of a row by plugin, 0..100, as they went into its total."""
@@ -235,7 +276,7 @@ class PodClass:
     def _counted_verdicts(self) -> dict[str, dict[str, int]]:
         """By what the filters alone say, kept row by row."""
         if self._verdicts is None:
-            self._verdicts = _Verdicts(self._blocked, self._table, self._filters, self._overlay)
+            self._verdicts = Verdicts(self._blocked, self._table, self._filters, self._overlay)
         found: dict[str, dict[str, int]] = {}
         for (index, mask), rows in self._verdicts.counts.items():
             part = self._filters[index]
@@ -520,41 +561,6 @@ class PodClass:
         self._base[row] = base
         if self._groups.move(row, was, base):
             self._worth = None
-
-
-class _Verdicts:
-    """What the filters say of every row: the first that turns it away, and its mask; counted."""
-
-    def __init__(self, blocked: Array, table: Table, filters: Sequence[Part], overlay: Overlay | None) -> None:
-        self._filters = filters
-        self.counts: dict[tuple[int, int], int] = {}
-        self._of_row: dict[Row, tuple[int, int]] = {}
-        left = table.alive.copy()
-        for index, part in enumerate(filters):
-            out = np.flatnonzero(left & ((blocked >> np.uint32(index)) & np.uint32(1)).astype(np.bool_))
-            if len(out):
-                masks = np.broadcast_to(np.asarray(part.judge.feasible(Many(table.columns, out, overlay))), out.shape)
-                for row, mask in zip(out.tolist(), masks.astype(np.int64).tolist(), strict=True):
-                    self._of_row[row] = (index, mask)
-                left[out] = False
-        for verdict in self._of_row.values():
-            self.counts[verdict] = self.counts.get(verdict, 0) + 1
-        self._alive = table.alive
-
-    def judge(self, row: Row, blocked: int, cells: Cells) -> None:
-        """A row has been judged again."""
-        old = self._of_row.pop(row, None)
-        new: tuple[int, int] | None = None
-        if blocked and self._alive.item(row):
-            index = (blocked & -blocked).bit_length() - 1
-            new = self._of_row[row] = (index, int(self._filters[index].judge.feasible(cells)))
-        if old != new:
-            if old is not None:
-                self.counts[old] -= 1
-                if not self.counts[old]:
-                    del self.counts[old]
-            if new is not None:
-                self.counts[new] = self.counts.get(new, 0) + 1
 
 
 def merged(overlays: Iterable[Overlay]) -> Overlay:

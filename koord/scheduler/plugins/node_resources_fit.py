@@ -25,7 +25,7 @@ from koord.scheduler.framework.change import Change, listed, smaller
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least, percent
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -82,6 +82,10 @@ class _Fit(Judge):
     ) -> None:
         self._requests, self._strategy, self._shape = needed, strategy, shape
         self._cluster, self._table = cluster, cluster.table
+        self.amounts = (
+            (("allocatable", "pods"), "pod count", 1),
+            *((("allocatable", name), ("requested", name), amount) for name, amount in needed),
+        )
         self._most = strategy == "MostAllocated"
         requests, non_zero = _by_containers(ask)
         asked = dict(requests)
@@ -93,6 +97,8 @@ class _Fit(Judge):
         ]
 
     def feasible(self, cells: Cells) -> Numbers:
+        if self.promised is not None:
+            cells = self.promised(cells)
         code = (cells["pod count"] >= cells["allocatable", "pods"]) * TOO_MANY_PODS
         for i, (name, amount) in enumerate(self._requests, 1):
             short = cells["allocatable", name] - cells["requested", name] < amount
@@ -150,7 +156,15 @@ class _Fit(Judge):
         short = (each for i, each in enumerate(self._requests, 1) if mask & (1 << i))
         return any(amount > columns["allocatable", name].item(row) for name, amount in short)
 
+    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+        columns, found = self._table.columns, np.zeros(len(rows), np.bool_)
+        for i, (name, amount) in enumerate(self._requests, 1):
+            found |= ((masks >> i) & 1).astype(np.bool_) & (columns["allocatable", name][rows] < amount)
+        return found
+
     def lack(self, cells: Cells) -> Numbers:
+        if self.promised is not None:
+            cells = self.promised(cells)
         total: Numbers = (cells["pod count"] >= cells["allocatable", "pods"]) * 1.0
         for name, amount in self._requests:
             missing = amount - cells["allocatable", name] + cells["requested", name]
@@ -160,6 +174,8 @@ class _Fit(Judge):
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         """A pod that asks for less, or a node that has more."""
         cells: Cells = One(self._table.columns, row)
+        if self.promised is not None:
+            cells = self.promised(cells)
         free = {name: int(cells["allocatable", name] - cells["requested", name]) for name, _ in self._requests}
         short = {name: amount for name, amount in self._requests if free[name] < amount}
         free["pods"] = int(cells["allocatable", "pods"] - cells["pod count"])

@@ -245,12 +245,20 @@ class Cluster:
         if self._undo is not None:
             self._undo.append(("place", record, row))
 
-    def remove_pod(self, key: str) -> None:
-        """A pod is gone, or has ended."""
+    def remove_pod(self, key: str) -> bool:
+        """A pod is gone, or has ended. Inside a transaction: whether plugins gave back something that they took for it,
+        so that placing it again does not bring back all that was."""
         _, row = self.pods[key]
+        before = self._noted()
         for release in self.releases:
             release(key, row, self)
+        gave_back = self._noted() != before
         self._take_off(key)
+        return gave_back
+
+    def _noted(self) -> int:
+        """How much there is to undo."""
+        return 0 if self._undo is None or self._open is None else len(self._undo) + self._open.writes
 
     def _take_off(self, key: str) -> None:
         record, row = self.pods.pop(key)
@@ -345,6 +353,11 @@ class Transaction:
     def __init__(self, cluster: Cluster, writes: list[tuple[Any, Row, Any]], moves: list[Move]) -> None:
         self._cluster, self._writes, self._moves = cluster, writes, moves
         self._first_write, self._first_move = len(writes), len(moves)
+
+    @property
+    def writes(self) -> int:
+        """How many cells were written."""
+        return len(self._writes)
 
     @contextmanager
     def part(self) -> Iterator[Transaction]:

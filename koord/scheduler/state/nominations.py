@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from koord.scheduler.state.pods import PodRecord
@@ -78,6 +79,16 @@ class Nominations:
             self._held.pop(priority, None)
         self._count(found, -1)
         return found
+
+    @contextmanager
+    def without(self, key: str) -> Iterator[Nomination | None]:
+        """As if a pod were promised nothing, while the block lasts: it does not stand in its own way."""
+        found = self.withdraw(key)
+        try:
+            yield found
+        finally:
+            if found is not None and self._table.alive.item(found.row):
+                self.put(found)
 
     def forget_row(self, row: Row) -> None:
         """The node is gone."""

@@ -1,0 +1,295 @@
+"""DefaultPreemption: which less important pods have to go so that a pod which fits nowhere gets a place.
+
+On every node that might help: all pods of lower priority go, and if the pod fits then, as many as possible are let
+stay, first those whose going would violate a budget, the most important first. Of the nodes found, that one is taken on
+which the fewest budgets are violated, then whose most important victim matters least, whose victims count for least
+together, are fewest, and have run for the shortest time.
+
+Where a verdict depends on amounts alone, nothing is tried out: victims are reckoned with, and what was found for a row
+is kept until the row changes. Elsewhere pods are taken off and put back in a transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+from zlib import crc32
+
+import numpy as np
+
+from koord.api.scheduler_args import DefaultPreemptionArgs
+from koord.api.words import PreemptionPolicy
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.nominated import meets
+from koord.scheduler.framework.plugin import One, Plugin, Remedy
+from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.nominations import Nomination
+from koord.scheduler.state.pods import PodRecord, Shape
+from koord.scheduler.state.ranking import Ranking, importance, started_s
+from koord.scheduler.state.table import Array, Row
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+AWAITED: Final = "not eligible due to a terminating pod on the nominated node."
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+NO_HELP: Final = "Preemption is not helpful for scheduling"
+_LEAST_PRIORITY: Final = 1 << 31
+
+
+class Candidate(NamedTuple):
+    """A node, and who would have to go: the most important first. The lower one in this order is chosen."""
+
+    violations: int
+    highest: int
+    "The priority of its most important victim."
+    sum: int
+    "Of priorities, all made positive."
+    number: int
+    since: float
+    "When the oldest of its most important victims began, negative: who began last goes first."
+    row: Row
+    victims: tuple[str, ...]
+
+
+Reasons: TypeAlias = tuple[str, ...]
+Found: TypeAlias = Candidate | Reasons
+"""Of one row: who would have to go, or why that would not help."""
+
+
+class DefaultPreemption(Plugin):
+    name = "DefaultPreemption"
+
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self._args = args or DefaultPreemptionArgs()
+        self._reckoned: WeakKeyDictionary[PodClass, dict[int, _Reckoning]] = WeakKeyDictionary()
+
+    def attach(self, cluster: Cluster) -> None:
+        cluster.index(Ranking)
+
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return True
+
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        cluster = engine.cluster
+        if not cluster.table.row_of:
+            return None
+        if ask.spec.preemption_policy == PreemptionPolicy.NEVER:
+            return Remedy(message=f"preemption: {NEVER}")
+        with cluster.nominations.without(ask.key) as promise:
+            found = engine.class_of(ask)
+            rows = found.resolvable()
+            if self._awaits_victims(ask, cluster, promise, rows):
+                return Remedy(message=f"preemption: {AWAITED}")
+            return self._remedy(ask, engine, found, rows)
+
+    def _awaits_victims(self, ask: Ask, cluster: Cluster, promise: Nomination | None, rows: Array) -> bool:
+        """Whether pods are going already to make room for this one, where that can still help."""
+        named = cluster.table.row_of.get(ask.pod.status.nominated_node_name)
+        row = named if promise is None else promise.row
+        if row is None or row not in rows:
+            return False
+        victims = frozenset[str]() if promise is None else promise.victims
+        lower = cluster.index(Ranking).of(row).below(ask.priority)
+        return any(each.preempted or each.key in victims for each in lower)
+
+    def _remedy(self, ask: Ask, engine: Engine, found: PodClass, rows: Array) -> Remedy:
+        cluster, names = engine.cluster, engine.cluster.table.names
+        candidates, hopeless = self._candidates(ask, rows, cluster, self._trial(ask, engine, found))
+        if candidates:
+            best = min(candidates, key=lambda each: each[:5])
+            return Remedy(names[best.row], best.victims)
+        nodes = len(cluster.table)
+        counts = Counter(reason for each in hopeless for reason in each)
+        if len(hopeless) < nodes:
+            counts[NO_HELP] += nodes - len(hopeless)
+        why = ", ".join(sorted(f"{number} {reason}" for reason, number in counts.items()))
+        return Remedy(message=f"preemption: 0/{nodes} nodes are available: {why}.", clears=True)
+
+    def _candidates(
+        self, ask: Ask, rows: Array, cluster: Cluster, trial: Callable[[Row], Found]
+    ) -> tuple[list[Candidate], list[Reasons]]:
+        """As many as are enough to choose from, and why the other rows that were looked at are none."""
+        if not len(rows):
+            return [], []
+        enough = min(len(rows), self._enough(len(rows)))
+        # By name, and not by who came first: then the same cluster gives the same victims.
+        rows = rows[np.argsort(cluster.node_hashes()[rows], kind="stable")]
+        start = crc32(ask.key.encode(), cluster.seed & 0xFFFFFFFF) % len(rows)
+        clean: list[Candidate] = []
+        violating: list[Candidate] = []
+        hopeless: list[Reasons] = []
+        for row in (*rows[start:].tolist(), *rows[:start].tolist()):
+            found = trial(row)
+            if not isinstance(found, Candidate):
+                hopeless.append(found)
+                continue
+            (violating if found.violations else clean).append(found)
+            if clean and len(clean) + len(violating) >= enough:
+                break
+        return [*clean, *violating[:enough]], hopeless
+
+    def _enough(self, rows: int) -> int:
+        args = self._args
+        return max(rows * args.min_candidate_nodes_percentage // 100, args.min_candidate_nodes_absolute)
+
+    def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Row], Found]:
+        cluster = engine.cluster
+        part = found.by_amounts()
+        if part is None:
+            return lambda row: _tried_out(ask, engine, row)
+        by_priority = self._reckoned.setdefault(found, {})
+        reckoning = by_priority.get(ask.priority)
+        if reckoning is None:
+            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, found.parts, cluster)
+        reckoning.catch_up()
+        nominations = cluster.nominations
+        if not nominations:
+            return reckoning.of
+        floor = nominations.floor(ask.priority)
+
+        def trial(row: Row) -> Found:
+            if floor is not None and any(meets(ask, each) for each in nominations.at(row, floor)):
+                return _tried_out(ask, engine, row)
+            assert reckoning is not None
+            return reckoning.of(row)
+
+        return trial
+
+
+class _Reckoning:
+    """What is found for pods of one class and priority whose place depends on amounts alone, row by row."""
+
+    def __init__(self, priority: int, part: Part, parts: Iterable[Part], cluster: Cluster) -> None:
+        self._priority, self._judge, self._cluster = priority, part.judge, cluster
+        self._others = [each.judge for each in parts if each is not part and each.judge.filters_on]
+        self._ranking = cluster.index(Ranking)
+        self._of_shape: dict[Shape, tuple[int, ...]] = {}
+        self._found: dict[Row, Found] = {}
+        self._version, self._budgets = -1, -1
+
+    def catch_up(self) -> None:
+        """Forget what was found for rows that have changed since."""
+        table, budgets = self._cluster.table, self._cluster.budgets
+        changed = table.changes(self._version) if self._version >= 0 and budgets.version == self._budgets else None
+        if changed is None:
+            self._found.clear()
+        else:
+            for row in changed.rows:
+                self._found.pop(row, None)
+        self._version, self._budgets = table.read(), budgets.version
+
+    def of(self, row: Row) -> Found:
+        found = self._found.get(row)
+        if found is None:
+            found = self._found[row] = self._reckon(row)
+        return found
+
+    def _reckon(self, row: Row) -> Found:
+        lower = self._ranking.of(row).below(self._priority)
+        if not lower:
+            return (NO_VICTIMS,)
+        amounts = [self._amounts(each.shape) for each in lower]
+        columns = self._cluster.table.columns
+        cells = One(columns, row)
+        if self._judge.promised is not None:
+            cells = self._judge.promised(cells)
+        # What could stay, were all of them gone and the pod here.
+        given = [sum(each) for each in zip(*amounts, strict=True)]
+        spare = [
+            cells[has] - cells[taken] - added + more
+            for (has, taken, added), more in zip(self._judge.amounts, given, strict=True)
+        ]
+        short = sum(1 << i for i, each in enumerate(spare) if each < 0)
+        if short:
+            return tuple(self._judge.reasons(short))
+        plain = One(columns, row)
+        for judge in self._others:
+            mask = int(judge.feasible(plain))
+            if mask:
+                return tuple(judge.reasons(mask))
+        violated = self._cluster.budgets.violated(lower)
+        going: list[PodRecord] = []
+        violations = 0
+        for order in (True, False) if any(violated) else (False,):
+            for record, takes, violates in zip(lower, amounts, violated, strict=True):
+                if violates is not order:
+                    continue
+                left = [have - take for have, take in zip(spare, takes, strict=True)]
+                if min(left) < 0:
+                    going.append(record)
+                    violations += violates
+                else:
+                    spare = left
+        return candidate(row, going, violations) if going else ()
+
+    def _amounts(self, shape: Shape) -> tuple[int, ...]:
+        """What such a pod takes, of what the verdict is about."""
+        found = self._of_shape.get(shape)
+        if found is None:
+            gains: dict[Hashable, int] = dict(shape.gains)
+            found = self._of_shape[shape] = tuple([gains.get(taken, 0) for _, taken, _ in self._judge.amounts])
+        return found
+
+
+def candidate(row: Row, victims: list[PodRecord], violations: int) -> Candidate:
+    victims = sorted(victims, key=importance)
+    highest = victims[0].priority
+    since = min(started_s(each) for each in victims if each.priority == highest)
+    total = sum(each.priority + _LEAST_PRIORITY for each in victims)
+    return Candidate(violations, highest, total, len(victims), -since, row, tuple([each.key for each in victims]))
+
+
+def _tried_out(ask: Ask, engine: Engine, row: Row) -> Found:
+    """By taking pods off a row, and putting back those whose leaving is not needed."""
+    cluster = engine.cluster
+    lower = cluster.index(Ranking).of(row).below(ask.priority)
+    if not lower:
+        return (NO_VICTIMS,)
+    with cluster.transaction() as attempt:
+        # Who had something from a plugin cannot just be put back: then each trial begins anew.
+        gave_back = [cluster.remove_pod(each.key) for each in lower]
+        is_simple = not any(gave_back)
+        if not engine.fits(ask, row):
+            why = engine.class_of(ask).reasons(row)
+            attempt.undo()
+            return () if why is None else tuple(why[1])
+        violated = cluster.budgets.violated(lower)
+        order = [each for each, violates in zip(lower, violated, strict=True) if violates]
+        order += [each for each, violates in zip(lower, violated, strict=True) if not violates]
+        stays = _kept(order, ask, engine, row) if is_simple else frozenset[str]()
+        attempt.undo()
+    if not is_simple:
+        stays = _kept_anew(order, ask, engine, row)
+    going = [each for each in lower if each.key not in stays]
+    violations = sum(1 for each, violates in zip(lower, violated, strict=True) if violates and each.key not in stays)
+    return candidate(row, going, violations) if going else ()
+
+
+def _kept(gone: list[PodRecord], ask: Ask, engine: Engine, row: Row) -> frozenset[str]:
+    """Of pods that were taken off a row, those beside whom the pod fits: they are put back, one after the other."""
+    stays = []
+    for record in gone:
+        engine.cluster.place(record, row)
+        if engine.fits(ask, row):
+            stays.append(record.key)
+        else:
+            engine.cluster.remove_pod(record.key)
+    return frozenset(stays)
+
+
+def _kept_anew(lower: list[PodRecord], ask: Ask, engine: Engine, row: Row) -> frozenset[str]:
+    """As `_kept`, but pods are there, and all others are taken off for every trial."""
+    cluster = engine.cluster
+    going = {each.key: None for each in lower}
+    for record in lower:
+        with cluster.transaction() as attempt:
+            for key in going:
+                if key != record.key:
+                    cluster.remove_pod(key)
+            if engine.fits(ask, row):
+                del going[record.key]
+            attempt.undo()
+    return frozenset(each.key for each in lower if each.key not in going)
