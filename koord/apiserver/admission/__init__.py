@@ -15,6 +15,7 @@ import msgspec
 
 from koord.apiserver.access.rbac import Authorizer
 from koord.apiserver.admission import (
+    default_class,
     limit_ranger,
     namespace_lifecycle,
     newcomers,
@@ -55,6 +56,7 @@ class Admission:
         self._classes = _Decoded(collection("priorityclasses.scheduling.k8s.io"))
         self._runtimes = _Decoded(collection("runtimeclasses.node.k8s.io"))
         self._ranges = _Decoded(collection("limitranges"))
+        self._storage = _Decoded(collection("storageclasses.storage.k8s.io"))
         self.quotas = Quotas(_Decoded(collection("resourcequotas")).within)
         self._mutating = Configurations(collection("mutatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
@@ -120,6 +122,8 @@ class Admission:
         resource, obj = attributes.resource, attributes.obj
         if attributes.operation == "CREATE" and obj is not None and not attributes.subresource:
             newcomers.admit(resource.collection, obj, self._disabled)
+            if resource.collection == "persistentvolumeclaims":
+                default_class.complete(obj, self._storage.all())
         if resource.plural == "pods" and not resource.group and not attributes.subresource and obj is not None:
             if "ServiceAccount" not in self._disabled and attributes.operation == "CREATE":
                 pod_defaults.set_service_account(obj)
