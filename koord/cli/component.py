@@ -14,6 +14,7 @@ from koord.cli.options import kube_options
 if TYPE_CHECKING:
     from koord.kube.client import Client
     from koord.kube.cluster_config import ClusterConfig
+    from koord.kube.metrics import Metrics
 
 F = TypeVar("F", bound=Callable[..., Any])
 Ready = Callable[[Mapping[str, str]], None]
@@ -45,8 +46,12 @@ def run_component(
     context: str | None,
     metrics_address: str,
     log_format: str,
+    measured: Callable[[Metrics], None] = lambda metrics: None,
 ) -> int:
-    """Runs a component that talks to an API server, until a signal; the exit code."""
+    """Runs a component that talks to an API server, until a signal; the exit code.
+
+    `measured` gets the metrics that are served, for a component that has its own to add.
+    """
     from koord.kube import shell
     from koord.kube.locate import locate
     from koord.up import tether
@@ -64,7 +69,7 @@ def run_component(
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(Client(config, user_agent=f"koord-{name}/{__version__}"))
             endpoints: dict[str, str] = {}
-            done = await _serve_health(stack, metrics_address, client, endpoints)
+            done = await _serve_health(stack, metrics_address, client, endpoints, measured)
             if supervised:
                 await _server_is_up(client)
 
@@ -125,7 +130,11 @@ async def _server_is_up(client: Client) -> None:
 
 
 async def _serve_health(
-    stack: AsyncExitStack, address: str, client: Client, endpoints: dict[str, str]
+    stack: AsyncExitStack,
+    address: str,
+    client: Client,
+    endpoints: dict[str, str],
+    measured: Callable[[Metrics], None],
 ) -> Callable[[], None]:
     """Serves health where asked to. Returns what is to be called when the component is ready."""
     if not address:
@@ -134,6 +143,7 @@ async def _serve_health(
     from koord.kube.metrics import Metrics
 
     metrics = Metrics()
+    measured(metrics)
     client.observe(metrics.requests(client.config.server))
     working: list[bool] = []
     server = HealthServer(address, metrics=metrics)

@@ -54,7 +54,6 @@ A recording for --load, times in seconds from the start, amounts as quantities o
 @click.option("--nodes", default=5, show_default=True, type=click.IntRange(0, 16384), help="Number of nodes.")
 @click.option("--prefix", default="hollow", show_default=True, help="Names are PREFIX-0001, PREFIX-0002, ...")
 @fleet_options
-@click.option("--bind", is_flag=True, help="Bind pending pods, first fit: for a cluster without a scheduler.")
 @component_options
 def hollow(
     nodes: int,
@@ -64,7 +63,6 @@ def hollow(
     node_pods: int,
     load: IO[str] | None,
     seed: int,
-    bind: bool,
     kubeconfig: str | None,
     context: str | None,
     metrics_address: str,
@@ -77,7 +75,7 @@ def hollow(
     hollow.koord.sh/waiting (ImagePullBackOff) that it never starts. A node annotated hollow.koord.sh/down=true falls
     silent.
     """
-    options = options_for(nodes, prefix, node_cpu, node_memory, node_pods, load, seed, bind)
+    options = options_for(nodes, prefix, node_cpu, node_memory, node_pods, load, seed)
 
     async def work(client: Client, ready: Ready) -> None:
         from koord.hollow.live.fleet import run_fleet
@@ -102,7 +100,6 @@ def options_for(
     node_pods: int,
     load: IO[str] | None,
     seed: int,
-    bind: bool,
 ) -> FleetOptions:
     """What the command line means; a fault in it is bad usage."""
     import time
@@ -129,7 +126,6 @@ def options_for(
         seed=seed,
         load=model,
         pace=Pace(seed=seed),
-        bind=bind,
     )
 
 

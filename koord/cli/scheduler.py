@@ -10,13 +10,18 @@ import click
 from koord.cli.component import Ready, component_options, run_component
 
 if TYPE_CHECKING:
+    from koord.api.scheduler_config import SchedulerConfiguration
     from koord.kube.client import Client
+    from koord.kube.metrics import Metrics
 
 
 @click.command(
     epilog="""\b
-Example: koord scheduler --config scheduler.yaml --leader-elect
-A pod is scheduled by koord when its spec.schedulerName is one of the configuration's profiles."""
+Example: koord scheduler --config scheduler.yaml --leader-elect --metrics-address 127.0.0.1:10251
+
+\b
+A pod is scheduled by koord when its spec.schedulerName is the name of a profile. The file is followed: a change of
+profiles, plugins, arguments and backoffs takes effect within seconds, and one that is faulty not at all."""
 )
 @click.option(
     "--config",
@@ -24,35 +29,52 @@ A pod is scheduled by koord when its spec.schedulerName is one of the configurat
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A KubeSchedulerConfiguration. Without it, koord's own: the profile koord-scheduler.",
 )
-@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, so that several can run.")
-@click.option("--namespace", default="kube-system", show_default=True, help="Namespace of the lease.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=None,
+    show_default="what FILE says, else no",
+    help="Work only while holding a lease, so that several can run.",
+)
+@click.option("--namespace", show_default="that of the configuration", help="Namespace of the lease.")
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="No other scheduler is there: pods that name none are scheduled by the first profile, unless one is theirs.",
+)
 @component_options
 def scheduler(
     config: Path | None,
-    leader_elect: bool,
-    namespace: str,
+    leader_elect: bool | None,
+    namespace: str | None,
+    alone: bool,
     kubeconfig: str | None,
     context: str | None,
     metrics_address: str,
     log_format: str,
 ) -> int:
     """Schedule pods: the scheduler of koord, in place of or beside the one of Kubernetes."""
-    from koord.api import config_file
-    from koord.api.faults import Fault, Invalid
-    from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
+    from msgspec.structs import replace
 
-    configuration: SchedulerConfiguration = SHIPPED
-    if config is not None:
-        given = config_file.read(config.read_text(), str(config))
-        if not isinstance(given, SchedulerConfiguration):
-            raise Invalid(str(config), [Fault("kind", "must be KubeSchedulerConfiguration")])
-        configuration = given
+    from koord.api.scheduler_config import SHIPPED
+
+    def read() -> SchedulerConfiguration:
+        found = SHIPPED if config is None else _read(config)
+        if namespace:
+            found = replace(found, leader_election=replace(found.leader_election, resource_namespace=namespace))
+        return found
+
+    configuration = read()
+    measured: list[Metrics] = []
 
     async def work(client: Client, ready: Ready) -> None:
         from koord.scheduler.live.run import Options, run
 
-        options = Options(elect=leader_elect, namespace=namespace)
-        await run(client, configuration, options=options, on_ready=lambda: ready({}))
+        elect = config is not None and configuration.leader_election.leader_elect
+        if leader_elect is not None:
+            elect = leader_elect
+        options = Options(elect=elect, alone=alone, reload=read if config is not None else None)
+        metrics = measured[0] if measured else None
+        await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
 
     return run_component(
         "scheduler",
@@ -61,4 +83,16 @@ def scheduler(
         context=context,
         metrics_address=metrics_address,
         log_format=log_format,
+        measured=measured.append,
     )
+
+
+def _read(path: Path) -> SchedulerConfiguration:
+    from koord.api import config_file
+    from koord.api.faults import Fault, Invalid
+    from koord.api.scheduler_config import SchedulerConfiguration
+
+    found = config_file.read(path.read_text(), str(path))
+    if not isinstance(found, SchedulerConfiguration):
+        raise Invalid(str(path), [Fault("kind", "must be KubeSchedulerConfiguration")])
+    return found

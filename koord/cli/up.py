@@ -61,7 +61,7 @@ def up(
     headless: bool,
     single_process: bool,
 ) -> int:
-    """Run a whole cluster on this machine: API server, controllers and hollow nodes.
+    """Run a whole cluster on this machine: API server, controllers, scheduler and hollow nodes.
 
     Each component is a process of its own, started again if it dies. Ctrl-C stops everything.
     """
@@ -72,7 +72,7 @@ def up(
     # Bad options are told here, not by a child that will not start.
     size_of(node_cpu, node_memory)
     if load is not None:
-        options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed, True)
+        options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
     sizes = ("--node-cpu", node_cpu, "--node-memory", node_memory, "--node-pods", str(node_pods), "--seed", str(seed))
     replay = ("--load", str(Path(load.name).absolute())) if load is not None else ()
     options = UpOptions(
@@ -90,7 +90,7 @@ def up(
 
             if load is not None:
                 load.seek(0)
-            fleet = options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed, True)
+            fleet = options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
             return run_single(options, data, fleet)
         return _supervise(options, data, view=view)
 

@@ -28,7 +28,7 @@ from koord.offline import defaults
 from koord.offline.denials import denial
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.profiles import Profiles
+from koord.scheduler.profiles import Profiles, profile_for
 from koord.scheduler.state.cluster import Cluster
 
 SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
@@ -191,11 +191,8 @@ class _Builder:
 
 
 def engine_name(engines: Mapping[str, Engine], pod: Pod) -> str | None:
-    """Whose a pod is. One that names no scheduler goes to the first profile where none is the default scheduler's."""
-    name = str(pod.spec.scheduler_name)
-    if name in engines:
-        return name
-    return next(iter(engines)) if name == "default-scheduler" else None
+    """Whose a pod is, were koord the cluster's only scheduler."""
+    return profile_for(engines, str(pod.spec.scheduler_name), alone=True)
 
 
 _STORAGE: Final[tuple[Kind[Any], ...]] = (

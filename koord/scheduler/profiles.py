@@ -8,10 +8,11 @@ What a configuration asks for and koord does not have is named in `warnings`, ne
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from koord.api.names import SCHEDULER_DEFAULT
 from koord.api.scheduler_args import ARGS
 from koord.api.scheduler_config import Profile as Written
 from koord.api.scheduler_config import SchedulerConfiguration
@@ -93,6 +94,16 @@ def profiles_of(config: SchedulerConfiguration) -> Profiles:
         float(config.pod_initial_backoff_seconds),
         float(config.pod_max_backoff_seconds),
     )
+
+
+def profile_for(profiles: Collection[str], scheduler_name: str, *, alone: bool) -> str | None:
+    """Whose a pod of that scheduler name is: the name of a profile, or None where that is another scheduler.
+
+    `alone`: koord is the only scheduler; pods that name none are then the first profile's where no profile is theirs.
+    """
+    if scheduler_name in profiles:
+        return scheduler_name
+    return next(iter(profiles)) if alone and scheduler_name == SCHEDULER_DEFAULT else None
 
 
 def _profile(written: Written, warnings: list[str]) -> Profile:

@@ -69,6 +69,8 @@ class Attempt(msgspec.Struct, eq=False):
     "Counts entities as they come: the last word on order."
     queued_at_s: float
     "When it came, or came back."
+    came_s: float = 0.0
+    "When it came for the first time, or was let through a gate."
     where: Where = Where.GONE
     tries: int = 0
     rejections: int = 0
@@ -167,7 +169,7 @@ class Queue:
         known = self._all.get(entity.key)
         if known is None:
             self._arrivals += 1
-            known = self._all[entity.key] = Attempt(entity, self._arrivals, now_s)
+            known = self._all[entity.key] = Attempt(entity, self._arrivals, now_s, now_s)
             self._ready(known, now_s)
             return
         known.entity = entity
@@ -300,6 +302,8 @@ class Queue:
 
     def _ready(self, attempt: Attempt, now_s: float, *, at_once: bool = False) -> None:
         """To the active ones, or behind a gate or a backoff first."""
+        if attempt.gate:
+            attempt.came_s = now_s
         attempt.gate = self._gate_of(attempt.entity) or ""
         if attempt.gate:
             attempt.where = Where.GATED

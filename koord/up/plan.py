@@ -32,10 +32,11 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     """Everything, the API server first: the others need it from their start to their end."""
     kubeconfig = ("--kubeconfig", str(path / "kubeconfig"))
     api = ("--data-dir", str(path), "--port", str(port), "--durability", options.durability)
-    fleet = ("--nodes", str(options.nodes), "--bind", *options.fleet_args)
+    fleet = ("--nodes", str(options.nodes), *options.fleet_args)
     return (
         Component("apiserver", api),
         Component("controllers", (*kubeconfig, *HEALTH)),
+        Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
 

@@ -11,11 +11,14 @@ import pytest
 
 from koord.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODE_METRICS, NODES, PODS
 from koord.api.pod import Pod
+from koord.api.scheduler_config import SHIPPED
 from koord.hollow.live.fleet import FleetOptions, run_fleet
 from koord.hollow.machine import ANNOTATION_DOWN, is_ready
 from koord.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
+from koord.scheduler.live.run import Options as SchedulerOptions
+from koord.scheduler.live.run import run as run_scheduler
 from tests.control_plane import ControlPlane
 from tests.hollow.embedded import Embedded, embedded
 
@@ -39,16 +42,20 @@ def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
 
 @asynccontextmanager
 async def fleet(plane: Plane, **more: Any) -> AsyncIterator[Client]:
-    """A client beside a running fleet."""
-    options = FleetOptions(**{"nodes": NODES_COUNT, "pace": QUICK, "bind": True, **more})
-    ready = asyncio.Event()
+    """A client beside a running fleet, and a scheduler for its pods."""
+    options = FleetOptions(**{"nodes": NODES_COUNT, "pace": QUICK, **more})
+    ready, schedules = asyncio.Event(), asyncio.Event()
     async with Client.from_config(str(plane.kubeconfig)) as client, asyncio.TaskGroup() as tasks:
         running = tasks.create_task(run_fleet(client, options, on_ready=lambda endpoints: ready.set()))
-        await asyncio.wait_for(ready.wait(), 30)
+        alone = SchedulerOptions(alone=True)
+        scheduling = tasks.create_task(run_scheduler(client, SHIPPED, options=alone, on_ready=schedules.set))
+        for each in (ready, schedules):
+            await asyncio.wait_for(each.wait(), 30)
         try:
             yield client
         finally:
             running.cancel()
+            scheduling.cancel()
 
 
 def manifest(name: str, **spec: Any) -> dict[str, Any]:
@@ -99,7 +106,7 @@ async def test_pods_are_bound_run_and_go(plane: Plane) -> None:
             await client.create(PODS, manifest(f"web-{number}"))
         pods = [await until_phase(client, f"web-{number}", "Running") for number in range(20)]
         assert len({pod.status.pod_ip for pod in pods}) == 20
-        assert len({pod.spec.node_name for pod in pods}) == NODES_COUNT
+        assert len({pod.spec.node_name for pod in pods}) > 1
         assert all(pod.status.condition("Ready").status == "True" for pod in pods)  # type: ignore[union-attr]
         for number in range(20):
             await client.delete(PODS, f"web-{number}", namespace="default")
@@ -158,7 +165,7 @@ async def test_a_smaller_fleet_takes_the_surplus_away(plane: Plane) -> None:
 
 
 async def test_a_node_that_is_switched_off_falls_silent(plane: Plane) -> None:
-    async with fleet(plane, nodes=1, prefix="dark", bind=True) as client:
+    async with fleet(plane, nodes=1, prefix="dark") as client:
         await client.patch(NODES, "dark-0001", {"metadata": {"annotations": {ANNOTATION_DOWN: "true"}}})
         await asyncio.sleep(0.5)
         await client.create(PODS, manifest("asleep", nodeName="dark-0001"))

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.timeout(120)
 
 READY_WITHIN_S = 40.0
 STOP_WITHIN_S = 40.0
+COMPONENTS = {"apiserver", "controllers", "scheduler", "hollow"}
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,11 @@ def test_it_says_one_line_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
     with up(data, "--nodes", "3") as running:
         assert running.line == f"ready: KUBECONFIG={data}/kubeconfig\n"
         assert (data / "kubeconfig").stat().st_mode & 0o777 == 0o600
-        assert {path.name for path in (data / "logs").iterdir()} == {"apiserver.log", "controllers.log", "hollow.log"}
+        assert {path.name for path in (data / "logs").iterdir()} == {f"{name}.log" for name in COMPONENTS}
         code, told = status(data)
         assert (code, told["healthy"], told["problems"]) == (0, True, [])
         assert told["nodes"] == {"total": 3, "ready": 3, "notReady": [], "cordoned": []}
-        assert {each["name"] for each in told["components"]} == {"apiserver", "controllers", "hollow"}
+        assert {each["name"] for each in told["components"]} == COMPONENTS
         again = koord("up", "--headless", "--data-dir", str(data))
         assert (again.returncode, again.stdout) == (2, "")
         assert f"pid {running.process.pid}" in again.stderr
@@ -154,7 +155,7 @@ def test_state_is_kept_over_a_restart_and_killed_components_are_healed(tmp_path:
         kubectl(data, "create", "configmap", "kept", "--from-literal=a=b")
         kubectl(data, "create", "deployment", "web", "--image=web:1", "--replicas=3")
         kubectl(data, "wait", "--for=condition=Available", "deployment/web", "--timeout=40s")
-        for name in ("hollow", "controllers", "apiserver"):
+        for name in ("hollow", "scheduler", "controllers", "apiserver"):
             killed = running.component(name)["pid"]
             os.kill(killed, signal.SIGKILL)
 

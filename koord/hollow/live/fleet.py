@@ -1,6 +1,6 @@
 """A fleet of modelled nodes: everything that runs for them, in one process.
 
-One pod informer serves the pods' lives, the reports, the kubelet endpoint and the binder.
+One pod informer serves the pods' lives, the reports and the kubelet endpoint.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from koord import __version__
 from koord.api.kinds import NODES, PODS
 from koord.api.node import Node
-from koord.hollow.live.binder import Binder
 from koord.hollow.live.kubelet import Kubelet, own_certificate_aside
 from koord.hollow.live.pods import NODE_INDEX, PodRunner, by_node
 from koord.hollow.live.registry import NodeRegistry
@@ -44,8 +43,6 @@ class FleetOptions:
     load: Load = field(default_factory=SeededLoad)
     pace: Pace = field(default_factory=Pace)
     report: ReportPolicy = field(default_factory=ReportPolicy)
-    bind: bool = False
-    "Whether pending pods are bound, first fit."
     kubelet_port: int = 0
 
     def machines(self) -> list[Machine]:
@@ -66,7 +63,7 @@ async def run_fleet(
     clock = clock or SystemClock()
     informers = Informers(client, clock=clock)
     pods = informers.get(PODS, indexes={NODE_INDEX: by_node})
-    nodes = informers.get(NODES, labels="" if options.bind else f"{LABEL_FLEET}={options.prefix}")
+    nodes = informers.get(NODES, labels=f"{LABEL_FLEET}={options.prefix}")
     context = await own_certificate_aside()
     async with (
         Kubelet(pods, port=options.kubelet_port, context=context, seed=options.seed, clock=clock) as kubelet,
@@ -91,8 +88,6 @@ async def run_fleet(
             tasks.create_task(registry.keep_alive(), name="hollow/keep-alive")
             tasks.create_task(runner.controller.run(), name="hollow/pods")
             tasks.create_task(reporter.run(), name="hollow/reports")
-            if options.bind:
-                tasks.create_task(Binder(client, pods, nodes, clock=clock).run(), name="hollow/binder")
             await informers.synced(freeze=True)
             log.info("running", extra={"nodes": options.nodes, "kubelet_port": kubelet.port})
             if on_ready is not None:

@@ -1,10 +1,12 @@
 """One decision after the other: from the queue to a place, or to the reasons why there is none.
 
-Pure but for what it is given: the time. What is decided counts at once; who carries it out tells the outcome.
+Pure but for what it is given: the time. What is decided counts at once; who carries it out tells the outcome. Nothing
+that a pod says, and no fault of a plugin, ends it: such a pod is told of, and tried again later.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,8 @@ from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.queue import Attempt
-from koord.scheduler.state.table import Row
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +28,12 @@ class Bind:
 
     attempt: Attempt
     ask: Ask
+    profile: str
     node: str
-    row: Row
     patch: Mapping[str, Any]
+    "What plugins want written on the pod before, as a merge patch."
     wait_s: float
+    "How long it may wait for others first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Nowhere:
 
     attempt: Attempt
     ask: Ask
+    profile: str
     placement: Placement
     remedy: Remedy
     message: str
@@ -44,10 +50,11 @@ class Nowhere:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A pod that cannot be understood: the API server took what no plugin can read."""
+    """A pod that cannot be understood, or about which a plugin failed."""
 
     attempt: Attempt
     ask: Ask
+    profile: str
     message: str
 
 
@@ -60,29 +67,44 @@ class Cycle:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
-    def step(self, now_s: float) -> Decision | None:
+    def step(self) -> Decision | None:
         """The next decision; None where nobody is ready."""
         feed = self._feed
-        feed.cluster.now_s = now_s
+        now_s = feed.clock.monotonic()
         attempt = feed.queue.pop(now_s)
         if attempt is None:
             return None
+        feed.cluster.now_s = feed.clock.now()
         (ask,) = attempt.entity.pods
-        engine = feed.engines[str(ask.spec.scheduler_name)]
+        engine = feed.engine_of(ask)
+        assert engine is not None  # others are not queued
         try:
-            placement = engine.place(ask)
+            return self._decide(attempt, ask, engine, now_s)
         except BadInput as error:
-            feed.queue.failed(attempt, now_s)
-            return Broken(attempt, ask, str(error))
-        if placement.node is not None:
-            return self._somewhere(attempt, ask, engine, placement.node)
-        remedy = engine.remedy(ask)
-        feed.queue.rejected(attempt, placement.rejected_by, now_s)
-        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message)
-        return Nowhere(attempt, ask, placement, remedy, message)
+            return self._broken(attempt, ask, engine, now_s, str(error))
+        except Exception as error:
+            # The one place that keeps the loop alive, whatever a plugin does.
+            log.exception("no decision: a plugin failed", extra={"pod": ask.key})
+            return self._broken(attempt, ask, engine, now_s, f"a plugin failed: {type(error).__name__}: {error}")
 
-    def _somewhere(self, attempt: Attempt, ask: Ask, engine: Engine, node: str) -> Bind:
+    def _decide(self, attempt: Attempt, ask: Ask, engine: Engine, now_s: float) -> Decision:
+        feed, profile = self._feed, engine.profile
+        placement = engine.place(ask)
+        if placement.node is not None:
+            row = feed.cluster.table.row_of[placement.node]
+            patch, wait_s = engine.patch(ask, row), engine.wait_s(ask, row)
+            feed.assume(ask, placement.node)
+            return Bind(attempt, ask, profile.name, placement.node, patch, wait_s)
+        remedy = engine.remedy(ask)
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message)
+        # Where there are no nodes nobody turned it away, and whatever comes may help.
+        turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
+        feed.queue.rejected(attempt, turned_away, now_s)
+        return Nowhere(attempt, ask, profile.name, placement, remedy, message)
+
+    def _broken(self, attempt: Attempt, ask: Ask, engine: Engine, now_s: float, message: str) -> Broken:
         feed = self._feed
-        row = feed.cluster.table.row_of[node]
-        feed.assumed[ask.key] = ask.meta.uid
-        return Bind(attempt, ask, node, row, engine.patch(ask, row), engine.wait_s(ask, row))
+        if ask.key in feed.cluster.pods and ask.key not in feed.assumed:
+            feed.cluster.remove_pod(ask.key)
+        feed.queue.failed(attempt, now_s)
+        return Broken(attempt, ask, engine.profile.name, message)

@@ -2,30 +2,40 @@
 
 A pod that has a node counts there; one that waits for us is queued; one that we placed counts from that moment, and its
 binding, once heard of, changes nothing. A pod on a node that is not known is looked for again when the node comes.
-Nothing here waits or writes: handlers of informers call it, in the order of events.
+Nothing here waits or writes: handlers of informers call it, in the order of events. Whatever that order, in the end the
+state is that of a feed which was told of the last of it alone.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
+from koord.api.core import Namespace
 from koord.api.crd.node_metric import NodeMetric
+from koord.api.faults import BadInput
 from koord.api.node import Node
 from koord.api.pod import Pod
+from koord.kube.clock import Clock
 from koord.kube.store import Delta
 from koord.scheduler.events import load_event, node_event, pod_event, storage_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin
-from koord.scheduler.queue import Entity, Event, Queue
+from koord.scheduler.profiles import profile_for
+from koord.scheduler.queue import Entity, Event, Queue, Where
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import StorageObject
-from koord.scheduler.state.table import Reason
+from koord.scheduler.state.table import Reason, Row
 
-FREED: Final = Reason.PODS | Reason.FREED
+log = logging.getLogger(__name__)
+
+FREED: Final = int(Reason.PODS | Reason.FREED)
 
 
 @runtime_checkable
@@ -37,8 +47,23 @@ class TakesNodeMetrics(Protocol):
     def remove_node_metric(self, name: str) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A pod that we have placed and whose binding has not been heard of."""
+
+    ask: Ask
+    node: str
+
+    @property
+    def uid(self) -> str:
+        return self.ask.meta.uid
+
+
 class Feed:
-    """Keeps a cluster and a queue true. `pods_of` tells which pods an informer has on a node."""
+    """Keeps a cluster and a queue true. `pods_of` tells which pods an informer has on a node.
+
+    The queue is told monotonic time, so that no backoff depends on a wall clock; pods are stamped with the wall's.
+    """
 
     def __init__(
         self,
@@ -47,27 +72,37 @@ class Feed:
         engines: Mapping[str, Engine],
         plugins: Iterable[Plugin],
         *,
-        now: Callable[[], float],
+        clock: Clock,
         pods_of: Callable[[str], Iterable[Pod]],
+        alone: bool = False,
         wake: Callable[[], None] = lambda: None,
+        queued: Callable[[Where, str], None] = lambda where, event: None,
     ) -> None:
-        self.cluster, self.queue, self.engines = cluster, queue, engines
-        self.assumed: dict[str, str] = {}
-        "Pods that we have placed and whose binding has not been heard of, and their uids."
+        self.cluster, self.queue, self.engines, self.clock = cluster, queue, engines, clock
+        self.assumed: dict[str, Assumed] = {}
         self._metered = [plugin for plugin in plugins if isinstance(plugin, TakesNodeMetrics)]
-        self._now, self._pods_of, self._wake = now, pods_of, wake
+        self._pods_of, self._alone, self._wake, self._queued = pods_of, alone, wake, queued
+
+    def engine_of(self, pod: Pod | Ask) -> Engine | None:
+        """Who decides about a pod; None where that is another scheduler."""
+        name = profile_for(self.engines, str(pod.spec.scheduler_name), alone=self._alone)
+        return None if name is None else self.engines[name]
 
     def is_ours(self, pod: Pod) -> bool:
         """Whether a pod waits for a place, and for one from us."""
         return (
             not pod.spec.node_name
-            and str(pod.spec.scheduler_name) in self.engines
             and pod.metadata.deletion_timestamp is None
             and not pod.is_finished
+            and self.engine_of(pod) is not None
         )
 
     def pod(self, delta: Delta[Pod]) -> None:
         key, old, new = delta.key, delta.old, delta.new
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            self.pod(Delta(key, old, None))
+            self.pod(Delta(key, None, new))
+            return
         if new is None or new.is_finished:
             self._gone(key)
         elif new.spec.node_name:
@@ -76,25 +111,32 @@ class Feed:
             self._count(new)
         elif not self.is_ours(new):
             self._gone(key)
-        elif self.assumed.get(key, new.metadata.uid) != new.metadata.uid:
-            # Another pod of the same name: the one that we placed is gone.
-            self._gone(key)
-            self._ask(new)
-        elif key not in self.assumed and (old is None or not self.is_ours(old) or _differs(old, new)):
-            self._ask(new)
-        self._happened(pod_event(old, new))
+        else:
+            self._waits(key, old, new)
+        self._happened(_pod_event(old, new))
 
     def node(self, delta: Delta[Node]) -> None:
-        if delta.new is None:
-            if delta.key in self.cluster.table.row_of:
-                self.cluster.remove_node(delta.key)
+        name, old, new = delta.key, delta.old, delta.new
+        if new is None:
+            if name in self.cluster.table.row_of:
+                self.cluster.remove_node(name)
         else:
-            is_new = delta.key not in self.cluster.table.row_of
-            self.cluster.put_node(delta.new)
-            for pod in self._pods_of(delta.key) if is_new else ():
-                if not pod.is_finished:
-                    self._count(pod)
-        self._happened(node_event(delta.old, delta.new))
+            row = self.cluster.table.row_of.get(name)
+            if row is None:
+                row = self.cluster.put_node(new)
+                self._repopulate(name, row)
+            elif old is None or _node_differs(old, new):
+                self.cluster.put_node(new)
+        self._happened(node_event(old, new))
+
+    def namespace(self, delta: Delta[Namespace]) -> None:
+        if delta.new is None:
+            self.cluster.remove_namespace(delta.key)
+        else:
+            self.cluster.put_namespace(delta.new)
+        if delta.old is None or delta.new is None or delta.old.metadata.labels != delta.new.metadata.labels:
+            # Terms choose namespaces by their labels: whose pods are shunned, or sought, is another question now.
+            self._happened(Event(int(Reason.PODS), delta.new or delta.old))
 
     def storage(self, delta: Delta[StorageObject]) -> None:
         if delta.new is not None:
@@ -113,20 +155,62 @@ class Feed:
                 plugin.put_node_metric(delta.new)
         self._happened(load_event(delta.key))
 
-    def let_go(self, key: str, uid: str) -> bool:
-        """What we placed is not bound: it counts no more. False where somebody was faster, and it is on a node now."""
-        if self.assumed.get(key) != uid:
+    def assume(self, ask: Ask, node: str) -> None:
+        """A pod has been placed by an engine; from now on until its binding is heard of, that is our word alone."""
+        self.assumed[ask.key] = Assumed(ask, node)
+
+    def stands(self, ask: Ask, node: str) -> Row | None:
+        """The row of the node where we placed a pod, while that is how things are; None where it no longer is."""
+        held = self.assumed.get(ask.key)
+        if held is None or held.uid != ask.meta.uid or held.node != node:
+            return None
+        return self.cluster.table.row_of.get(node)
+
+    def let_go(self, ask: Ask) -> bool:
+        """What we placed is not bound: it counts no more. False where somebody was faster, and knows better."""
+        held = self.assumed.get(ask.key)
+        if held is None or held.uid != ask.meta.uid:
             return False
-        del self.assumed[key]
-        if key in self.cluster.pods:
-            record, _ = self.cluster.pods[key]
-            self.cluster.remove_pod(key)
-            self._happened(Event(int(FREED), record))
+        del self.assumed[ask.key]
+        if ask.key in self.cluster.pods:
+            record, _ = self.cluster.pods[ask.key]
+            self.cluster.remove_pod(ask.key)
+            self._happened(Event(FREED, record))
         return True
 
-    def _ask(self, pod: Pod) -> None:
-        self.queue.put(Entity.of(Ask(pod)), self._now())
+    def _waits(self, key: str, old: Pod | None, new: Pod) -> None:
+        held = self.assumed.get(key)
+        if held is not None and held.uid != new.metadata.uid:
+            # Another pod of the same name: the one that we placed is gone.
+            self._gone(key)
+            held = None
+        changed = old is None or not self.is_ours(old) or _differs(old, new)
+        if held is not None:
+            # Should its binding fail, it comes back as it is now; once bound, it is not asked about again.
+            if changed and key in self.queue:
+                self.queue.put(Entity.of(Ask(new)), self.clock.monotonic())
+            return
+        if key in self.cluster.pods:
+            # It had a node by a history that is no longer true: the API server was restored from an older state.
+            self.cluster.remove_pod(key)
+        if changed or key not in self.queue:
+            self._ask(new, "PodAdd" if old is None else "PodUpdate")
+
+    def _ask(self, pod: Pod, event: str) -> None:
+        key = pod.metadata.key
+        self.queue.put(Entity.of(Ask(pod)), self.clock.monotonic())
+        self._queued(self.queue.where(key), event)
         self._wake()
+
+    def _repopulate(self, name: str, row: Row) -> None:
+        """A node has come: with the pods that were on it before we knew of it."""
+        for pod in self._pods_of(name):
+            if not pod.is_finished:
+                self._count(pod)
+        for key, held in self.assumed.items():
+            if held.node == name and key not in self.cluster.pods:
+                # The node was away for a moment, and the binding is under way.
+                self.cluster.place(held.ask.record(self.clock.now()), row)
 
     def _count(self, pod: Pod) -> None:
         key, row = pod.metadata.key, self.cluster.table.row_of.get(pod.spec.node_name)
@@ -135,9 +219,15 @@ class Feed:
             if known is not None:
                 self.cluster.remove_pod(key)
             return
-        record = Ask(pod).record(self._now())
-        if known is not None and known[1] == row and replace(record, placed_s=known[0].placed_s) == known[0]:
+        record = _record(pod, self.clock.now())
+        if record is None:
             return
+        if known is not None:
+            if known[1] == row and replace(record, placed_s=known[0].placed_s) == known[0]:
+                return
+            if known[1] != row or known[0].uid != record.uid:
+                # What plugins took for it where we thought it was is given back.
+                self.cluster.remove_pod(key)
         self.cluster.place(record, row)
 
     def _gone(self, key: str) -> None:
@@ -147,16 +237,51 @@ class Feed:
             self.cluster.remove_pod(key)
 
     def _happened(self, event: Event | None) -> None:
-        if event is not None and self.queue.happened(event, self._now()):
+        if event is not None and self.queue.happened(event, self.clock.monotonic()):
             self._wake()
+
+
+def _record(pod: Pod, now_s: float) -> PodRecord | None:
+    """What is kept of a pod that has a node. What cannot be understood of it is left out; its requests still count."""
+    try:
+        return Ask(pod).record(now_s)
+    except BadInput as error:
+        log.warning("counted without its affinity, which cannot be understood: %s", error, extra=_fields(pod))
+    try:
+        return Ask(replace(pod, spec=replace(pod.spec, affinity=None))).record(now_s)
+    except BadInput as error:
+        log.error("not counted, since it cannot be understood: %s", error, extra=_fields(pod))
+        return None
+
+
+def _fields(pod: Pod) -> dict[str, str]:
+    return {"pod": pod.metadata.key, "node": pod.spec.node_name}
+
+
+def _pod_event(old: Pod | None, new: Pod | None) -> Event | None:
+    try:
+        return pod_event(old, new)
+    except BadInput:
+        return Event(FREED, new)
 
 
 def _differs(old: Pod, new: Pod) -> bool:
     """Whether a waiting pod changed in something that could change its chances; its status could not."""
     before, now = old.metadata, new.metadata
-    return old.spec != new.spec or (before.uid, before.labels, before.annotations, before.owner_references) != (
-        now.uid,
+    return old.spec != new.spec or (before.labels, before.annotations, before.owner_references) != (
         now.labels,
         now.annotations,
         now.owner_references,
+    )
+
+
+def _node_differs(old: Node, new: Node) -> bool:
+    """Whether a node changed in something that decisions look at: reports of its health are many."""
+    before, now = old.metadata, new.metadata
+    return (
+        old.spec != new.spec
+        or before.labels != now.labels
+        or before.annotations != now.annotations
+        or old.status.allocatable != new.status.allocatable
+        or old.status.images != new.status.images
     )

@@ -3,7 +3,8 @@
     async with Client.from_config() as client:
         await run(client, config)
 
-It decides as long as somebody is ready and the API server keeps up, and gives way to what informers hear in between.
+Who stands by hears everything too, so that a new leader decides at once. A new configuration is a new state, fed from
+the same informers, once all that was decided by the old one is bound.
 """
 
 from __future__ import annotations
@@ -11,50 +12,46 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from koord.api import kinds
-from koord.api.kinds import Kind
-from koord.api.pod import Pod
+from koord.api.duration import parse_duration
 from koord.api.scheduler_config import SchedulerConfiguration
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.errors import NotFound
+from koord.kube.election import Timing
+from koord.kube.errors import ApiError
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
-from koord.kube.store import Delta
+from koord.kube.metrics import Metrics
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.live.binding import Bindings
-from koord.scheduler.live.cycle import Bind, Broken, Cycle, Nowhere
-from koord.scheduler.live.feed import Feed
+from koord.scheduler.live.feed import Assumed, Feed
+from koord.scheduler.live.loop import Loop
+from koord.scheduler.live.metrics import SchedulerMetrics
+from koord.scheduler.live.reload import Read, changes
+from koord.scheduler.live.sources import Sources, is_served
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-LEASE: Final = "koord-scheduler"
-BETWEEN_BREATHS: Final = 16
-"""After so many decisions in a row, whoever else has something to do is let through."""
-LONGEST_REST_S: Final = 1.0
-
-_STORAGE: Final[tuple[Kind[Any], ...]] = (
-    kinds.PERSISTENT_VOLUME_CLAIMS,
-    kinds.PERSISTENT_VOLUMES,
-    kinds.STORAGE_CLASSES,
-    kinds.CSI_NODES,
-    kinds.CSI_DRIVERS,
-    kinds.CSI_STORAGE_CAPACITIES,
-)
+CONTROLLER: Final = "koord-scheduler"
+ASK_AGAIN_S: Final = 5.0
+"""Whether a kind is served that was not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     elect: bool = False
-    namespace: str = "kube-system"
-    "Where the lease is."
+    "Work only while holding the lease that the configuration names."
+    alone: bool = False
+    "No other scheduler is there: pods that name none are ours."
+    reload: Read | None = None
+    "Reads the configuration anew; None: it stays as it is."
     seed: int = 0
 
 
@@ -64,154 +61,143 @@ async def run(
     *,
     options: Options | None = None,
     clock: Clock | None = None,
+    metrics: Metrics | None = None,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
-    """Schedules until cancelled. `on_ready` is called when it has a picture of the cluster."""
-    chosen = options or Options()
-    if not chosen.elect:
-        await _run(client, config, chosen, clock or SystemClock(), on_ready)
-        return
-
-    async def work(leader: LeaderElection) -> None:
-        await _run(leader.client, config, chosen, clock or SystemClock(), on_ready)
-
-    await run_as_leader(client, work, name=LEASE, namespace=chosen.namespace)
+    """Schedules until cancelled. `on_ready` is called when it has a picture of the cluster, leading or not."""
+    runner = Runner(client, config, options or Options(), clock or SystemClock(), metrics or Metrics(process=False))
+    await runner.run(on_ready or (lambda: None))
 
 
-async def _run(
-    client: Client,
-    config: SchedulerConfiguration,
-    options: Options,
-    clock: Clock,
-    on_ready: Callable[[], None] | None,
-) -> None:
-    profiles = profiles_of(config)
-    for warning in profiles.warnings:
-        log.warning(warning)
-    cluster = Cluster(options.seed)
-    cluster.now_s = clock.now()
-    engines = {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()}
-    ready = asyncio.Event()
-    async with (
-        EventRecorder(client, controller=LEASE, clock=clock) as events,
-        Informers(client, clock=clock) as informers,
-        asyncio.TaskGroup() as tasks,
-    ):
-        pods = informers.get(kinds.PODS, indexes={"node": _node_of})
-        feed = Feed(
-            cluster,
-            profiles.queue(),
-            engines,
-            profiles.plugins(),
-            now=clock.now,
-            pods_of=lambda node: pods.by_index("node", node),
-            wake=ready.set,
-        )
-        _listen(informers, feed)
-        if await _is_served(client, kinds.NODE_METRICS):
-            informers.get(kinds.NODE_METRICS).add_handler(feed.node_metric)
-        telling = Telling(client, events, clock)
-        # Nodes, claims and the rest first, so that no decision is made on half of the picture.
-        await informers.synced()
-        informers.get(kinds.PODS).add_handler(feed.pod)
-        await informers.synced()
-        tasks.create_task(telling.run(), name="telling")
-        scheduler = Scheduler(client, feed, telling, clock, ready)
-        tasks.create_task(scheduler.run(), name="scheduling")
-        if on_ready is not None:
+class Runner:
+    """One running scheduler."""
+
+    def __init__(
+        self, client: Client, config: SchedulerConfiguration, options: Options, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._client, self._options, self._clock = client, options, clock
+        self._config, self._metrics = config, SchedulerMetrics(metrics)
+        self._ready = asyncio.Event()
+        self._loop: Loop | None = None
+        self._disconnect: Callable[[], None] = lambda: None
+        self.feed: Feed | None = None
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        metrics = self._metrics.metrics
+        async with AsyncExitStack() as stack:
+            informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
+            self._sources = Sources(informers)
+            measured = await is_served(self._client, kinds.NODE_METRICS)
+            if measured:
+                self._sources.add_node_metrics()
+            self._events = await stack.enter_async_context(
+                EventRecorder(self._client, controller=CONTROLLER, observer=metrics.events(), clock=self._clock)
+            )
+            for informer in informers:
+                metrics.follow(informer)
+            # Everything first, so that no decision is made on half of the picture.
+            await informers.synced()
+            self._take_over(self._config)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if self._options.reload is not None:
+                tasks.create_task(self._keep_up(self._options.reload), name="configuration")
+            tasks.create_task(self._schedule(), name="scheduling")
+            if not measured:
+                log.info("NodeMetrics are not served here: decisions are made without them until they are")
+                tasks.create_task(self._await_node_metrics(), name="node-metrics")
+            log.info("scheduling", extra={"profiles": ", ".join(each.scheduler_name for each in self._config.profiles)})
             on_ready()
 
+    async def _schedule(self) -> None:
+        if not self._options.elect:
+            await self._lead(self._client)
+            return
 
-def _listen(informers: Informers, feed: Feed) -> None:
-    cluster = feed.cluster
-    informers.get(kinds.NODES).add_handler(feed.node)
-    informers.get(kinds.NAMESPACES).add_handler(
-        lambda delta: cluster.put_namespace(delta.new) if delta.new is not None else cluster.remove_namespace(delta.key)
-    )
-    informers.get(kinds.SERVICES).add_handler(
-        lambda delta: (
-            cluster.put_service(delta.new)
-            if delta.new is not None
-            else cluster.remove_service(*delta.key.split("/", 1))
+        async def work(leader: LeaderElection) -> None:
+            await self._lead(leader.client)
+
+        wanted = self._config.leader_election
+        gauge = self._metrics.metrics.leader(wanted.resource_name)
+        await run_as_leader(
+            self._client,
+            work,
+            name=wanted.resource_name,
+            namespace=wanted.resource_namespace,
+            timing=Timing(
+                max(1, round(parse_duration(wanted.lease_duration))),
+                parse_duration(wanted.renew_deadline),
+                parse_duration(wanted.retry_period),
+            ),
+            on_change=gauge.set,
         )
-    )
 
-    def workload(delta: Delta[Any]) -> None:
-        if delta.new is not None:
-            cluster.put_workload(delta.new)
-        elif delta.old is not None:
-            cluster.remove_workload(delta.old)
-
-    for kind in (kinds.REPLICA_SETS, kinds.STATEFUL_SETS, kinds.REPLICATION_CONTROLLERS):
-        informers.get(kind).add_handler(workload)
-    for storage in _STORAGE:
-        informers.get(storage).add_handler(feed.storage)
-
-
-async def _is_served(client: Client, kind: Kind[Any]) -> bool:
-    try:
-        await client.list(kind, limit=1)
-    except NotFound:
-        log.info("%s are not served here: decisions are made without them", kind.resource)
-        return False
-    return True
-
-
-def _node_of(pod: Pod) -> tuple[str, ...]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
-
-
-class Scheduler:
-    """The loop. `ready` is set by whoever has something new for it."""
-
-    def __init__(self, client: Client, feed: Feed, telling: Telling, clock: Clock, ready: asyncio.Event) -> None:
-        self._feed, self._telling, self._clock, self._ready = feed, telling, clock, ready
-        self._cycle = Cycle(feed)
-        self._bindings = Bindings(client, feed, clock, told=self._told, wake=ready.set)
-
-    async def run(self) -> None:
-        """Decides until cancelled; what is being bound then is let through."""
+    async def _lead(self, client: Client) -> None:
+        """Decides until cancelled, by one configuration after the other."""
+        telling = Telling(client, self._events, self._clock)
+        forget = self._sources.pods.add_handler(telling.pod)
         try:
-            while True:
-                await self._decide()
-                await self._rest()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(telling.run(), name="telling")
+                while True:
+                    assert self.feed is not None
+                    self._loop = Loop(client, self.feed, telling, self._metrics, self._ready)
+                    await self._loop.run()
+                    self._take_over(self._config)
         finally:
-            await self._bindings.finish()
+            self._loop = None
+            forget()
 
-    async def _decide(self) -> None:
-        """As long as somebody is ready."""
-        decided = 0
-        while not self._bindings.is_full:
-            decision = self._cycle.step(self._clock.now())
-            if decision is None:
-                return
-            if isinstance(decision, Bind):
-                self._bindings.start(decision)
-            elif isinstance(decision, Nowhere):
-                self._telling.nowhere(decision)
-            elif isinstance(decision, Broken):
-                self._telling.broken(decision)
-            self._bindings.look_after_waiting()
-            decided += 1
-            if decided % BETWEEN_BREATHS == 0:
-                await asyncio.sleep(0)
+    async def _keep_up(self, read: Read) -> None:
+        async for config in changes(read, self._config, self._clock):
+            log.info("the configuration has changed, and takes effect")
+            self._config = config
+            if self._loop is not None:
+                self._loop.stop()
+            else:
+                self._take_over(config)
 
-    async def _rest(self) -> None:
-        """Until something happens, or time alone makes somebody ready."""
-        self._bindings.look_after_waiting()
-        change_s = self._feed.queue.next_change_s()
-        rest_s = LONGEST_REST_S if change_s is None else min(LONGEST_REST_S, max(0.0, change_s - self._clock.now()))
-        self._ready.clear()
+    async def _await_node_metrics(self) -> None:
+        """Definitions may come after the scheduler. What nodes report then goes to whoever decides at that time."""
+        while not await self._are_served():
+            await self._clock.sleep(ASK_AGAIN_S)
+        self._sources.add_node_metrics()
+        assert self.feed is not None
+        self._disconnect = _both(self._disconnect, self._sources.connect_node_metrics(self.feed))
+
+    async def _are_served(self) -> bool:
         try:
-            async with asyncio.timeout(rest_s):
-                await self._ready.wait()
-        except TimeoutError:
-            pass
+            return await is_served(self._client, kinds.NODE_METRICS)
+        except ApiError:
+            return False
 
-    def _told(self, bind: Bind, outcome: str) -> None:
-        if outcome == "bound":
-            self._telling.bound(bind)
-        elif outcome == "failed":
-            self._telling.not_bound(bind, "the API server did not take it")
-        else:
-            self._telling.forget(bind.ask.meta.uid)
+    def _take_over(self, config: SchedulerConfiguration) -> None:
+        """A state for a configuration, fed from the informers. What was placed and is not heard of yet goes along."""
+        assumed: dict[str, Assumed] = self.feed.assumed if self.feed is not None else {}
+        self._disconnect()
+        profiles = profiles_of(config)
+        for warning in profiles.warnings:
+            log.warning(warning)
+        cluster = Cluster(self._options.seed)
+        cluster.now_s = self._clock.now()
+        self.feed = Feed(
+            cluster,
+            profiles.queue(),
+            {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()},
+            profiles.plugins(),
+            clock=self._clock,
+            pods_of=self._sources.pods_of,
+            alone=self._options.alone,
+            wake=self._ready.set,
+            queued=self._metrics.queued,
+        )
+        self.feed.assumed.update(assumed)
+        self._disconnect = self._sources.connect(self.feed)
+        self._ready.set()
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        second()
+
+    return both

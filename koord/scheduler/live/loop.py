@@ -1,0 +1,110 @@
+"""The loop: decides as long as somebody is ready and the API server keeps up, and rests in between.
+
+It gives way to what informers hear, and has each decision carried out and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from koord.kube.client import Client
+from koord.scheduler.live.binding import Bindings, Outcome
+from koord.scheduler.live.cycle import Bind, Cycle, Decision, Nowhere
+from koord.scheduler.live.feed import Feed
+from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from koord.scheduler.live.telling import Telling
+
+BETWEEN_BREATHS: Final = 16
+"""After so many decisions in a row, whoever else has something to do is let through."""
+LONGEST_REST_S: Final = 1.0
+
+
+class Loop:
+    """Schedules from one feed. `ready` is set by whoever has something new for it."""
+
+    def __init__(
+        self, client: Client, feed: Feed, telling: Telling, metrics: SchedulerMetrics, ready: asyncio.Event
+    ) -> None:
+        self._feed, self._telling, self._metrics, self._ready = feed, telling, metrics, ready
+        self._clock = feed.clock
+        self._cycle = Cycle(feed)
+        self.bindings = Bindings(client, feed, feed.clock, told=self._told, wake=ready.set, settled=telling.settled)
+        self._began_s: dict[str, float] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Decide no more; `run` returns when all that was decided is carried out."""
+        self._stopping = True
+        self._ready.set()
+
+    async def run(self) -> None:
+        """Decides until stopped or cancelled; what is being bound then is let through."""
+        try:
+            while not self._stopping:
+                await self._decide()
+                await self._rest()
+        except BaseException:
+            await self.bindings.finish()
+            raise
+        await self.bindings.finish(None)
+
+    async def _decide(self) -> None:
+        """As long as somebody is ready."""
+        decided = 0
+        while not self._stopping and not self.bindings.is_full:
+            began_s = self._clock.monotonic()
+            decision = self._cycle.step()
+            if decision is None:
+                return
+            self._metrics.decided(self._clock.monotonic() - began_s)
+            self._carry_out(decision, began_s)
+            self.bindings.look_after_waiting()
+            decided += 1
+            if decided % BETWEEN_BREATHS == 0:
+                await asyncio.sleep(0)
+
+    def _carry_out(self, decision: Decision, began_s: float) -> None:
+        if isinstance(decision, Bind):
+            self._began_s[decision.ask.meta.uid] = began_s
+            self.bindings.start(decision)
+            return
+        nowhere = isinstance(decision, Nowhere)
+        if isinstance(decision, Nowhere):
+            self._telling.nowhere(decision)
+        else:
+            self._telling.broken(decision)
+        took_s = self._clock.monotonic() - began_s
+        self._metrics.attempted(UNSCHEDULABLE if nowhere else ERROR, decision.profile, took_s)
+        self._metrics.queued(self._feed.queue.where(decision.ask.key), "ScheduleAttemptFailure")
+
+    async def _rest(self) -> None:
+        """Until something happens, or time alone makes somebody ready."""
+        self.bindings.look_after_waiting()
+        self._metrics.look(self._feed, self._clock.monotonic())
+        rest_s = LONGEST_REST_S
+        change_s = None if self.bindings.is_full else self._feed.queue.next_change_s()
+        if change_s is not None:
+            rest_s = min(rest_s, max(0.0, change_s - self._clock.monotonic()))
+        if self._stopping:
+            return
+        self._ready.clear()
+        try:
+            async with asyncio.timeout(rest_s):
+                await self._ready.wait()
+        except TimeoutError:
+            pass
+
+    def _told(self, bind: Bind, outcome: Outcome, why: str) -> None:
+        now_s, uid = self._clock.monotonic(), bind.ask.meta.uid
+        took_s = now_s - self._began_s.pop(uid, now_s)
+        if outcome == "bound":
+            self._telling.bound(bind)
+            self._metrics.attempted(SCHEDULED, bind.profile, took_s)
+            self._metrics.bound(bind.attempt, now_s - bind.attempt.came_s)
+        elif outcome == "failed":
+            self._telling.not_bound(bind, why)
+            self._metrics.attempted(ERROR, bind.profile, took_s)
+            self._metrics.queued(self._feed.queue.where(bind.ask.key), "ScheduleAttemptFailure")
+        else:
+            self._telling.forget(uid)

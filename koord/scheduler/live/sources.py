@@ -1,0 +1,110 @@
+"""Where a feed hears from: the informers of all kinds that decisions look at.
+
+Several feeds may be connected one after the other: each hears first what is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from koord.api import kinds
+from koord.api.core import Service
+from koord.api.kinds import Kind
+from koord.api.pod import Pod
+from koord.kube.client import Client
+from koord.kube.errors import NotFound
+from koord.kube.informer import Informer
+from koord.kube.informers import Informers
+from koord.kube.store import Delta
+from koord.scheduler.live.feed import Feed
+
+BY_NODE: Final = "node"
+_WORKLOADS: Final[tuple[Kind[Any], ...]] = (
+    kinds.REPLICA_SETS,
+    kinds.STATEFUL_SETS,
+    kinds.REPLICATION_CONTROLLERS,
+)
+_STORAGE: Final[tuple[Kind[Any], ...]] = (
+    kinds.PERSISTENT_VOLUME_CLAIMS,
+    kinds.PERSISTENT_VOLUMES,
+    kinds.STORAGE_CLASSES,
+    kinds.CSI_NODES,
+    kinds.CSI_DRIVERS,
+    kinds.CSI_STORAGE_CAPACITIES,
+)
+
+
+class Sources:
+    """All informers of the scheduler."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+        self._node_metrics = False
+        self.pods: Informer[Pod] = informers.get(kinds.PODS, indexes={BY_NODE: _node_of})
+        others: tuple[Kind[Any], ...] = (kinds.NODES, kinds.NAMESPACES, kinds.SERVICES, *_WORKLOADS, *_STORAGE)
+        for kind in others:
+            informers.get(kind)
+
+    def add_node_metrics(self) -> None:
+        """The kind is served here: whoever is connected from now on hears of it too."""
+        self._informers.get(kinds.NODE_METRICS)
+        self._node_metrics = True
+
+    def pods_of(self, node: str) -> Iterable[Pod]:
+        return self.pods.by_index(BY_NODE, node)
+
+    def connect(self, feed: Feed) -> Callable[[], None]:
+        """Feeds from now on; returns what ends it. Pods come last, when all that decisions look at is known."""
+        get, removals = self._informers.get, []
+        removals.append(get(kinds.NAMESPACES).add_handler(feed.namespace))
+        removals.append(get(kinds.NODES).add_handler(feed.node))
+        removals.append(get(kinds.SERVICES).add_handler(_services(feed)))
+        workloads = _workloads(feed)
+        removals += [get(kind).add_handler(workloads) for kind in _WORKLOADS]
+        removals += [get(kind).add_handler(feed.storage) for kind in _STORAGE]
+        if self._node_metrics:
+            removals.append(self.connect_node_metrics(feed))
+        removals.append(self.pods.add_handler(feed.pod))
+
+        def disconnect() -> None:
+            for remove in removals:
+                remove()
+
+        return disconnect
+
+    def connect_node_metrics(self, feed: Feed) -> Callable[[], None]:
+        return self._informers.get(kinds.NODE_METRICS).add_handler(feed.node_metric)
+
+
+async def is_served(client: Client, kind: Kind[Any]) -> bool:
+    """Whether the API server has a kind at all."""
+    try:
+        await client.list(kind, limit=1)
+    except NotFound:
+        return False
+    return True
+
+
+def _services(feed: Feed) -> Callable[[Delta[Service]], None]:
+    def hear(delta: Delta[Service]) -> None:
+        if delta.new is not None:
+            feed.cluster.put_service(delta.new)
+        else:
+            feed.cluster.remove_service(*delta.key.split("/", 1))
+
+    return hear
+
+
+def _workloads(feed: Feed) -> Callable[[Delta[Any]], None]:
+    def hear(delta: Delta[Any]) -> None:
+        if delta.new is not None:
+            feed.cluster.put_workload(delta.new)
+        elif delta.old is not None:
+            feed.cluster.remove_workload(delta.old)
+
+    return hear
+
+
+def _node_of(pod: Pod) -> tuple[str, ...]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
