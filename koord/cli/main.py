@@ -27,6 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("koord.cli.up", "Run a whole cluster on this machine."),
     "status": Entry("koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."),
     "plan": Entry("koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."),
+    "explain": Entry("koord.cli.explain", "Say why a pod is where it is, or nowhere, and what would let it in."),
     "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
     "hollow": Entry("koord.cli.hollow", "Run nodes that are only modelled."),
     "apiserver": Entry("koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."),

@@ -31,3 +31,14 @@ def output_option(*formats: str, default: str = "table") -> Callable[[F], F]:
         show_default=True,
         help="How to print the result.",
     )
+
+
+def plugin_option(command: F) -> F:
+    """--plugin: plugins of the scheduler that koord does not come with."""
+    return click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="MODULE:CLASS[=WEIGHT]",
+        help="A plugin of your own, in a module or FILE.py, for every profile; repeatable.",
+    )(command)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from koord.cli.options import kube_options, output_option
+from koord.cli.inputs import moment, say_of, scheduler_configuration
+from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
+from koord.cli.tables import table
 
 if TYPE_CHECKING:
     from koord.api.manifest import Manifests
-    from koord.api.scheduler_config import SchedulerConfiguration
     from koord.offline.plan import Plan, Planned, PodPlan
-
-
-MOST_WARNINGS: Final = 10
 
 
 @click.command(epilog="Example: koord plan -f cluster.json -f new-pods.yaml --strict")
@@ -37,6 +34,7 @@ MOST_WARNINGS: Final = 10
     type=click.Path(dir_okay=False, path_type=Path),
     help="The scheduler's configuration, a KubeSchedulerConfiguration. It may also lie among the manifests.",
 )
+@plugin_option
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides between nodes with equal scores.")
@@ -54,6 +52,7 @@ MOST_WARNINGS: Final = 10
 def plan(
     paths: tuple[str, ...],
     config: Path | None,
+    plugins: tuple[str, ...],
     namespace: str,
     now: str | None,
     seed: int,
@@ -75,13 +74,14 @@ def plan(
     from koord.api.scheduler_config import SHIPPED
     from koord.offline.plan import UNPLACED
     from koord.offline.plan import plan as plan_of
+    from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
 
     if not paths and not live:
         raise click.UsageError("give manifests with -f/--filename, or --live, or both")
     if (kubeconfig or context) and not live:
         raise click.UsageError("--kubeconfig and --context go with --live")
-    now_s = _time(now)
+    now_s = moment(now)
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         if live:
@@ -90,11 +90,11 @@ def plan(
             manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
         # What was read stays; the collector need not look through it again and again.
         gc.freeze()
-        given = _configuration(config, manifests)
+        given = scheduler_configuration(config, manifests)
         progress.say("feeding nodes and pods")
         planned = plan_of(
             manifests,
-            profiles_of(given or SHIPPED),
+            profiles_of(given or SHIPPED, [load(each) for each in plugins]),
             now_s=now_s,
             seed=seed,
             rounds=rounds,
@@ -109,46 +109,10 @@ def plan(
     return 1 if strict and any(outcomes[each] for each in UNPLACED) else 0
 
 
-def _time(now: str | None) -> float:
-    from koord.api.timestamp import TimestampError, parse_timestamp
-
-    if now is None:
-        return time.time()
-    try:
-        return parse_timestamp(now)
-    except TimestampError as error:
-        raise click.BadParameter(str(error), param_hint="--now") from None
-
-
-def _configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:
-    """The one that is given, as a file of its own or among the manifests."""
-    from koord.api import config_file
-    from koord.api.faults import Fault, Invalid
-    from koord.api.scheduler_config import SchedulerConfiguration
-
-    found = []
-    if path is not None:
-        found.append((str(path), config_file.read(path.read_text(), str(path))))
-    found += [(str(place), config_file.convert(data, str(place))) for place, data in manifests.configurations]
-    chosen = [(place, each) for place, each in found if isinstance(each, SchedulerConfiguration)]
-    if path is not None and not isinstance(found[0][1], SchedulerConfiguration):
-        raise Invalid(str(path), [Fault("kind", "must be KubeSchedulerConfiguration")])
-    if len(chosen) > 1:
-        others = ", ".join(place for place, _ in chosen[1:])
-        raise Invalid(chosen[0][0], [Fault("", f"is one of several scheduler configurations; the others: {others}")])
-    return chosen[0][1] if chosen else None
-
-
 def _say_beside(planned: Planned, manifests: Manifests) -> None:
-    for warning in manifests.warnings[:MOST_WARNINGS]:
-        click.echo(f"warning: {warning}", err=True)
-    if len(manifests.warnings) > MOST_WARNINGS:
-        click.echo(f"warning: and {len(manifests.warnings) - MOST_WARNINGS} more like these", err=True)
     for line in dict.fromkeys(planned.warnings):
         click.echo(f"note: {line}", err=True)
-    if planned.plan.ignored:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in planned.plan.ignored.items())
-        click.echo(f"note: ignored, because they play no part yet: {kinds}", err=True)
+    say_of(manifests, planned.plan.ignored)
 
 
 def _print(planned: Planned, output: str) -> None:
@@ -179,11 +143,11 @@ def _tables(planned: Planned, wide: bool) -> None:
     shown = found.pods if wide else _asking(planned)
     if shown:
         headings = ("POD", "OUTCOME", "NODE", *(("SCORES",) if wide else ()), "REASON")
-        _table([headings, *(_row(key, pod, wide) for key, pod in shown.items())], colour_column=1)
+        click.echo(table([headings, *(_row(key, pod, wide) for key, pod in shown.items())], colours=_COLOURS))
     if wide and found.nodes:
         if shown:
             click.echo()
-        _table(_node_rows(found))
+        click.echo(table(list(_node_rows(found))))
     numbers = found.outcomes()
     numbers["scheduled"] -= len(planned.running)
     told = [f"{number} {outcome}" for outcome, number in sorted(numbers.items()) if number]
@@ -205,16 +169,3 @@ def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
 
 
 _COLOURS: Final = {"scheduled": "green", "unschedulable": "red", "denied": "red", "waiting": "yellow"}
-
-
-def _table(rows: Iterable[Sequence[str]], colour_column: int = -1) -> None:
-    lines = list(rows)
-    widths = [max(len(row[column]) for row in lines) for column in range(len(lines[0]))]
-    text = []
-    for row in lines:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[-1] = row[-1]
-        if colour_column >= 0:
-            cells[colour_column] = click.style(cells[colour_column], fg=_COLOURS.get(row[colour_column]))
-        text.append("   ".join(cells).rstrip())
-    click.echo("\n".join(text))

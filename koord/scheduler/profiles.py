@@ -8,7 +8,7 @@ What a configuration asks for and koord does not have is named in `warnings`, ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,11 +20,13 @@ from koord.api.scheduler_plugins import IMPLEMENTS
 from koord.scheduler import registry
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused, Remedy
+from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.queue import Gate, Queue, Sorter, Waker
 from koord.scheduler.state.table import Row
 
 if TYPE_CHECKING:
     from koord.scheduler.framework.ask import Ask
+    from koord.scheduler.framework.change import Change
     from koord.scheduler.state.cluster import Cluster
 
 
@@ -62,8 +64,8 @@ class Profiles:
         )
 
 
-def profiles_of(config: SchedulerConfiguration) -> Profiles:
-    """The profiles of a configuration that `koord.api.scheduler_config.parse` accepted."""
+def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -> Profiles:
+    """The profiles of a configuration that `koord.api.scheduler_config.parse` accepted; `own`: the user's plugins."""
     warnings: list[str] = []
     missing: dict[str, list[str]] = {}
     profiles: dict[str, Profile] = {}
@@ -74,7 +76,7 @@ def profiles_of(config: SchedulerConfiguration) -> Profiles:
         for name in resolved.names:
             if not registry.is_built(name):
                 missing.setdefault(name, []).append(written.scheduler_name)
-        profiles[written.scheduler_name] = _profile(written, warnings)
+        profiles[written.scheduler_name] = _profile(written, own, warnings)
         for name in resolved.at["preEnqueue"]:
             if name in registry.PLUGINS and hasattr(plugin := registry.make(name, None), "blocks"):
                 gates.setdefault(name, cast(Gate, plugin))
@@ -106,7 +108,7 @@ def profile_for(profiles: Collection[str], scheduler_name: str, *, alone: bool) 
     return next(iter(profiles)) if alone and scheduler_name == SCHEDULER_DEFAULT else None
 
 
-def _profile(written: Written, warnings: list[str]) -> Profile:
+def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) -> Profile:
     resolved = written.resolved()
     # A node meets filters in the order of that point, whatever the order of the others.
     points = ("filter", "preFilter", "score", "postFilter")
@@ -121,6 +123,9 @@ def _profile(written: Written, warnings: list[str]) -> Profile:
         plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
         plugins.append(_ScoreOnly(plugin, refuses=refuses) if filter_is_off else plugin)
     weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
+    for each in own:
+        plugins.append(each.make())
+        weights[each.kind.name] = each.weight
     return Profile(written.scheduler_name, tuple(plugins), weights)
 
 
@@ -188,3 +193,6 @@ class _Scoring(Judge):
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return self._judge.unresolvable(mask, row)
+
+    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+        return self._judge.mend(ask, row)

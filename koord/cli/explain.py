@@ -1,0 +1,230 @@
+"""`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli.inputs import moment, say_of, scheduler_configuration
+from koord.cli.options import kube_options, output_option, plugin_option
+from koord.cli.progress import Progress
+from koord.cli.tables import heading, table
+
+if TYPE_CHECKING:
+    from koord.offline.explain import Explained
+    from koord.scheduler.explain import ChangeTold, Explanation
+
+EVERYTHING = 1 << 30
+
+
+@click.command(
+    epilog="""\b
+Example: koord explain web-0 -n shop                  on the cluster
+         koord explain shop/report -f examples/plan   in files"""
+)
+@click.argument("pod", metavar="POD")
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="Offline: file or folder of manifests, or - for standard input; repeatable.",
+)
+@click.option("--live", is_flag=True, help="With -f: on the state of the cluster; the manifests are changes to it.")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of POD, and of objects in PATH."
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The scheduler's configuration, a KubeSchedulerConfiguration. Without it, koord's own.",
+)
+@plugin_option
+@click.option("--alone", is_flag=True, help="Leave out waiting pods that come before it in the queue.")
+@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many nodes to compare.")
+@click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides between nodes with equal scores.")
+@kube_options
+@output_option("table", "json", "yaml")
+def explain(
+    pod: str,
+    paths: tuple[str, ...],
+    live: bool,
+    namespace: str,
+    config: Path | None,
+    plugins: tuple[str, ...],
+    alone: bool,
+    top: int,
+    now: str | None,
+    seed: int,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Say why a pod is where it is, or nowhere, and what would let it in.
+
+    The scheduler's own plugins answer, on the state of the cluster or of manifests: which nodes each of them turns
+    away and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
+    tried out. A pod that has a node is looked at as if it were to be placed now. Nothing is changed anywhere.
+    """
+    from koord.api.manifest import read
+    from koord.api.scheduler_config import SHIPPED
+    from koord.offline.explain import explain as explain_of
+    from koord.scheduler.own_plugins import load
+    from koord.scheduler.profiles import profiles_of
+
+    key = _key(pod, namespace)
+    live = live or not paths
+    if (kubeconfig or context) and not live:
+        raise click.UsageError("--kubeconfig and --context need --live, where there are manifests")
+    now_s = moment(now)
+    with Progress() as progress:
+        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        if live:
+            from koord.cli.plan_live import with_live
+
+            manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+        given = scheduler_configuration(config, manifests)
+        progress.say("explaining")
+        answer = explain_of(
+            manifests,
+            profiles_of(given or SHIPPED, [load(each) for each in plugins]),
+            key,
+            now_s=now_s,
+            seed=seed,
+            alone=alone,
+            top=top if output == "table" else EVERYTHING,
+            examples=3 if output == "table" else EVERYTHING,
+        )
+    for warning in dict.fromkeys(answer.warnings):
+        click.echo(f"note: {warning}", err=True)
+    say_of(manifests, {} if live else answer.ignored)
+    _print(answer.explained, output)
+    return 0
+
+
+def _key(pod: str, namespace: str) -> str:
+    """`name`, `namespace/name` or `pod/name`, as a key."""
+    kind, slash, name = pod.partition("/")
+    if kind in ("node", "nodes"):
+        raise click.UsageError(
+            f"{pod}: how a node's batch resources come about is the manager's to say, which koord does not have yet; "
+            "koord top nodes shows what it has"
+        )
+    if not slash or kind in ("pod", "pods"):
+        return f"{namespace}/{name if slash else pod}"
+    return pod
+
+
+def _print(found: Explained, output: str) -> None:
+    import msgspec
+
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    elif output == "yaml":
+        from koord.api.yaml import dump
+
+        click.echo(dump(msgspec.to_builtins(found)), nl=False)
+    else:
+        click.echo("\n\n".join(_text(found)))
+
+
+def _text(found: Explained) -> list[str]:
+    """Paragraphs."""
+    told = found.explanation
+    paragraphs = [_first_line(found)]
+    if told is None:
+        return paragraphs
+    if told.refusal:
+        paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
+    elif told.why_not:
+        paragraphs.append(_why_not(told))
+    if told.changes:
+        paragraphs.append(_changes(told.changes))
+    elif told.chosen is None and told.nodes and not told.refusal:
+        paragraphs.append(
+            f"{heading('WHAT WOULD LET IT IN')}   no small change of the pod or of a node that koord knows of"
+        )
+    if told.preemption is not None:
+        paragraphs.append(_preemption(told))
+    if told.why_there:
+        paragraphs.append(_why_there(told))
+    return paragraphs
+
+
+def _first_line(found: Explained) -> str:
+    told = found.explanation
+    name = click.style(found.pod, bold=True)
+    if told is None:
+        return f"{name} is {found.outcome}: {found.message}"
+    beside = [f"profile {told.profile}"]
+    if found.foreign:
+        beside.append(f"though it is left to the scheduler {found.foreign}")
+    if found.placed_before:
+        beside.append(f"after {_number(found.placed_before, 'pod')} that come before it")
+    where = f"({', '.join(beside)})"
+    if told.chosen is None:
+        said = click.style("fits nowhere", fg="red")
+    else:
+        said = f"goes to {click.style(told.chosen, fg='green')}"
+    if found.outcome == "waiting":
+        then = "fit nowhere" if told.chosen is None else f"go to {told.chosen}"
+        return f"{name} is {found.message}. Were it let through, it would {then} {where}"
+    if found.as_if_new:
+        if told.node == told.chosen:
+            return f"{name} is on {told.node}, and would go there again if it were to be placed now {where}"
+        there = "nowhere" if told.chosen is None else f"to {told.chosen}"
+        return f"{name} is on {told.node}. If it were to be placed now, it would go {there} {where}"
+    return f"{name} {said} {where}"
+
+
+def _why_not(told: Explanation) -> str:
+    rows = [("PLUGIN", "REASON", "NODES", "FOR EXAMPLE")]
+    for each in told.why_not:
+        rows.append((each.plugin, each.reason, str(each.nodes), ", ".join(each.examples)))
+    title = f"{heading('WHY NOT')}   {told.feasible} of {_number(told.nodes, 'node')} would do"
+    return f"{title}\n{_indented(table(rows, right=frozenset({2})))}"
+
+
+def _why_there(told: Explanation) -> str:
+    """Plugins downwards and nodes across: there are more plugins, and their names are long."""
+    best = told.why_there
+    plugins = dict.fromkeys(name for each in best for name in each.scores if told.weights.get(name))
+    rows = [("PLUGIN", "WEIGHT", *(f"{each.node}{' *' if each.chosen else ''}" for each in best))]
+    for name in plugins:
+        rows.append((name, str(told.weights[name]), *(str(each.scores.get(name, 0)) for each in best)))
+    rows.append(("TOTAL", "", *(str(each.total) for each in best)))
+    more = f", the best {len(best)} of them" if told.feasible > len(best) else ""
+    title = f"{heading('WHY THERE')}   {told.feasible} of {_number(told.nodes, 'node')} would do{more}; * is chosen"
+    colours = {f"{each.node} *": "green" for each in best if each.chosen}
+    return f"{title}\n{_indented(table(rows, right=frozenset(range(1, len(best) + 2)), colours=colours))}"
+
+
+def _changes(changes: tuple[ChangeTold, ...]) -> str:
+    rows = [("ON", "CHANGES", "WITH")]
+    for each in changes:
+        shown = ", ".join(each.nodes[:3]) + (f" or {len(each.nodes) - 3} more" if len(each.nodes) > 3 else "")
+        on = dict.fromkeys("other pods" if step.on == "others" else step.on for step in each.steps)
+        rows.append((shown, ", ".join(on), " and ".join(step.text for step in each.steps)))
+    return f"{heading('WHAT WOULD LET IT IN')}   the smallest changes, each tried out\n{_indented(table(rows))}"
+
+
+def _preemption(told: Explanation) -> str:
+    found = told.preemption
+    assert found is not None
+    title = heading("PREEMPTION")
+    if found.node is None:
+        return f"{title}   {found.message}"
+    return f"{title}   would make room on {found.node}: {', '.join(found.victims)} would have to go"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,58 @@
+"""What commands that decide offline are given: time, the scheduler's configuration; and what to say of manifests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from koord.api.manifest import Manifests
+    from koord.api.scheduler_config import SchedulerConfiguration
+
+MOST_WARNINGS: Final = 10
+
+
+def moment(now: str | None) -> float:
+    """The time that --now gives, otherwise the present."""
+    from koord.api.timestamp import TimestampError, parse_timestamp
+
+    if now is None:
+        return time.time()
+    try:
+        return parse_timestamp(now)
+    except TimestampError as error:
+        raise click.BadParameter(str(error), param_hint="--now") from None
+
+
+def scheduler_configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:
+    """The one that is given, as a file of its own or among the manifests."""
+    from koord.api import config_file
+    from koord.api.faults import Fault, Invalid
+    from koord.api.scheduler_config import SchedulerConfiguration
+
+    found = []
+    if path is not None:
+        found.append((str(path), config_file.read(path.read_text(), str(path))))
+    found += [(str(place), config_file.convert(data, str(place))) for place, data in manifests.configurations]
+    chosen = [(place, each) for place, each in found if isinstance(each, SchedulerConfiguration)]
+    if path is not None and not isinstance(found[0][1], SchedulerConfiguration):
+        raise Invalid(str(path), [Fault("kind", "must be KubeSchedulerConfiguration")])
+    if len(chosen) > 1:
+        others = ", ".join(place for place, _ in chosen[1:])
+        raise Invalid(chosen[0][0], [Fault("", f"is one of several scheduler configurations; the others: {others}")])
+    return chosen[0][1] if chosen else None
+
+
+def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
+    """What was odd about manifests, and which kinds play no part."""
+    for warning in manifests.warnings[:MOST_WARNINGS]:
+        click.echo(f"warning: {warning}", err=True)
+    if len(manifests.warnings) > MOST_WARNINGS:
+        click.echo(f"warning: and {len(manifests.warnings) - MOST_WARNINGS} more like these", err=True)
+    if ignored:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in ignored.items())
+        click.echo(f"note: ignored, because they play no part yet: {kinds}", err=True)

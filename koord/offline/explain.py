@@ -1,0 +1,146 @@
+"""`koord explain POD`: one pod of a set of manifests, as the scheduler would meet it.
+
+Pods that come before it in the queue are placed first, as `koord plan` does, so that both say the same; `alone` leaves
+them out. Nothing stays changed but that.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api import kinds
+from koord.api.faults import BadInput
+from koord.api.manifest import Manifests
+from koord.api.pod import Pod
+from koord.offline import defaults
+from koord.offline.world import World, engine_name, world_of
+from koord.scheduler import explain as scheduler
+from koord.scheduler.explain import Explanation
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.profiles import Profiles
+from koord.scheduler.queue import Entity
+
+
+class NoSuchPod(BadInput):
+    """The pod is not there; others with such a name may be."""
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is to be said of a pod. Printed whole: readers may count on every key."""
+
+    pod: str
+    outcome: Literal["fits", "unschedulable", "waiting", "denied", "skipped"]
+    message: str
+    placed_before: int
+    "Pods that come before it and were placed first."
+    as_if_new: bool
+    "Whether it has a node already, and is looked at as if it were to be placed now."
+    foreign: str
+    "The scheduler that it names, where no profile is of that name: it is looked at with the first profile."
+    explanation: Explanation | None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    explained: Explained
+    ignored: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def explain(
+    manifests: Manifests,
+    profiles: Profiles,
+    key: str,
+    *,
+    now_s: float,
+    seed: int = 0,
+    alone: bool = False,
+    top: int = scheduler.TOP,
+    examples: int = scheduler.EXAMPLES,
+) -> Answer:
+    """Why a pod is where it is, or nowhere. Raises `Invalid` where manifests are faulty, `NoSuchPod`."""
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed)
+    found = _explained(world, profiles, manifests, key, now_s, alone, top, examples)
+    return Answer(found, world.ignored, (*profiles.warnings, *world.warnings))
+
+
+def _explained(
+    world: World, profiles: Profiles, manifests: Manifests, key: str, now_s: float, alone: bool, top: int, examples: int
+) -> Explained:
+    for outcome, pods in (("denied", world.denied), ("skipped", world.skipped)):
+        told = pods.get(key)
+        if told is not None and not told.startswith("is left to the scheduler"):
+            return _only(key, outcome, told)  # type: ignore[arg-type]  # one of the words above
+    ask, waits = _find(world, manifests, key)
+    name = engine_name(world.engines, ask.pod)
+    foreign = "" if name is not None else str(ask.spec.scheduler_name)
+    engine = world.engines[name or next(iter(world.engines))]
+    gate, before = "", 0
+    try:
+        if waits and not alone:
+            gate, before = _placed_before(world, profiles, key, now_s)
+        found = scheduler.explain(engine, ask, top=top, examples=examples)
+    except BadInput as error:
+        return _only(key, "denied", str(error))
+    return Explained(
+        pod=key,
+        outcome="waiting" if gate else found.outcome,
+        message=gate or found.message,
+        placed_before=before,
+        as_if_new=found.node is not None,
+        foreign=foreign,
+        explanation=found,
+    )
+
+
+def _only(key: str, outcome: Literal["denied", "skipped"], message: str) -> Explained:
+    return Explained(
+        pod=key, outcome=outcome, message=message, placed_before=0, as_if_new=False, foreign="", explanation=None
+    )
+
+
+def _find(world: World, manifests: Manifests, key: str) -> tuple[Ask, bool]:
+    """The pod as the cluster would have it, and whether it waits for a place."""
+    waiting = {ask.key: ask for ask in world.waiting}
+    if key in waiting:
+        return waiting[key], True
+    pods = {pod.metadata.key: pod for pod in manifests.of(kinds.PODS)}
+    pod = pods.get(key)
+    if pod is None:
+        near = difflib.get_close_matches(key, {**pods, **waiting}, n=3)
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise NoSuchPod(f"there is no pod {key}{hint}")
+    return Ask(_completed(pod, world)), False
+
+
+def _completed(pod: Pod, world: World) -> Pod:
+    spec = defaults.pod_spec(pod.spec)
+    record = world.cluster.pods.get(pod.metadata.key)
+    if spec.priority is None and record is not None:
+        spec = replace(spec, priority=record[0].priority)
+    return replace(pod, spec=spec)
+
+
+def _placed_before(world: World, profiles: Profiles, key: str, now_s: float) -> tuple[str, int]:
+    """Place those who come before a pod; why it must not be tried yet, if so, and how many were placed."""
+    queue = profiles.queue()
+    for ask in sorted(world.waiting, key=lambda ask: ask.meta.creation_timestamp or ""):
+        queue.put(Entity.of(ask), now_s)
+    gates = {attempt.entity.key: attempt.gate for attempt in queue if attempt.gate}
+    placed = 0
+    while (attempt := queue.pop(now_s)) is not None:
+        (ask,) = attempt.entity.pods
+        if ask.key == key:
+            break
+        name = engine_name(world.engines, ask.pod)
+        assert name is not None  # others do not wait
+        # Who cannot be understood would not have been let in by the API server.
+        with suppress(BadInput):
+            placed += world.engines[name].place(ask).node is not None
+        queue.done(attempt)
+    return gates.get(key, ""), placed

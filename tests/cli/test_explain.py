@@ -1,0 +1,124 @@
+"""`koord explain POD`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from koord.api.yaml import load
+from koord.cli.main import run
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "plan")
+
+
+def told(*args: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["explain", *args]) == 0
+    return capsys.readouterr().out
+
+
+def in_json(*args: str, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    found = json.loads(told(*args, "-o", "json", capsys=capsys))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_pod_that_fits_nowhere_hears_why_and_what_would_help(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told("shop/report", "-f", EXAMPLE, capsys=capsys)
+    assert text.startswith("shop/report fits nowhere")
+    order = [text.index(word) for word in ("TaintToleration", "NodeResourcesFit", "WHAT WOULD LET IT IN")]
+    assert order == sorted(order)
+    assert "a toleration for the taint only=databases:NoSchedule" in text
+    assert "a request of 2 cpu instead of 5" in text
+    assert "3 more cpu there" in text
+
+
+def test_it_says_the_same_as_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-f", EXAMPLE, "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["pods"]
+    for key in ("shop/web", "shop/cache", "shop/ledger", "shop/report", "shop/campaign", "office/backup"):
+        found = json.loads(told(key, "-f", EXAMPLE, "-o", "json", capsys=capsys))
+        outcome = "scheduled" if found["outcome"] == "fits" else found["outcome"]
+        assert outcome == plan[key]["outcome"], key
+        if found["outcome"] == "fits":
+            (chosen,) = [each for each in found["explanation"]["whyThere"] if each["chosen"]]
+            assert (chosen["node"], chosen["total"], chosen["scores"]) == (
+                plan[key]["node"],
+                plan[key]["score"],
+                plan[key]["scores"],
+            )
+        if found["outcome"] == "unschedulable":
+            counts = {each["plugin"]: each["nodes"] for each in found["explanation"]["whyNot"]}
+            planned = plan[key]["nodesRejected"].items()
+            assert counts == {words.partition(":")[0]: number for words, number in planned}
+
+
+def test_json_is_whole_and_its_keys_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(told("report", "-n", "shop", "-f", EXAMPLE, "-o", "json", capsys=capsys))
+    assert set(found) == {"pod", "outcome", "message", "placedBefore", "asIfNew", "foreign", "explanation"}
+    body = found["explanation"]
+    assert set(body) >= {
+        *("pod", "profile", "outcome", "node", "chosen", "message", "nodes", "feasible", "refusal"),
+        *("whyNot", "weights", "whyThere", "changes", "preemption"),
+    }
+    assert {key for each in body["whyNot"] for key in each} == {"plugin", "reason", "nodes", "examples"}
+    assert all(len(each["examples"]) == each["nodes"] for each in body["whyNot"])
+    assert {key for each in body["changes"] for key in each} == {"nodes", "steps", "text"}
+    assert {key for each in body["changes"] for step in each["steps"] for key in step} == {
+        *("plugin", "mends", "on", "text", "victims")
+    }
+    assert load(told("report", "-n", "shop", "-f", EXAMPLE, "-o", "yaml", capsys=capsys), "output") == found
+
+
+def test_a_pod_that_fits_hears_how_nodes_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told("pod/mail", "-n", "office", "-f", EXAMPLE, capsys=capsys)
+    assert "WHY THERE" in text
+    assert "west-1 *" in text or "east-1 *" in text
+    totals = next(line for line in text.splitlines() if line.split()[:1] == ["TOTAL"])
+    numbers = [int(word) for word in totals.split()[1:]]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_a_pod_with_a_node_is_looked_at_as_if_it_were_new(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(told("office/mail", "-f", EXAMPLE, "-o", "json", capsys=capsys))
+    assert (found["asIfNew"], found["explanation"]["node"]) == (True, "east-1")
+    assert "if it were to be placed now" in told("office/mail", "-f", EXAMPLE, capsys=capsys).lower()
+
+
+def test_a_gate_is_told_and_what_would_be_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told("shop/campaign", "-f", EXAMPLE, capsys=capsys)
+    assert "waiting for scheduling gates: [example.com/budget]" in text
+    assert "Were it let through, it would go to" in text
+
+
+def test_a_pod_that_takes_no_part_hears_that(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "has finished" in told("office/backup", "-f", EXAMPLE, capsys=capsys)
+
+
+def test_a_pod_of_another_scheduler_is_looked_at_with_the_first_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    pod["spec"] = {"schedulerName": "volcano", "containers": [{"name": "c"}]}
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    found = json.loads(told("p", "-f", str(tmp_path), "-f", EXAMPLE, "-o", "json", capsys=capsys))
+    assert found["foreign"] == "volcano"
+    assert found["explanation"]["profile"] == "koord-scheduler"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("shop/rapport", "-f", EXAMPLE), "shop/report"),
+        (("node/east-1",), "manager"),
+        (("p", "-f", EXAMPLE, "--context", "x"), "--live"),
+        (("p", "-f", EXAMPLE, "--now", "noon"), "--now"),
+        (("p", "-f", EXAMPLE, "--plugin", "nonsense"), "module:Class"),
+    ],
+)
+def test_bad_usage_is_one_clear_message(args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", *args]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
