@@ -7,7 +7,7 @@ time. Requests that follow from limits, host ports and service links are given t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ _HOUR_S: Final = 3600
 _IMAGE_TAG: Final = re.compile(r":(\w[\w.-]{0,127})$")
 _IMAGE_PATH: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 _IMAGE_DIGEST: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
-_VOLUME_MODES: Final = ("secret", "configMap", "downwardAPI", "projected")
 _PROBE_TIMES: Final = (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3))
 _POD_LEVEL: Final = ("cpu", "memory")
 
@@ -141,23 +140,60 @@ def _default_field_ref(ref: Obj | None) -> None:
 def _default_volume(volume: Obj) -> None:
     if not any(content is not None for key, content in volume.items() if key != "name"):
         volume["emptyDir"] = {}
-    if (limit := (volume.get("emptyDir") or {}).get("sizeLimit")) is not None:
-        volume["emptyDir"]["sizeLimit"] = canonical(limit)
-    if (host_path := volume.get("hostPath")) is not None and host_path.get("type") is None:
-        host_path["type"] = ""
-    for key in _VOLUME_MODES:
-        if (source := volume.get(key)) is not None and source.get("defaultMode") is None:
-            source["defaultMode"] = _READABLE_MODE
-    _default_downward_items((volume.get("downwardAPI") or {}).get("items"))
-    for source in (volume.get("projected") or {}).get("sources") or ():
-        _default_downward_items((source.get("downwardAPI") or {}).get("items"))
-        if (token := source.get("serviceAccountToken")) is not None and token.get("expirationSeconds") is None:
+    for key, source in volume.items():
+        if key != "name" and source is not None and (default := _OF_SOURCES.get(key)):
+            default(source)
+
+
+def _default_empty_dir(source: Obj) -> None:
+    if (limit := source.get("sizeLimit")) is not None:
+        source["sizeLimit"] = canonical(limit)
+
+
+def _default_host_path(source: Obj) -> None:
+    if source.get("type") is None:
+        source["type"] = ""
+
+
+def _default_mode(source: Obj) -> None:
+    if source.get("defaultMode") is None:
+        source["defaultMode"] = _READABLE_MODE
+
+
+def _default_downward(source: Obj) -> None:
+    _default_mode(source)
+    _default_downward_items(source.get("items"))
+
+
+def _default_projected(source: Obj) -> None:
+    _default_mode(source)
+    for part in source.get("sources") or ():
+        _default_downward_items((part.get("downwardAPI") or {}).get("items"))
+        if (token := part.get("serviceAccountToken")) is not None and token.get("expirationSeconds") is None:
             token["expirationSeconds"] = _HOUR_S
-    if (image := volume.get("image")) is not None and not image.get("pullPolicy"):
-        image["pullPolicy"] = "Always" if is_latest(image.get("reference") or "") else "IfNotPresent"
-    if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+
+
+def _default_image(source: Obj) -> None:
+    if not source.get("pullPolicy"):
+        source["pullPolicy"] = "Always" if is_latest(source.get("reference") or "") else "IfNotPresent"
+
+
+def _default_ephemeral(source: Obj) -> None:
+    if template := source.get("volumeClaimTemplate"):
         template.setdefault("metadata", {})
         default_claim_spec(template.setdefault("spec", {}))
+
+
+_OF_SOURCES: Final[Mapping[str, Callable[[Obj], None]]] = {
+    "configMap": _default_mode,
+    "downwardAPI": _default_downward,
+    "emptyDir": _default_empty_dir,
+    "ephemeral": _default_ephemeral,
+    "hostPath": _default_host_path,
+    "image": _default_image,
+    "projected": _default_projected,
+    "secret": _default_mode,
+}
 
 
 def default_claim_spec(spec: Obj) -> None:

@@ -32,7 +32,11 @@ def qos_class(spec: Part) -> str:
 
 
 def _are_all_limited(parts: Sequence[Part]) -> bool:
-    return all(_nano((part.get("limits") or {}).get(name, "0")) > 0 for part in parts for name in _COUNTED)
+    for part in parts:
+        limits = part.get("limits")
+        if not limits or any(_nano(limits.get(name, "0")) <= 0 for name in _COUNTED):
+            return False
+    return True
 
 
 def _total(parts: Sequence[Part], key: str) -> dict[str, int]:

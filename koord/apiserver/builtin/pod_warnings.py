@@ -15,6 +15,7 @@ _AFFINITIES: Final = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
 )
+_IN_BYTES: Final = ("memory", "ephemeral-storage")
 _OLD_LABELS: Final = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
     "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
@@ -52,7 +53,32 @@ def template_warnings(template: Part | None, path: str) -> list[str]:
 
 def spec_warnings(spec: Part, meta: Part, path: str) -> list[str]:
     """`path` ends with a dot, or is empty for a pod."""
+    if _is_plain(spec, meta):
+        return []
     return [*_scheduling(spec, meta, path), *_lists(spec, path), *_containers(spec, path), *_rest(spec, path)]
+
+
+_RARE: Final = (
+    "nodeSelector", "topologySpreadConstraints", "hostAliases", "imagePullSecrets", "initContainers",
+    "ephemeralContainers",
+)  # fmt: skip
+
+
+def _is_plain(spec: Part, meta: Part) -> bool:
+    """Whether there is surely nothing to say, as of most pods; at a fraction of what it takes to say it."""
+    if any(key in spec for key in _RARE) or not _OLD_ANNOTATIONS.keys().isdisjoint(meta.get("annotations") or ()):
+        return False
+    ports = 0
+    for container in spec.get("containers") or ():
+        ports += len(container.get("ports") or ())
+        variables = container.get("env") or ()
+        if len(variables) > 1 and len({variable.get("name") for variable in variables}) < len(variables):
+            return False
+        for amounts in (container.get("resources") or {}).values():
+            if isinstance(amounts, dict) and any(_is_fraction(amounts[name]) for name in _IN_BYTES if name in amounts):
+                return False
+    volumes = spec.get("volumes") or ()
+    return ports <= 1 and not any("gitRepo" in volume for volume in volumes) and not any(_rest(spec, ""))
 
 
 def _scheduling(spec: Part, meta: Part, path: str) -> Iterator[str]:
@@ -104,7 +130,7 @@ def _containers(spec: Part, path: str) -> Iterator[str]:
 
 
 def _fractions(resources: Part, where: str) -> Iterator[str]:
-    for name in ("memory", "ephemeral-storage"):
+    for name in _IN_BYTES:
         for key in ("limits", "requests"):
             amounts = resources.get(key)
             if amounts and name in amounts and _is_fraction(quantity := amounts[name]):
