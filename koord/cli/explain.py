@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from koord.offline.explain import Explained
     from koord.scheduler.explain import ChangeTold, Explanation
 
-EVERYTHING = 1 << 30
+EVERYTHING: Final = 1 << 30
+_PREFIX: Final = "preemption: "
 
 
 @click.command(
@@ -218,7 +219,7 @@ def _preemption(told: Explanation) -> str:
     assert found is not None
     title = heading("PREEMPTION")
     if found.node is None:
-        return f"{title}   {found.message}"
+        return f"{title}   {found.message.removeprefix(_PREFIX)}"
     return f"{title}   would make room on {found.node}: {', '.join(found.victims)} would have to go"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koord.cli.component import Ready, component_options, run_component
+from koord.cli.options import plugin_option
 
 if TYPE_CHECKING:
     from koord.api.scheduler_config import SchedulerConfiguration
@@ -41,12 +42,14 @@ profiles, plugins, arguments and backoffs takes effect within seconds, and one t
     is_flag=True,
     help="No other scheduler is there: pods that name none are scheduled by the first profile, unless one is theirs.",
 )
+@plugin_option
 @component_options
 def scheduler(
     config: Path | None,
     leader_elect: bool | None,
     namespace: str | None,
     alone: bool,
+    plugins: tuple[str, ...],
     kubeconfig: str | None,
     context: str | None,
     metrics_address: str,
@@ -56,6 +59,7 @@ def scheduler(
     from msgspec.structs import replace
 
     from koord.api.scheduler_config import SHIPPED
+    from koord.scheduler.own_plugins import load
 
     def read() -> SchedulerConfiguration:
         found = SHIPPED if config is None else _read(config)
@@ -64,6 +68,7 @@ def scheduler(
         return found
 
     configuration = read()
+    own = tuple(load(each) for each in plugins)
     measured: list[Metrics] = []
 
     async def work(client: Client, ready: Ready) -> None:
@@ -72,7 +77,7 @@ def scheduler(
         elect = config is not None and configuration.leader_election.leader_elect
         if leader_elect is not None:
             elect = leader_elect
-        options = Options(elect=elect, alone=alone, reload=read if config is not None else None)
+        options = Options(elect=elect, alone=alone, reload=read if config is not None else None, plugins=own)
         metrics = measured[0] if measured else None
         await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
 

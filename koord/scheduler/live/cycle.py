@@ -18,6 +18,7 @@ from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.queue import Attempt
+from koord.scheduler.smallest import Hints
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Cycle:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
+        self._hints = {engine.profile.name: Hints(engine) for engine in feed.engines.values()}
 
     def step(self) -> Decision | None:
         """The next decision; None where nobody is ready."""
@@ -96,7 +98,9 @@ class Cycle:
             feed.assume(ask, placement.node)
             return Bind(attempt, ask, profile.name, placement.node, patch, wait_s)
         remedy = engine.remedy(ask)
-        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message)
+        # Where room is being made, nobody need do anything.
+        hint = self._hints[profile.name].of(ask, placement) if remedy.node is None else ""
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
         turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
         feed.queue.rejected(attempt, turned_away, now_s)

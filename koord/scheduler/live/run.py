@@ -34,6 +34,7 @@ from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.reload import Read, changes
 from koord.scheduler.live.sources import Sources, is_served
 from koord.scheduler.live.telling import Telling
+from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 
@@ -52,6 +53,8 @@ class Options:
     "No other scheduler is there: pods that name none are ours."
     reload: Read | None = None
     "Reads the configuration anew; None: it stays as it is."
+    plugins: tuple[OwnPlugin, ...] = ()
+    "The user's own, for every profile."
     seed: int = 0
 
 
@@ -174,7 +177,7 @@ class Runner:
         """A state for a configuration, fed from the informers. What was placed and is not heard of yet goes along."""
         assumed: dict[str, Assumed] = self.feed.assumed if self.feed is not None else {}
         self._disconnect()
-        profiles = profiles_of(config)
+        profiles = profiles_of(config, self._options.plugins)
         for warning in profiles.warnings:
             log.warning(warning)
         cluster = Cluster(self._options.seed)
