@@ -223,7 +223,7 @@ class Feed:
         if record is None:
             return
         if known is not None:
-            if known[1] == row and replace(record, placed_s=known[0].placed_s) == known[0]:
+            if known[1] == row and _same(record, known[0]):
                 return
             if known[1] != row or known[0].uid != record.uid:
                 # What plugins took for it where we thought it was is given back.
@@ -252,6 +252,14 @@ def _record(pod: Pod, now_s: float) -> PodRecord | None:
     except BadInput as error:
         log.error("not counted, since it cannot be understood: %s", error, extra=_fields(pod))
         return None
+
+
+def _same(record: PodRecord, known: PodRecord) -> bool:
+    """Whether two records say the same. That of a pod before it was bound has another shape, with the same amounts."""
+    new, old = record.shape, known.shape
+    if new is not old and (new.requests, new.non_zero, new.ports) != (old.requests, old.non_zero, old.ports):
+        return False
+    return replace(record, placed_s=known.placed_s, shape=old) == known
 
 
 def _fields(pod: Pod) -> dict[str, str]:
