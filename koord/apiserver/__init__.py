@@ -23,6 +23,7 @@ plain dicts while they are worked on, and bytes in the store. Messages are the r
 | `builtin/`, `formats`, `remembering` | the built-in kinds: defaults, validation, columns; what values may look like |
 | `custom/`, `cel/` | CustomResourceDefinitions and what they define; CEL in rules and match conditions |
 | `access/`, `certs` | authentication, RBAC, reviews, tokens; the keys of it all |
-| `admission/` | webhooks, namespaces, priorities, and what else a write must pass |
-| `discovery`, `openapi`, `metrics_api` | what is served, for clients that ask; `kubectl top` |
+| `admission/` | webhooks, namespaces, priorities, limits, quotas, and what else a write must pass |
+| `discovery`, `openapi` | what is served, for clients that ask |
+| `computed`, `metrics_api`, `component_statuses` | what is worked out when asked for: `kubectl top`, health |
 """

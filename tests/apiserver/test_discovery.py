@@ -19,8 +19,7 @@ from tests.apiserver.record_discovery import DATA
 RECORDED: dict[str, Any] = json.loads(DATA.read_text())
 LEFT_OUT = frozenset(
     {
-        "componentstatuses", "nodes/proxy", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy",
-        "services/proxy", "validatingadmissionpolicies", "validatingadmissionpolicies/status",
+        "validatingadmissionpolicies", "validatingadmissionpolicies/status",
         "validatingadmissionpolicybindings",
     }
 )  # fmt: skip

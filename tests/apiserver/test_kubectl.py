@@ -154,16 +154,16 @@ def test_get_shows_tables_and_any_other_form(shop: Shop) -> None:
 
 
 def test_watching_shows_what_happens(shop: Shop) -> None:
-    command = shop.cluster.command("-n", shop.namespace, "get", "configmaps", "-w", "-o", "name")
+    command = shop.cluster.command("-n", shop.namespace, "get", "secrets", "-w", "-o", "name")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=shop.cluster.environment()) as watching:
         assert watching.stdout is not None
         try:
-            shop.kubectl("create", "configmap", "one", "--from-literal=a=b")
-            assert watching.stdout.readline() == "configmap/one\n"
-            shop.kubectl("label", "configmap", "one", "x=y")
-            assert watching.stdout.readline() == "configmap/one\n"
-            shop.kubectl("create", "configmap", "two")
-            assert watching.stdout.readline() == "configmap/two\n"
+            shop.kubectl("create", "secret", "generic", "one", "--from-literal=a=b")
+            assert watching.stdout.readline() == "secret/one\n"
+            shop.kubectl("label", "secret", "one", "x=y")
+            assert watching.stdout.readline() == "secret/one\n"
+            shop.kubectl("create", "secret", "generic", "two")
+            assert watching.stdout.readline() == "secret/two\n"
         finally:
             watching.terminate()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from koord.api.quantity import Number, canonical, value
+from koord.api.quantity import Number, canonical, milli, value
 from koord.apiserver import formats
 from koord.apiserver.builtin.checks import Faults, Part, add_all, immutable, quantity_sign
 from koord.apiserver.builtin.claim_specs import VOLUME_MODES, access_modes, validate_claim_spec
@@ -25,6 +25,22 @@ _CSI_SECRETS: Final = (
 )  # fmt: skip
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+_OLD_CLASS: Final = 'deprecated since v1.8; use "storageClassName" attribute instead'
+_MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
+_MOUNTED: Final = frozenset(
+    {"gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
+     "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk"}
+)  # fmt: skip
+"""Sources that take options for mounting in an annotation."""
+_OLD_ANNOTATIONS: Final = {
+    _CLASS_ANNOTATION: _OLD_CLASS,
+    _MOUNT_OPTIONS: 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
+_OLD_SOURCES: Final = (
+    ("cephfs", "cephfs", "v1.28", "v1.31"), ("photonPersistentDisk", "photonPersistentDisk", "v1.11", "v1.16"),
+    ("scaleIO", "scaleIO", "v1.16", "v1.22"), ("storageos", "storageOS", "v1.22", "v1.25"),
+    ("glusterfs", "glusterfs", "v1.25", "v1.26"), ("rbd", "rbd", "v1.28", "v1.31"),
+)  # fmt: skip
 _CLAIM_FIXED: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
@@ -54,6 +70,18 @@ def _settle_sources(spec: Obj) -> None:
     for key, other in (("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")):
         if spec.get(key) is not None and spec.get(other) is None:
             spec[other] = dict(spec[key])
+
+
+def claim_warnings(claim: Obj) -> Sequence[str]:
+    said = []
+    if _CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
+        said.append(f"metadata.annotations[{_CLASS_ANNOTATION}]: {_OLD_CLASS}")
+    for key in ("requests", "limits"):
+        amount = ((claim["spec"].get("resources") or {}).get(key) or {}).get("storage")
+        if amount is not None and milli(amount) % 1000:
+            text_ = f'fractional byte value "{canonical(amount)}" is invalid, must be an integer'
+            said.append(f"spec.resources.{key}[storage]: {text_}")
+    return said
 
 
 def _prepare_claim(claim: Obj) -> None:
@@ -179,14 +207,22 @@ def validate_volume(volume: Obj) -> Sequence[Cause]:
             add_all(faults, path, name, formats.dns_subdomain(name))
         if spec.get("csi") is None:
             faults.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+    if _MOUNT_OPTIONS in (volume["metadata"].get("annotations") or {}) and not _sources(spec).keys() & _MOUNTED:
+        text_ = "may not specify mount options for this volume type"
+        faults.append(forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", text_))
     return faults
 
 
 def volume_warnings(volume: Obj) -> Sequence[str]:
-    if volume["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
+    spec, annotations = volume["spec"], volume["metadata"].get("annotations") or {}
+    said = [f"metadata.annotations[{key}]: {text_}" for key, text_ in _OLD_ANNOTATIONS.items() if key in annotations]
+    if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         advice = "Instead, the recommended approach is to use dynamic provisioning."
-        return (f"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. {advice}",)
-    return ()
+        said.append(f"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. {advice}")
+    for key, word, since, dead in _OLD_SOURCES:
+        if spec.get(key) is not None:
+            said.append(f"spec.{word}: deprecated in {since}, non-functional in {dead}+")
+    return said
 
 
 def _sources(spec: Part) -> dict[str, Any]:
@@ -274,6 +310,7 @@ _ATTRIBUTES: Final = text("VolumeAttributesClass", at("spec", "volumeAttributesC
 _MODE: Final = text("VolumeMode", at("spec", "volumeMode", default=UNSET), 1)
 
 CLAIM: Final = Strategy(
+    warnings=claim_warnings,
     default=default_claim,
     prepare_create=_prepare_claim,
     prepare_update=lambda new, _old: _settle_sources(new["spec"]),

@@ -10,6 +10,7 @@ from tests.apiserver.differential.kinds import KINDS
 from tests.apiserver.differential.steps import TABLE, Sequence, Step, delete, each, get, patch, post, sequence
 
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+VOLUMES = KINDS["persistentvolumes"]
 SLICES, CLASSES, ENDPOINTS = KINDS["endpointslices"], KINDS["volumeattributesclasses"], KINDS["endpoints"]
 
 
@@ -97,5 +98,6 @@ SEQUENCES = [
         SLICES.create(), patch(SLICES.one, {"addressType": "IPv6"}), patch(SLICES.one, {"endpoints": [{"addresses": ["10.1.1.2"]}]}), patch(SLICES.one, {"endpoints": [{"addresses": ["bad"]}]}), patch(SLICES.one, {"ports": [{"port": 1}]}), patch(SLICES.one, {"metadata": {"labels": {"a": "b"}}}), patch(SLICES.one, {"metadata": {"annotations": {"a": "b"}}}), get(SLICES.one, TABLE), delete(SLICES.one)),
     sequence("attributes-class-faults", CLASSES.create(driverName=""), CLASSES.create(driverName="a b"), CLASSES.create(parameters={"": "x"}), CLASSES.create(parameters=None), CLASSES.create(parameters={str(i): "" for i in range(513)}), CLASSES.create(), patch(CLASSES.one, {"driverName": "x.com"}), patch(CLASSES.one, {"parameters": {"q": "r"}}), get(CLASSES.one, TABLE), delete(CLASSES.one), get(CLASSES.one), patch(CLASSES.one, {"metadata": {"finalizers": None}})),
     sequence("endpoints-faults", *[ENDPOINTS.create(metadata={"name": "x"}, subsets=s) for s in each([{}], [{"addresses": [{"ip": "x"}]}], [{"addresses": [{"ip": "127.0.0.1"}, {"ip": "10.0.0.1", "hostname": "A_", "nodeName": "n"}], "ports": [{"port": 0}]}], [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 1}, {"port": 2, "name": "A"}, {"port": 3, "name": "b", "protocol": "Odd", "appProtocol": "x y"}]}], [{"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.3"}], "ports": [{"port": 2, "name": "b"}, {"port": 1, "name": "a"}]}])], get(ENDPOINTS.path+"/x"), patch(ENDPOINTS.path+"/x", {"subsets": [{"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]}]}), get(ENDPOINTS.path+"/x", TABLE)),
+    sequence("volume-warnings", [post(f"{VOLUMES.path}?dryRun=All", VOLUMES.made(spec={"hostPath": None, **s})) for s in each({"cephfs": {"monitors": ["a"]}}, {"photonPersistentDisk": {"pdID": "a"}}, {"scaleIO": {"gateway": "g", "system": "s", "volumeName": "v", "secretRef": {"name": "s", "namespace": "n"}}}, {"storageos": {"volumeName": "a"}}, {"glusterfs": {"endpoints": "e", "path": "p"}}, {"rbd": {"monitors": ["a"], "image": "i"}})], post(f"{VOLUMES.path}?dryRun=All", VOLUMES.made(metadata={"annotations": {"volume.beta.kubernetes.io/mount-options": "x"}})), post(f"{VOLUMES.path}?dryRun=All", VOLUMES.made(metadata={"annotations": {"volume.beta.kubernetes.io/storage-class": "y"}}))),
 ]
 # fmt: on
