@@ -28,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."),
     "plan": Entry("koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."),
     "explain": Entry("koord.cli.explain", "Say why a pod is where it is, or nowhere, and what would let it in."),
+    "top": Entry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
     "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
     "hollow": Entry("koord.cli.hollow", "Run nodes that are only modelled."),
     "apiserver": Entry("koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."),

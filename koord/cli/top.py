@@ -1,0 +1,264 @@
+"""`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from koord.cli.options import kube_options, output_option
+from koord.cli.tables import heading, table
+
+if TYPE_CHECKING:
+    from koord.cli.top_data import NodeTop, Top
+
+SORTS: Final = ("name", "cpu", "memory", "requested-cpu", "requested-memory", "pods")
+POD_SORTS: Final = ("name", "cpu", "memory", "requested-cpu", "requested-memory", "node")
+_FILL: Final[Mapping[str, str]] = {"prod": "█", "mid": "▓", "batch": "▒", "free": "░", "none": "▪"}
+_PLAIN: Final[Mapping[str, str]] = {"prod": "#", "mid": "=", "batch": "+", "free": "-", "none": "*"}
+_COLOURS: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "none": "white"}
+_BARS: Final = 4
+LEAST_BAR, MOST_BAR = 6, 24
+
+
+@click.group(invoke_without_command=True, epilog="Example: koord top nodes --sort requested-cpu")
+@click.pass_context
+def top(ctx: click.Context) -> None:
+    """Show what nodes and pods have, ask for and use, by priority band: prod, mid, batch, free.
+
+    Without a word more, it is nodes.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(nodes)
+
+
+@top.command(epilog="Example: koord top nodes --sort cpu -o wide")
+@click.option("--sort", type=click.Choice(SORTS), default="name", show_default=True, help="The fullest first.")
+@click.option("--bars/--no-bars", default=None, help="Draw bars; otherwise on a terminal only.")
+@click.option("--all", "everything", is_flag=True, help="All nodes, also where the terminal is too small for them.")
+@kube_options
+@output_option("table", "wide", "json", "yaml")
+def nodes(
+    sort: str = "name",
+    bars: bool | None = None,
+    everything: bool = False,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    output: str = "table",
+) -> int:
+    """Show nodes: what they can give, what pods ask for, what is used; by band with bars, or with -o wide."""
+    from koord.cli.top_data import SORTS as SORTED
+    from koord.cli.top_data import for_programs
+
+    found = asyncio.run(_look(kubeconfig, context))
+    if output in ("json", "yaml"):
+        _tell(for_programs(found), output)
+        return 0
+    ordered = sorted(found.nodes, key=lambda each: (*SORTED[sort](each), each.name))
+    is_terminal = sys.stdout.isatty()
+    size = shutil.get_terminal_size((100, 30))
+    drawn = is_terminal if bars is None else bars
+    shown = ordered
+    if is_terminal and not everything and len(ordered) > size.lines - 10:
+        shown = ordered[: max(3, size.lines - 11)]
+    click.echo(_picture(found, size.columns, drawn))
+    if shown:
+        click.echo("\n" + _node_table(shown, size.columns, drawn, wide=output == "wide"))
+    if len(shown) < len(ordered):
+        click.echo(f"and {len(ordered) - len(shown)} more nodes: --all shows them, --sort other ones first")
+    return 0
+
+
+@top.command(epilog="Example: koord top pods -n shop --sort cpu")
+@click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
+@click.option("--sort", type=click.Choice(POD_SORTS), default="name", show_default=True, help="The largest first.")
+@kube_options
+@output_option("table", "json", "yaml")
+def pods(namespace: str, sort: str, kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Show pods: their band, their node, what they ask for and what they use."""
+    from msgspec.structs import replace
+
+    from koord.cli.top_data import POD_SORTS as SORTED
+    from koord.cli.top_data import pods_for_programs
+
+    found = asyncio.run(_look(kubeconfig, context))
+    chosen = [each for each in found.pods if not namespace or each.key.startswith(f"{namespace}/")]
+    ordered = sorted(chosen, key=lambda each: (*SORTED[sort](each), each.key))
+    if output in ("json", "yaml"):
+        _tell(pods_for_programs(replace(found, pods=tuple(ordered))), output)
+        return 0
+    rows: list[tuple[str, ...]] = [("POD", "BAND", "NODE", "CPU", "USED", "MEMORY", "USED")]
+    for each in ordered:
+        used = each.used or {}
+        cells = [
+            cell
+            for name in ("cpu", "memory")
+            for cell in (short(name, each.requested[name]), short(name, used[name]) if used else "-")
+        ]
+        rows.append((each.key, each.band, each.node or "-", *cells))
+    click.echo(table(rows, right=frozenset(range(3, 7)), colours=_COLOURS))
+    return 0
+
+
+def _tell(body: object, output: str) -> None:
+    import msgspec
+
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2))
+    else:
+        from koord.api.yaml import dump
+
+        click.echo(dump(body), nl=False)
+
+
+async def _look(kubeconfig: str | None, context: str | None) -> Top:
+    from koord.api import kinds
+    from koord.cli.top_data import NO_USAGE, from_metrics_server, from_node_metrics, top_of
+    from koord.kube.client import Client
+    from koord.kube.errors import ApiError, NotFound
+
+    try:
+        async with Client.from_config(kubeconfig, context) as client:
+            all_nodes, all_pods = await client.list(kinds.NODES), await client.list(kinds.PODS)
+            usage = NO_USAGE
+            # Not every cluster has koord's agents.
+            with suppress(NotFound):
+                usage = from_node_metrics(await client.list(kinds.NODE_METRICS))
+            if not usage.nodes:
+                try:
+                    paths = [f"/apis/metrics.k8s.io/v1beta1/{name}" for name in ("nodes", "pods")]
+                    usage = from_metrics_server(*[(await client.raw("GET", path))[2] for path in paths])
+                except ApiError:
+                    usage = NO_USAGE  # Nor a metrics server; and a broken one must not hide the rest.
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+    return top_of(all_nodes, all_pods, usage if usage.nodes else NO_USAGE)
+
+
+def short(resource: str, number: int) -> str:
+    """An amount in few characters: 250m, 1.5, 12; 300Mi, 1.5Gi."""
+    if not number:
+        return "0"
+    if resource == "cpu":
+        return f"{number}m" if number < 1000 else f"{number / 1000:.3g}" if number < 1_000_000 else f"{number // 1000}"
+    size, units = float(number), ["", "Ki", "Mi", "Gi", "Ti", "Pi"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:.3g}{units[0]}" if size < 1000 else f"{size:.0f}{units[0]}"
+
+
+def bar(parts: Sequence[tuple[str, float]], width: int, fill: Mapping[str, str] = _FILL) -> str:
+    """Shares of a whole, by band. What goes beyond the whole ends in an arrow."""
+    text, done, total = "", 0, 0.0
+    for band, share in parts:
+        total += share
+        until = min(width, round(total * width))
+        text += click.style(fill[band] * (until - done), fg=_COLOURS[band]) if until > done else ""
+        done = max(done, until)
+    if total > 1.0 + 1 / width:
+        return text + ">"
+    return text + ("·" if fill is _FILL else ".") * (width - done) + " "
+
+
+def _picture(found: Top, columns: int, drawn: bool) -> str:
+    """All nodes together."""
+    from koord.cli.top_data import in_all
+
+    whole = in_all(found)
+    waiting = sum(1 for each in found.pods if not each.node)
+    not_ready = sum(1 for each in found.nodes if not each.ready)
+    counts = f"{len(found.nodes)} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {whole.pods} pods"
+    counts += f", {waiting} without a node" if waiting else ""
+    told = f"usage from {found.source}" if found.source else "nobody reports usage"
+    lines = [f"{heading(counts)}   {told}"]
+    width = max(LEAST_BAR, min(60, columns - 50))
+    for name in ("cpu", "memory"):
+        for what, parts, number in (
+            ("requested", _requested(whole, name), whole.requested_in_all(name)),
+            ("used", _used(whole, name), (whole.used or {}).get(name)),
+        ):
+            share = "-" if number is None else f"{whole.share(number, name):.0%}"
+            amount = "-" if number is None else f"{short(name, number)} of {short(name, whole.allocatable[name])}"
+            drawing = f"   {bar(parts, width, _fill())}" if drawn else ""
+            lines.append(f"{name:<7}{what:<11}{share:>5}   {amount:<18}{drawing}".rstrip())
+    if drawn:
+        lines.append("   ".join(click.style(f"{_fill()[band]} {_word(band)}", fg=_COLOURS[band]) for band in _FILL))
+    return "\n".join(lines)
+
+
+def _node_table(shown: Sequence[NodeTop], columns: int, drawn: bool, *, wide: bool) -> str:
+    longest = max(len(each.name) for each in shown)
+    width = max(LEAST_BAR, min(MOST_BAR, (columns - longest - 60) // _BARS)) if drawn else 0
+    bands = [band for band in _FILL if wide and (band == "prod" or any(_is_there(each, band) for each in shown))]
+    heads = ["NODE", "PODS"]
+    for name in ("CPU", "MEMORY"):
+        heads += [name, "REQUESTED", *([""] if drawn else []), "USED", *([""] if drawn else [])]
+        if wide:
+            heads += [f"{_word(band).upper()} ASKED/USED" for band in bands]
+            heads.append("LENT")
+    rows: list[Sequence[str]] = [heads]
+    for each in shown:
+        mark = " (cordoned)" if each.cordoned else "" if each.ready else " (not ready)"
+        row = [f"{each.name}{mark}", str(each.pods)]
+        for name in ("cpu", "memory"):
+            row += _cells(each, name, width, bands)
+        rows.append(row)
+    if not drawn:
+        return table(rows, right=frozenset(range(1, len(heads))))
+    # Bars are coloured already, so that their length is not what is seen.
+    return _drawn_table(rows)
+
+
+def _is_there(node: NodeTop, band: str) -> bool:
+    return any(each[band][name] for each in (node.requested, node.used_by_band) for name in ("cpu", "memory"))
+
+
+def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str]) -> list[str]:
+    has, asked = node.allocatable[name], node.requested_in_all(name)
+    cells = [short(name, has), f"{node.share(asked, name):.0%}"]
+    if width:
+        cells.append(bar(_requested(node, name), width, _fill()))
+    cells.append("-" if node.used is None else f"{node.share(node.used[name], name):.0%}")
+    if width:
+        cells.append(bar(_used(node, name), width, _fill()))
+    for band in bands:
+        used = short(name, node.used_by_band[band][name]) if node.used is not None else "-"
+        cells.append(f"{short(name, node.requested[band][name])}/{used}")
+    return [*cells, short(name, node.lent[name])] if bands else cells
+
+
+def _drawn_table(rows: Sequence[Sequence[str]]) -> str:
+    plain = [[click.unstyle(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in plain) for i in range(len(rows[0]))]
+    lines = []
+    for row, bare in zip(rows, plain, strict=True):
+        cells = zip(row, bare, widths, strict=True)
+        lines.append("  ".join(cell + " " * (width - len(text)) for cell, text, width in cells))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _requested(node: NodeTop, name: str) -> list[tuple[str, float]]:
+    return [(band, node.share(node.requested[band][name], name)) for band in _FILL]
+
+
+def _used(node: NodeTop, name: str) -> list[tuple[str, float]]:
+    """By band; what is no pod's, or of no band, comes last."""
+    if node.used is None:
+        return []
+    parts = {band: node.share(node.used_by_band[band][name], name) for band in _FILL}
+    parts["none"] = max(0.0, node.share(node.used[name], name) - sum(parts[band] for band in parts if band != "none"))
+    return list(parts.items())
+
+
+def _word(band: str) -> str:
+    return "other" if band == "none" else band
+
+
+def _fill() -> Mapping[str, str]:
+    encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
+    return _FILL if encoding.startswith("utf") else _PLAIN

@@ -1,0 +1,255 @@
+"""What nodes and pods have, ask for and use, by priority band: the figures of `koord top`, without any printing.
+
+Batch and mid pods ask for resources of their own names (kubernetes.io/batch-cpu); here they count as the cpu and memory
+that they are. cpu is in milli-cores, memory in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from koord.api import names
+from koord.api.crd.node_metric import NodeMetric
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.api.priority import PriorityClass, priority_class
+from koord.api.quantity import amount, render
+from koord.api.resources import pod_requests
+
+BANDS: Final[tuple[str, ...]] = ("prod", "mid", "batch", "free", "none")
+RESOURCES: Final = ("cpu", "memory")
+_SAME: Final[Mapping[str, str]] = {
+    str(names.RESOURCE_BATCH_CPU): "cpu",
+    str(names.RESOURCE_BATCH_MEMORY): "memory",
+    str(names.RESOURCE_MID_CPU): "cpu",
+    str(names.RESOURCE_MID_MEMORY): "memory",
+}
+
+Amounts = dict[str, int]
+"""cpu and memory."""
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What was measured, and by whom."""
+
+    source: str
+    nodes: Mapping[str, Amounts]
+    pods: Mapping[str, Amounts]
+
+
+NO_USAGE: Final = Usage("", {}, {})
+
+
+class PodTop(msgspec.Struct, frozen=True):
+    key: str
+    node: str
+    band: str
+    requested: Amounts
+    used: Amounts | None
+
+
+class NodeTop(msgspec.Struct, frozen=True):
+    name: str
+    ready: bool
+    cordoned: bool
+    pods: int
+    allocatable: Amounts
+    lent: Amounts
+    "What of it is lent to batch and mid pods, over what others asked for."
+    requested: dict[str, Amounts]
+    "By band."
+    used: Amounts | None
+    "All of the node, with what is no pod's."
+    used_by_band: dict[str, Amounts]
+
+    def requested_in_all(self, resource: str) -> int:
+        return sum(each[resource] for each in self.requested.values())
+
+    def share(self, number: int, resource: str) -> float:
+        has = self.allocatable[resource]
+        return number / has if has else 0.0
+
+
+class Top(msgspec.Struct, frozen=True):
+    nodes: tuple[NodeTop, ...]
+    pods: tuple[PodTop, ...]
+    source: str
+    "Who measured what is used; nothing where nobody did."
+
+
+def top_of(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage = NO_USAGE) -> Top:
+    """The figures of a cluster. Finished pods take nothing, and are left out."""
+    found = tuple(_pod(pod, usage) for pod in pods if not pod.is_finished)
+    on: dict[str, list[PodTop]] = {}
+    for each in found:
+        on.setdefault(each.node, []).append(each)
+    return Top(tuple(_node(node, on.get(node.metadata.name, []), usage) for node in nodes), found, usage.source)
+
+
+def in_all(top: Top) -> NodeTop:
+    """All nodes as if they were one."""
+    used = [each.used for each in top.nodes if each.used is not None]
+    return NodeTop(
+        "all",
+        all(each.ready for each in top.nodes),
+        any(each.cordoned for each in top.nodes),
+        sum(each.pods for each in top.nodes),
+        _sum(each.allocatable for each in top.nodes),
+        _sum(each.lent for each in top.nodes),
+        {band: _sum(each.requested[band] for each in top.nodes) for band in BANDS},
+        _sum(used) if used else None,
+        {band: _sum(each.used_by_band[band] for each in top.nodes) for band in BANDS},
+    )
+
+
+SORTS: Final[Mapping[str, Callable[[NodeTop], tuple[object, ...]]]] = {
+    "name": lambda each: (),
+    "cpu": lambda each: (-each.share((each.used or {}).get("cpu", 0), "cpu"),),
+    "memory": lambda each: (-each.share((each.used or {}).get("memory", 0), "memory"),),
+    "requested-cpu": lambda each: (-each.share(each.requested_in_all("cpu"), "cpu"),),
+    "requested-memory": lambda each: (-each.share(each.requested_in_all("memory"), "memory"),),
+    "pods": lambda each: (-each.pods,),
+}
+"""By which nodes can be sorted, the fullest first; of equals by name."""
+
+POD_SORTS: Final[Mapping[str, Callable[[PodTop], tuple[object, ...]]]] = {
+    "name": lambda each: (),
+    "cpu": lambda each: (-(each.used or {}).get("cpu", 0),),
+    "memory": lambda each: (-(each.used or {}).get("memory", 0),),
+    "requested-cpu": lambda each: (-each.requested["cpu"],),
+    "requested-memory": lambda each: (-each.requested["memory"],),
+    "node": lambda each: (each.node,),
+}
+
+
+def from_node_metrics(metrics: Iterable[NodeMetric]) -> Usage:
+    """What koord's agents report."""
+    nodes: dict[str, Amounts] = {}
+    pods: dict[str, Amounts] = {}
+    for each in metrics:
+        if each.status.node_metric is not None:
+            nodes[each.metadata.name] = _amounts(each.status.node_metric.node_usage.resources)
+        for pod in each.status.pods_metric:
+            pods[f"{pod.namespace}/{pod.name}"] = _amounts(pod.pod_usage.resources)
+    return Usage("NodeMetric", nodes, pods)
+
+
+class _Head(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Container(msgspec.Struct):
+    usage: dict[str, str] = {}
+
+
+class _Measured(msgspec.Struct):
+    metadata: _Head
+    usage: dict[str, str] = {}
+    containers: list[_Container] = []
+
+
+class _MeasuredList(msgspec.Struct):
+    items: list[_Measured] = []
+
+
+def from_metrics_server(nodes: bytes, pods: bytes) -> Usage:
+    """What metrics.k8s.io answers for nodes and for pods."""
+    by_node = msgspec.json.decode(nodes, type=_MeasuredList).items
+    by_pod = msgspec.json.decode(pods, type=_MeasuredList).items
+    return Usage(
+        "metrics.k8s.io",
+        {each.metadata.name: _amounts(each.usage) for each in by_node},
+        {
+            f"{each.metadata.namespace}/{each.metadata.name}": _sum(_amounts(one.usage) for one in each.containers)
+            for each in by_pod
+        },
+    )
+
+
+def for_programs(top: Top) -> dict[str, object]:
+    """The figures as JSON tells them: canonical quantities, stable keys."""
+    return {
+        "nodes": {each.name: _node_told(each) for each in top.nodes},
+        "total": _node_told(in_all(top)),
+        "usageFrom": top.source or None,
+    }
+
+
+def pods_for_programs(top: Top) -> dict[str, object]:
+    told = {
+        each.key: {
+            "node": each.node or None,
+            "band": each.band,
+            "requested": _told(each.requested),
+            "used": None if each.used is None else _told(each.used),
+        }
+        for each in top.pods
+    }
+    return {"pods": told, "usageFrom": top.source or None}
+
+
+def _node_told(node: NodeTop) -> dict[str, object]:
+    return {
+        "ready": node.ready,
+        "cordoned": node.cordoned,
+        "pods": node.pods,
+        "allocatable": _told(node.allocatable),
+        "lent": _told(node.lent),
+        "requested": {band: _told(each) for band, each in node.requested.items()},
+        "used": None if node.used is None else _told(node.used),
+        "usedByBand": {band: _told(each) for band, each in node.used_by_band.items()},
+    }
+
+
+def _told(amounts: Amounts) -> dict[str, str]:
+    return {name: render(name, amounts[name]) for name in RESOURCES}
+
+
+def _pod(pod: Pod, usage: Usage) -> PodTop:
+    band = priority_class(pod)
+    requested = dict.fromkeys(RESOURCES, 0)
+    for name, number in pod_requests(pod).items():
+        same = _SAME.get(name, name)
+        if same in requested:
+            requested[same] += number
+    key = pod.metadata.key
+    return PodTop(key, pod.spec.node_name, _word(band), requested, usage.pods.get(key))
+
+
+def _word(band: PriorityClass) -> str:
+    return band.removeprefix("koord-") or "none"
+
+
+def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
+    allocatable = node.status.allocatable
+    lent = dict.fromkeys(RESOURCES, 0)
+    for name, same in _SAME.items():
+        lent[same] += amount(name, allocatable[name]) if name in allocatable else 0
+    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    return NodeTop(
+        node.metadata.name,
+        ready,
+        node.spec.unschedulable,
+        len(pods),
+        _amounts(allocatable),
+        lent,
+        {band: _sum(each.requested for each in pods if each.band == band) for band in BANDS},
+        usage.nodes.get(node.metadata.name),
+        {band: _sum(each.used for each in pods if each.band == band and each.used is not None) for band in BANDS},
+    )
+
+
+def _amounts(quantities: Mapping[str, str | int | float]) -> Amounts:
+    return {name: amount(name, quantities[name]) if name in quantities else 0 for name in RESOURCES}
+
+
+def _sum(several: Iterable[Amounts]) -> Amounts:
+    total = dict.fromkeys(RESOURCES, 0)
+    for each in several:
+        for name in RESOURCES:
+            total[name] += each[name]
+    return total

@@ -1,0 +1,192 @@
+"""`koord top`: figures by band, how they are drawn, and the command on a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from koord.api.codec import convert
+from koord.api.core import Namespace
+from koord.api.crd.node_metric import NodeMetric
+from koord.api.kinds import NAMESPACES, NODES, PODS
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.cli.main import run
+from koord.cli.top import bar, short
+from koord.cli.top_data import SORTS, Usage, for_programs, from_metrics_server, from_node_metrics, in_all, top_of
+from koord.kube.client import Client
+from tests.apiserver.server_process import ServerProcess
+
+
+def node(name: str, cpu: str = "8", memory: str = "16Gi", **more: str) -> Node:
+    ready = {"type": "Ready", "status": "True"}
+    allocatable = {"cpu": cpu, "memory": memory, "pods": "10", **more}
+    return convert(Node, {"metadata": {"name": name}, "status": {"allocatable": allocatable, "conditions": [ready]}})
+
+
+def pod(name: str, where: str = "", *, priority: int | None = None, phase: str = "Running", **requests: str) -> Pod:
+    asked = {key.replace("batch_", "kubernetes.io/batch-"): value for key, value in requests.items()}
+    containers = [{"name": "c", "image": "c", "resources": {"requests": asked, "limits": asked}}]
+    spec: dict[str, Any] = {"nodeName": where, "containers": containers, "tolerations": [{"operator": "Exists"}]}
+    if priority is not None:
+        spec["priority"] = priority
+    head = {"name": name, "namespace": "shop"}
+    return convert(Pod, {"metadata": head, "spec": spec, "status": {"phase": phase}})
+
+
+def test_requests_are_summed_by_band_and_batch_resources_are_cpu_and_memory() -> None:
+    lent = {"kubernetes.io/batch-cpu": "3000", "kubernetes.io/batch-memory": "4Gi"}
+    pods = [
+        pod("web", "n1", priority=9000, cpu="2", memory="4Gi"),
+        pod("job", "n1", priority=5500, batch_cpu="1500", batch_memory="2Gi"),
+        pod("done", "n1", phase="Succeeded", cpu="4"),
+        pod("waits", cpu="1"),
+    ]
+    found = top_of([node("n1", **lent)], pods)
+    (there,) = found.nodes
+    assert there.requested["prod"] == {"cpu": 2000, "memory": 4 << 30}
+    assert there.requested["batch"] == {"cpu": 1500, "memory": 2 << 30}
+    assert there.lent == {"cpu": 3000, "memory": 4 << 30}
+    assert (there.pods, there.requested_in_all("cpu"), there.used) == (2, 3500, None)
+    assert [each.key for each in found.pods] == ["shop/web", "shop/job", "shop/waits"]
+
+
+def test_usage_comes_from_agents_or_from_a_metrics_server() -> None:
+    used = {"cpu": "1500m", "memory": "2Gi"}
+    report = {
+        "metadata": {"name": "n1"},
+        "status": {
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": "3", "memory": "5Gi"}}},
+            "podsMetric": [{"name": "web", "namespace": "shop", "podUsage": {"resources": used}}],
+        },
+    }
+    metered = {"metadata": {"name": "web", "namespace": "shop"}, "containers": [{"usage": used}]}
+    whole = {"metadata": {"name": "n1"}, "usage": {"cpu": "3", "memory": "5Gi"}}
+    served = from_metrics_server(json.dumps({"items": [whole]}).encode(), json.dumps({"items": [metered]}).encode())
+    reported = from_node_metrics([convert(NodeMetric, report)])
+    assert (served.nodes, served.pods) == (reported.nodes, reported.pods)
+    (there,) = top_of([node("n1")], [pod("web", "n1", priority=9000, cpu="2")], reported).nodes
+    assert there.used == {"cpu": 3000, "memory": 5 << 30}
+    assert there.used_by_band["prod"] == {"cpu": 1500, "memory": 2 << 30}
+
+
+def test_nodes_are_sorted_by_their_share_the_fullest_first() -> None:
+    nodes = [node("a", cpu="10"), node("b", cpu="2"), node("c", cpu="4")]
+    pods = [pod("p", "a", cpu="3"), pod("q", "b", cpu="1"), pod("r", "b", cpu="500m"), pod("s", "c", cpu="2")]
+    usage = Usage("x", {"a": {"cpu": 9000, "memory": 0}, "b": {"cpu": 100, "memory": 1}}, {})
+    found = top_of(nodes, pods, usage).nodes
+
+    def order(by: str) -> list[str]:
+        return [each.name for each in sorted(found, key=lambda each: (*SORTS[by](each), each.name))]
+
+    assert order("requested-cpu") == ["b", "c", "a"]
+    assert order("cpu") == ["a", "b", "c"]
+    assert order("pods") == ["b", "a", "c"]
+    assert order("name") == ["a", "b", "c"]
+
+
+def test_all_nodes_together_are_the_sum_of_each() -> None:
+    found = top_of([node("a"), node("b")], [pod("p", "a", cpu="1"), pod("q", "b", cpu="2")])
+    whole = in_all(found)
+    assert (whole.allocatable["cpu"], whole.requested_in_all("cpu"), whole.pods) == (16000, 3000, 2)
+    told = for_programs(found)
+    assert told["usageFrom"] is None
+    assert told["total"] == {
+        "ready": True,
+        "cordoned": False,
+        "pods": 2,
+        "allocatable": {"cpu": "16", "memory": "32Gi"},
+        "lent": {"cpu": "0", "memory": "0"},
+        "requested": {
+            band: {"cpu": "3" if band == "prod" else "0", "memory": "0"}
+            for band in ("prod", "mid", "batch", "free", "none")
+        },
+        "used": None,
+        "usedByBand": {band: {"cpu": "0", "memory": "0"} for band in ("prod", "mid", "batch", "free", "none")},
+    }
+
+
+def test_a_bar_is_as_full_as_the_shares_say() -> None:
+    import click
+
+    def drawn(*parts: tuple[str, float]) -> str:
+        return click.unstyle(bar(parts, 10)).rstrip()
+
+    assert drawn() == "·" * 10
+    assert drawn(("prod", 0.5), ("batch", 0.2)) == "█████▒▒···"
+    assert drawn(("prod", 1.0)) == "█" * 10
+    assert drawn(("prod", 0.9), ("batch", 0.9)) == "█████████▒>"
+
+
+@pytest.mark.parametrize(
+    ("resource", "number", "text"),
+    [
+        ("cpu", 0, "0"),
+        ("cpu", 250, "250m"),
+        ("cpu", 1500, "1.5"),
+        ("cpu", 160_000, "160"),
+        ("cpu", 12_345_000, "12345"),
+        ("memory", 0, "0"),
+        ("memory", 300 << 20, "300Mi"),
+        ("memory", 3 << 29, "1.5Gi"),
+        ("memory", 1023 << 30, "1023Gi"),
+    ],
+)
+def test_amounts_are_short(resource: str, number: int, text: str) -> None:
+    assert short(resource, number) == text
+
+
+async def fill(server: ServerProcess) -> None:
+    async with Client(server.config) as client:
+        await client.create(NAMESPACES, convert(Namespace, {"metadata": {"name": "shop"}}))
+        for each in (node("n1"), node("n2", cpu="4")):
+            await client.create(NODES, each)
+        for each_pod in (pod("web", "n1", cpu="2"), pod("cache", "n2", cpu="3"), pod("giant", cpu="100")):
+            await client.create(PODS, each_pod)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data = tmp_path_factory.mktemp("live") / "data"
+    with ServerProcess(data, "--durability", "fast") as server:
+        asyncio.run(fill(server))
+        yield str(data / "kubeconfig")
+
+
+def test_nodes_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top", "nodes", "--kubeconfig", kubeconfig, "--sort", "requested-cpu"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "2 pods, 1 without a node" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert [row[0] for row in rows if row and row[0] in ("n1", "n2")] == ["n2", "n1"]
+    assert run(["top", "nodes", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["nodes"]["n2"]["requested"]["prod"]["cpu"] == "3"
+    assert run(["top", "nodes", "--kubeconfig", kubeconfig, "--bars", "-o", "wide"]) == 0
+    assert "█" in capsys.readouterr().out
+
+
+def test_pods_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top", "pods", "--kubeconfig", kubeconfig, "--sort", "requested-cpu"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[:4] for row in rows] == [
+        ["shop/giant", "prod", "-", "100"],
+        ["shop/cache", "prod", "n2", "3"],
+        ["shop/web", "prod", "n1", "2"],
+    ]
+    assert run(["top", "pods", "--kubeconfig", kubeconfig, "-n", "none", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"pods": {}, "usageFrom": None}
+
+
+def test_a_pod_of_a_cluster_is_explained(kubeconfig: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "shop/giant", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["outcome"] == "unschedulable"
+    assert any("a request of 6 cpu instead of 100" in each["text"] for each in found["explanation"]["changes"])
+    assert run(["explain", "web", "-n", "shop", "--kubeconfig", kubeconfig]) == 0
+    assert "is on n1" in capsys.readouterr().out
