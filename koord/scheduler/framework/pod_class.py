@@ -94,6 +94,8 @@ class PodClass:
 
     def bar(self, row: Row, plugin: str, reason: str) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
+        # The check may have tried something out: that it was undone is no news of the row.
+        self._catch_up()
         self._barred[row] = (plugin, reason)
         self._set_base(row, NEVER)
         self._why = None
