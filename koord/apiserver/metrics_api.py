@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 
 from koord.api.timestamp import from_seconds, parse_timestamp
-from koord.apiserver.http import Request, json_answer
-from koord.apiserver.listing import parse_filter
+from koord.apiserver import computed
+from koord.apiserver.http import Request
 from koord.apiserver.resource import Obj, Resource
-from koord.apiserver.status import object_not_found
-from koord.apiserver.store import Collection, Entry, Index
+from koord.apiserver.store import Collection
 from koord.apiserver.wire.answers import Answer
 
 NODE_METRICS = "nodemetrics.slo.koordinator.sh"
@@ -32,24 +31,12 @@ class MetricsApi:
         return {("nodes.metrics.k8s.io", ""): self.nodes, ("pods.metrics.k8s.io", ""): self.pods}
 
     async def nodes(self, request: Request, resource: Resource) -> Answer:
-        return self._answer(request, resource, self._nodes())
+        return computed.answer(request, resource, self._nodes())
 
     async def pods(self, request: Request, resource: Resource) -> Answer:
         namespace = request.info.namespace
         found = (item for item in self._pods() if not namespace or item["metadata"]["namespace"] == namespace)
-        return self._answer(request, resource, found)
-
-    def _answer(self, request: Request, resource: Resource, items: Iterator[Obj]) -> Answer:
-        if request.info.verb == "get":
-            for item in items:
-                if item["metadata"]["name"] == request.info.name:
-                    return json_answer({"kind": resource.kind, "apiVersion": resource.api_version, **item})
-            raise object_not_found(resource.plural, resource.group, request.info.name)
-        wanted = parse_filter(resource, request.query)
-        kept = [item for item in items if wanted.all or wanted.matches(_as_entry(item))]
-        return json_answer(
-            {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": {}, "items": kept}
-        )
+        return computed.answer(request, resource, found)
 
     def _reports(self) -> Iterator[Obj]:
         reports = self._collection(NODE_METRICS)
@@ -99,9 +86,3 @@ def _head(report: Obj, name: str, namespace: str, labels: dict[str, str]) -> Obj
     if labels:
         meta["labels"] = labels
     return {"metadata": meta, "timestamp": updated, "window": f"{window_s}s"}
-
-
-def _as_entry(item: Obj) -> Entry:
-    meta = item["metadata"]
-    fields = {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", "")}
-    return Entry(meta["name"], 0, b"", Index(meta.get("labels") or {}, fields, ""))
