@@ -222,6 +222,14 @@ class Engine:
         found = self.class_of(ask)
         return found.is_feasible(row) and self._objection(ask, found, row) is None
 
+    def words_against(self, ask: Ask, row: Row) -> list[str]:
+        """Why a row will not do, in the words of the first who says so; nothing where it will."""
+        found = self._crowded(ask, row) or self.class_of(ask).reasons(row)
+        if found is not None:
+            return found[1]
+        objection = self._objection(ask, self.class_of(ask), row)
+        return [] if objection is None else [objection[1]]
+
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
         if not found.exact and not self.cluster.nominations:
             return found.best()
@@ -239,6 +247,11 @@ class Engine:
             reason = part.judge.check(ask, row)
             if reason is not None:
                 return part.plugin.name, reason
+        why = self._crowded(ask, row)
+        return None if why is None else (why[0].plugin.name, ", ".join(why[1]))
+
+    def _crowded(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
+        """Who would turn a pod away if all were there already who were promised the row, where that takes a trial."""
         floor = self._floor(ask)
         if floor is None:
             return None
@@ -250,7 +263,7 @@ class Engine:
                 self.cluster.place(each, row)
             why = self._class(ask, None).reasons(row)
             attempt.undo()
-        return None if why is None else (why[0].plugin.name, ", ".join(why[1]))
+        return why
 
     def _reserve(self, ask: Ask, row: Row) -> None:
         self.cluster.place(ask.record(self.cluster.now_s), row)

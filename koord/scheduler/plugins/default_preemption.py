@@ -253,9 +253,9 @@ def _tried_out(ask: Ask, engine: Engine, row: Row) -> Found:
         gave_back = [cluster.remove_pod(each.key) for each in lower]
         is_simple = not any(gave_back)
         if not engine.fits(ask, row):
-            why = engine.class_of(ask).reasons(row)
+            why = tuple(engine.words_against(ask, row))
             attempt.undo()
-            return () if why is None else tuple(why[1])
+            return why
         violated = cluster.budgets.violated(lower)
         order = [each for each, violates in zip(lower, violated, strict=True) if violates]
         order += [each for each, violates in zip(lower, violated, strict=True) if not violates]
