@@ -9,7 +9,10 @@ from typing import Any
 from tests.apiserver.differential.kinds import KINDS
 from tests.apiserver.differential.steps import TABLE, Sequence, Step, delete, each, get, patch, post, sequence
 
-TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "main", "image": "i"}]},
+}
 VOLUMES = KINDS["persistentvolumes"]
 SLICES, CLASSES, ENDPOINTS = KINDS["endpointslices"], KINDS["volumeattributesclasses"], KINDS["endpoints"]
 

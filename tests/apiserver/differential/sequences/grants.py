@@ -15,7 +15,12 @@ U = "{{seq}}-u"
 
 
 def _role(name: str, *rules: dict[str, Any], kind: str = "Role") -> dict[str, Any]:
-    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": list(rules)}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "rules": list(rules),
+    }
 
 
 def _rule(verbs: Iterable[str], resources: Iterable[str], groups: Iterable[str] = ("",), **more: Any) -> dict[str, Any]:
@@ -41,7 +46,11 @@ def _as(user: str, *groups: str, **extra: str) -> dict[str, str]:
 
 def _review(verb: str, resource: str, group: str = "", namespace: str = "{{ns}}", **more: Any) -> dict[str, Any]:
     attributes = {"verb": verb, "resource": resource, "group": group, "namespace": namespace, **more}
-    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
 
 
 def _may(*asked: str, **more: Any) -> Step:
@@ -50,7 +59,9 @@ def _may(*asked: str, **more: Any) -> Step:
 
 def _known(verb: str, resource: str) -> Step:
     """Wait until the server has seen what was granted."""
-    return post(f"{AZ}/selfsubjectaccessreviews", _review(verb, resource), headers=_as(U), until={"status.allowed": True})
+    return post(
+        f"{AZ}/selfsubjectaccessreviews", _review(verb, resource), headers=_as(U), until={"status.allowed": True}
+    )
 
 
 # fmt: off

@@ -41,7 +41,10 @@ def _query(options: Mapping[str, object]) -> str:
 
 
 def _evict(name: str, **parts: Any) -> Step:
-    return post(f"{PODS.path}/{name}/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **parts})
+    return post(
+        f"{PODS.path}/{name}/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **parts},
+    )
 
 
 # fmt: off
