@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,22 +27,67 @@ def commands(page: str) -> list[str]:
 @pytest.mark.kubectl
 @pytest.mark.xdist_group("whole-cluster")
 def test_the_page_about_the_api_server(tmp_path: Path) -> None:
-    kubectl = find_binary("kubectl")
-    assert kubectl is not None
     lines = commands("apiserver.md")
-    assert lines[0].startswith("koord up ")
     assert lines[-1] == "rm -r ./data"
-    up = f"{lines[0].partition(' &')[0]} > out &"
-    wait = "for i in $(seq 600); do grep -q ready: out && break; sleep 0.1; done"
     # Usage is reported a while after a node came; a reader is slower than this script.
     lines = [f"until {line}; do sleep 0.5; done" if line.startswith("kubectl top") else line for line in lines]
-    end = ("kill $up", "wait $up", "trap - EXIT")
-    script = "\n".join(["set -ex", up, "up=$!", "trap 'kill $up' EXIT", wait, *lines[1:-1], *end, lines[-1]])
-    path = os.pathsep.join([str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]])
+    printed = on_a_cluster(lines[:-1], tmp_path, after=lines[-1:])
+    assert "successfully rolled out" in printed
+    assert "hollow-0003" in printed
+    assert "all is well" in printed
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.kubectl
+@pytest.mark.xdist_group("whole-cluster")
+def test_the_page_about_pending_pods(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("why-is-my-pod-pending.md"), tmp_path)
+    assert "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector." in printed
+    assert "It would fit on hollow-000" in printed
+    assert printed.count("default/report fits nowhere") == 2
+    assert "the label disk=ssd on it" in printed
+    assert "a request of 32 cpu instead of 40" in printed
+    assert "default/report is on hollow-0001" in printed
+    assert "shop/report fits nowhere" in printed
+
+
+@pytest.mark.kubectl
+@pytest.mark.xdist_group("whole-cluster")
+def test_the_page_about_using_the_scheduler(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("use-koord-as-your-scheduler.md"), tmp_path)
+    assert "successfully rolled out" in printed
+    assert "(profile packed)" in printed
+    assert "4 nodes, 3 pods" in printed
+
+
+def test_the_page_about_plugins(tmp_path: Path) -> None:
+    page = (DOCS / "write-a-plugin.md").read_text()
+    example, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert example == (DOCS.parent / "examples" / "plugins" / "maintenance.py").read_text()
+    exec(compile(example + test, "write-a-plugin.md", "exec"), {})
+    lines = [line for line in commands("write-a-plugin.md") if line.startswith("koord ")]
+    assert len(lines) == 3
+    printed = in_a_shell(["set -ex", *lines], tmp_path)
+    assert "Maintenance" in printed
+
+
+def on_a_cluster(lines: list[str], folder: Path, after: Sequence[str] = ()) -> str:
+    """What the commands of a page print. The first one starts a cluster, which is stopped before those `after`."""
+    assert lines[0].startswith("koord up ")
+    up = f"{lines[0].partition(' &')[0]} > out &"
+    wait = "for i in $(seq 600); do grep -q ready: out && break; sleep 0.1; done"
+    end = ("for each in $(jobs -p); do kill $each; wait $each; done", "trap - EXIT")
+    return in_a_shell(["set -ex", "trap 'kill $(jobs -p)' EXIT", up, wait, *lines[1:], *end, *after], folder)
+
+
+def in_a_shell(script: list[str], folder: Path) -> str:
+    kubectl = find_binary("kubectl")
+    folders = [Path(sys.executable).parent, *([kubectl.parent] if kubectl is not None else [])]
+    (folder / "examples").symlink_to(DOCS.parent / "examples")
     shell = subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": path, "HOME": str(tmp_path)},
+        ["bash", "-c", "\n".join(script)],
+        cwd=folder,
+        env={**os.environ, "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]), "HOME": str(folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -52,10 +99,7 @@ def test_the_page_about_the_api_server(tmp_path: Path) -> None:
     finally:
         _stop(shell.pid)
     assert shell.returncode == 0, printed[-4000:]
-    assert "successfully rolled out" in printed
-    assert "hollow-0003" in printed
-    assert "all is well" in printed
-    assert not (tmp_path / "data").exists()
+    return printed
 
 
 def _stop(group: int) -> None:
