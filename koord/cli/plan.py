@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How often a pod is tried, when placements after its last try could help it.",
+    help="How often a pod is tried, when placements after its last try could help it, or pods that make room for it.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 if a pod stays without a place.")
 @click.option("--live", is_flag=True, help="Plan on the state of the cluster; the manifests are changes to it.")
@@ -66,7 +66,7 @@ def plan(
     """Say where the pending pods in some manifests would go, and why.
 
     Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
-    PriorityClasses, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds
+    PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds
     that play no part are named. With --live, all this comes from the cluster, as far as the manifests do not replace
     it. Nothing is changed anywhere.
     """

@@ -1,22 +1,25 @@
 """`koord plan`: where the pending pods of a set of manifests would go, and why.
 
 The same queue and engine as on a cluster decide, pod by pod, each seeing what the ones before it took. The clock stands
-still; a pod that was turned away gets another try, in a later round, once a placement could have helped it.
+still; a pod that was turned away gets another try, in a later round, once a placement could have helped it, or once the
+less important pods are gone that would have to make room for it. In its last round they are only named.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.faults import BadInput
 from koord.api.manifest import Manifests
 from koord.api.quantity import render
 from koord.offline.world import World, engine_name, world_of
-from koord.scheduler.framework.engine import Placement
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.queue import Attempt, Entity, Event, Queue
 from koord.scheduler.state.cluster import Cluster
@@ -29,6 +32,8 @@ UNPLACED = ("unschedulable", "waiting", "denied")
 
 _PLACED = int(Reason.PODS)
 "A placement only takes: who was turned away can only be helped by the company of the pod."
+_LEFT = int(Reason.PODS | Reason.FREED)
+MOST_NAMED: Final = 3
 
 
 # Printed whole, unlike the objects of the API: readers may count on every key.
@@ -79,7 +84,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     plan: Plan
     running: Mapping[str, str]
-    "Pods that had their node before."
+    "Pods that had their node before, and keep it."
     unnamed: int
     "Pods that name no scheduler, where no profile is the default scheduler's: they go with the first one."
     warnings: tuple[str, ...]
@@ -107,7 +112,7 @@ def plan(
         **{key: _running(key, node, world) for key, node in world.running.items()},
         **run.pods,
     }
-    events = tuple(_event(key, run.pods[key]) for key in run.order if run.pods[key].outcome != "denied")
+    events = tuple(_event(key, run) for key in run.order if run.pods[key].outcome != "denied")
     found = Plan(
         pods={key: pods[key] for key in sorted(pods)},
         nodes=_nodes(world.cluster),
@@ -117,7 +122,8 @@ def plan(
     unnamed = 0
     if "default-scheduler" not in world.engines:
         unnamed = sum(1 for ask in world.waiting if ask.spec.scheduler_name == "default-scheduler")
-    return Planned(found, world.running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
+    running = {key: node for key, node in world.running.items() if key not in run.evicted}
+    return Planned(found, running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
 
 
 class _Run:
@@ -129,6 +135,9 @@ class _Run:
         self.world, self.queue, self.now_s, self.rounds, self.progress = world, queue, now_s, rounds, progress
         self.pods: dict[str, PodPlan] = {}
         self.order: list[str] = []
+        self.said: dict[str, str] = {}
+        "What an event says of a pod, where that is not the reason alone."
+        self.evicted: set[str] = set()
         self.another_try: set[str] = set()
         "Pods that are not tried again for want of rounds."
 
@@ -153,24 +162,52 @@ class _Run:
         (ask,) = attempt.entity.pods
         name = engine_name(self.world.engines, ask.pod)
         assert name is not None  # others are skipped
+        engine = self.world.engines[name]
         try:
-            placement = self.world.engines[name].place(ask, explain=True)
+            placement = engine.place(ask, explain=True)
         except BadInput as error:
             # The API server would not have let it in.
             self._note(ask.key, PodPlan(None, "denied", str(error)))
             self.queue.done(attempt)
             return
         if placement.node is None:
-            self._note(ask.key, _nowhere(placement, len(self.world.cluster.table)))
-            # Without nodes nobody was turned away by anyone, and nothing that happens here would help.
-            if placement.rejected_by:
-                self.queue.rejected(attempt, placement.rejected_by, self.now_s)
-            else:
-                self.queue.done(attempt)
+            self._nowhere(attempt, ask, engine, placement)
             return
-        self._note(ask.key, _somewhere(placement))
+        before = self.pods.get(ask.key)
+        promised = before is not None and before.nominated_node == placement.node
+        self._note(ask.key, _somewhere(placement, before if promised else None))
         self.queue.done(attempt)
         self.queue.happened(Event(_PLACED, ask), self.now_s)
+
+    def _nowhere(self, attempt: Attempt, ask: Ask, engine: Engine, placement: Placement) -> None:
+        nodes = len(self.world.cluster.table)
+        told = _nowhere(placement, nodes)
+        # Without nodes nobody was turned away by anyone, and nothing that happens here would help.
+        if not placement.rejected_by:
+            self._note(ask.key, told)
+            self.queue.done(attempt)
+            return
+        remedy = engine.remedy(ask)
+        for key in engine.nominate(ask, remedy):
+            self._note(key, replace(self.pods[key], nominated_node=None, victims=()))
+        self.said[ask.key] = f"{told.reason} {remedy.message}".rstrip()
+        if remedy.node is not None:
+            gone = _listed(remedy.victims)
+            reason = f"{told.reason} It would fit on {remedy.node} once {gone} made room."
+            told = replace(told, reason=reason, nominated_node=remedy.node, victims=remedy.victims)
+        self._note(ask.key, told)
+        self.queue.rejected(attempt, placement.rejected_by, self.now_s)
+        if remedy.node is not None and attempt.tries < self.rounds:
+            for key in remedy.victims:
+                self._evict(key, ask.key, remedy.node)
+
+    def _evict(self, key: str, by: str, node: str) -> None:
+        record, _ = self.world.cluster.pods[key]
+        self.world.cluster.remove_pod(key)
+        self._note(key, PodPlan(None, "unschedulable", f"has to make room on {node} for {by}, which is more important"))
+        self.said[key] = f"Preempted by pod {by} on node {node}"
+        self.evicted.add(key)
+        self.queue.happened(Event(_LEFT, record), self.now_s)
 
     def _note(self, key: str, told: PodPlan) -> None:
         if key not in self.pods:
@@ -178,14 +215,27 @@ class _Run:
         self.pods[key] = told
 
 
-def _somewhere(placement: Placement) -> PodPlan:
+def _somewhere(placement: Placement, promised: PodPlan | None) -> PodPlan:
+    """`promised`: what was said of the pod when others had to make room for it on this node."""
+    if promised is None:
+        reason = f"{placement.node} has the highest score, {placement.total}, of all nodes that would do"
+    else:
+        reason = f"{_listed(promised.victims)} made room for it on {placement.node}"
     return PodPlan(
         node=placement.node,
         outcome="scheduled",
-        reason=f"{placement.node} has the highest score, {placement.total}, of all nodes that would do",
+        reason=reason,
+        nominated_node=promised.nominated_node if promised else None,
+        victims=promised.victims if promised else (),
         score=placement.total,
         scores=dict(placement.scores),
     )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    shown = ", ".join(keys[:MOST_NAMED])
+    return shown if len(keys) <= MOST_NAMED else f"{shown} and {len(keys) - MOST_NAMED} more"
 
 
 def _nowhere(placement: Placement, nodes: int) -> PodPlan:
@@ -210,10 +260,13 @@ def _running(key: str, node: str, world: World) -> PodPlan:
     return PodPlan(node, "scheduled", reason)
 
 
-def _event(key: str, told: PodPlan) -> Told:
+def _event(key: str, run: _Run) -> Told:
+    told = run.pods[key]
+    if key in run.evicted:
+        return Told(key, "Preempted", run.said[key])
     if told.node is not None:
         return Told(key, "Scheduled", f"Successfully assigned {key} to {told.node}")
-    return Told(key, "FailedScheduling", told.reason)
+    return Told(key, "FailedScheduling", run.said.get(key, told.reason))
 
 
 def _nodes(cluster: Cluster) -> dict[str, NodePlan]:
@@ -243,7 +296,10 @@ def _notes(world: World, run: _Run) -> list[str]:
     if run.another_try:
         again = _pods(len(run.another_try))
         notes.append(f"{again} could be tried again after later placements: --rounds {run.rounds + 1}")
-    astray = sum(1 for key in world.running if key not in world.cluster.pods)
+    promised = sum(1 for told in run.pods.values() if told.nominated_node is not None and told.node is None)
+    if promised:
+        notes.append(f"{_pods(promised)} would fit once less important pods made room: --rounds {run.rounds + 1}")
+    astray = sum(1 for key in world.running if key not in world.cluster.pods and key not in run.evicted)
     if astray:
         notes.append(f"{_pods(astray)} on nodes that are not in the input, which count nowhere")
     return notes

@@ -22,14 +22,17 @@ from koord.api.kinds import Kind
 from koord.api.manifest import Manifest, Manifests
 from koord.api.node import Node
 from koord.api.pod import Pod, PodSpec
+from koord.api.policy import PodDisruptionBudget
 from koord.api.priority import BANDS
 from koord.api.storage import PersistentVolumeClaim, StorageClass
 from koord.offline import defaults
+from koord.offline.budgets import counted
 from koord.offline.denials import denial
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import Profiles, profile_for
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.nominations import Nomination
 
 SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,
@@ -92,7 +95,8 @@ class _Builder:
         self.default_priority: PriorityClass | None = None
         self.default_classes: list[StorageClass] = []
         self.specs: dict[int, tuple[PodSpec, str, PodSpec]] = {}
-        self.names = {pod.metadata.name for pod in manifests.of(kinds.PODS)}
+        self.all_pods = list(manifests.of(kinds.PODS))
+        self.names = {pod.metadata.name for pod in self.all_pods}
         self.made_up: Counter[str] = Counter()
         self.metered = [plugin for plugin in profiles.plugins() if isinstance(plugin, _TakesNodeMetrics)]
 
@@ -155,6 +159,12 @@ class _Builder:
             world.skipped[key] = f"is left to the scheduler {pod.spec.scheduler_name}"
         else:
             world.waiting.append(ask)
+            promised = world.cluster.table.row_of.get(pod.status.nominated_node_name)
+            if promised is not None:
+                world.cluster.nominations.put(Nomination(ask.record(), promised))
+
+    def budget(self, budget: PodDisruptionBudget) -> None:
+        self.world.cluster.put_budget(counted(budget, self.all_pods))
 
     def engine_name(self, pod: Pod) -> str | None:
         return engine_name(self.world.engines, pod)
@@ -215,6 +225,7 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.NODES: _Builder.node,
     kinds.NODE_METRICS: _Builder.node_metric,
     kinds.PODS: _Builder.pod,
+    kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
 }
 """Who takes which kind, in the order in which they build on one another. All other kinds are ignored."""
 

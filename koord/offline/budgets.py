@@ -1,0 +1,55 @@
+"""How many pods of a PodDisruptionBudget may be disturbed, where no controller has said so.
+
+A budget from a cluster has that in its status. One from a manifest has only its spec: then the pods that are there
+count as healthy where they have a node, and are not going.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from koord.api.pod import Pod
+from koord.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
+from koord.api.selector import NOTHING, SelectorError, compile_labels
+
+
+def counted(budget: PodDisruptionBudget, pods: Iterable[Pod]) -> PodDisruptionBudget:
+    """A budget with what it allows now."""
+    if budget.status != PodDisruptionBudgetStatus():
+        return budget
+    try:
+        matcher = compile_labels(budget.spec.selector, absent=NOTHING)
+    except SelectorError:
+        return budget
+    mine = [
+        pod
+        for pod in pods
+        if pod.metadata.namespace == budget.metadata.namespace
+        and not pod.is_finished
+        and matcher.matches(pod.metadata.labels)
+    ]
+    healthy = sum(1 for pod in mine if pod.spec.node_name and pod.metadata.deletion_timestamp is None)
+    spec, expected = budget.spec, len(mine)
+    if spec.max_unavailable is not None:
+        desired = max(0, expected - _number(spec.max_unavailable, expected))
+    elif spec.min_available is not None:
+        desired = _number(spec.min_available, expected)
+    else:
+        desired = 1
+    status = PodDisruptionBudgetStatus(
+        disruptions_allowed=max(0, healthy - desired),
+        current_healthy=healthy,
+        desired_healthy=desired,
+        expected_pods=expected,
+    )
+    return replace(budget, status=status)
+
+
+def _number(value: int | str, whole: int) -> int:
+    """A number, or a part of a whole, rounded up."""
+    if isinstance(value, int):
+        return value
+    part = value.removesuffix("%")
+    return -(-whole * int(part) // 100) if part.isdigit() else 0
