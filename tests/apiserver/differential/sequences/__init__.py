@@ -12,6 +12,7 @@ from tests.apiserver.differential.sequences import (
     directives,
     discovery,
     every_kind,
+    field_changes,
     field_faults,
     grants,
     hostile,
@@ -38,6 +39,6 @@ from tests.apiserver.differential.sequences import (
 MODULES = (
     crud, writes, patches, applies, subresources, deletion, lists, watches, views, windows,
     definitions, schemas, rules, access, discovery, webhooks, hostile, cluster,
-    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, limits, quotas,
-    matrices, grants,
+    every_kind, kind_faults, services, directives, versions, lives, pod_faults, field_faults, field_changes,
+    limits, quotas, matrices, grants,
 )  # fmt: skip
