@@ -47,6 +47,8 @@ class Nowhere:
     placement: Placement
     remedy: Remedy
     message: str
+    outbid: tuple[str, ...] = ()
+    "Keys of less important pods that were promised the node which this one is promised now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,10 @@ class Cycle:
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
         turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
+        outbid = engine.nominate(ask, remedy)
         feed.queue.rejected(attempt, turned_away, now_s)
-        return Nowhere(attempt, ask, profile.name, placement, remedy, message)
+        feed.queue.activate(outbid, now_s)
+        return Nowhere(attempt, ask, profile.name, placement, remedy, message, outbid)
 
     def _broken(self, attempt: Attempt, ask: Ask, engine: Engine, now_s: float, message: str) -> Broken:
         feed = self._feed

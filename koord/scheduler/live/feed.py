@@ -29,6 +29,7 @@ from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.profiles import profile_for
 from koord.scheduler.queue import Entity, Event, Queue, Where
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import StorageObject
 from koord.scheduler.state.table import Reason, Row
@@ -108,6 +109,7 @@ class Feed:
         elif new.spec.node_name:
             self.queue.remove(key)
             self.assumed.pop(key, None)
+            self.cluster.nominations.withdraw(key)
             self._count(new)
         elif not self.is_ours(new):
             self._gone(key)
@@ -178,6 +180,14 @@ class Feed:
             self._happened(Event(FREED, record))
         return True
 
+    def take_back(self, key: str) -> None:
+        """A pod is promised nothing any more, and tried again; others may have the room."""
+        promise = self.cluster.nominations.withdraw(key)
+        if promise is not None:
+            self._happened(Event(FREED, promise.record))
+            self.queue.activate([key], self.clock.monotonic())
+            self._wake()
+
     def _waits(self, key: str, old: Pod | None, new: Pod) -> None:
         held = self.assumed.get(key)
         if held is not None and held.uid != new.metadata.uid:
@@ -195,6 +205,19 @@ class Feed:
             self.cluster.remove_pod(key)
         if changed or key not in self.queue:
             self._ask(new, "PodAdd" if old is None else "PodUpdate")
+        self._promised(key, old, new)
+
+    def _promised(self, key: str, old: Pod | None, new: Pod) -> None:
+        """Promises of before our time are kept; what we promise ourselves is known before the API server says it."""
+        before = old.status.nominated_node_name if old is not None else ""
+        now, nominations = new.status.nominated_node_name, self.cluster.nominations
+        held, row = nominations.of(key), self.cluster.table.row_of.get(now)
+        if now and row is not None and held is None and now != before:
+            record = _record(new, self.clock.now())
+            if record is not None:
+                nominations.put(Nomination(record, row))
+        elif before and not now and held is not None and self.cluster.table.names[held.row] == before:
+            self.take_back(key)
 
     def _ask(self, pod: Pod, event: str) -> None:
         key = pod.metadata.key
@@ -233,6 +256,8 @@ class Feed:
     def _gone(self, key: str) -> None:
         self.queue.remove(key)
         self.assumed.pop(key, None)
+        if (promise := self.cluster.nominations.withdraw(key)) is not None:
+            self._happened(Event(FREED, promise.record))
         if key in self.cluster.pods:
             self.cluster.remove_pod(key)
 

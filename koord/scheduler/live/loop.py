@@ -6,13 +6,16 @@ It gives way to what informers hear, and has each decision carried out and told.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
+from koord.api.pod import Pod
 from koord.kube.client import Client
 from koord.scheduler.live.binding import Bindings, Outcome
 from koord.scheduler.live.cycle import Bind, Cycle, Decision, Nowhere
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.telling import Telling
 
 BETWEEN_BREATHS: Final = 16
@@ -24,12 +27,19 @@ class Loop:
     """Schedules from one feed. `ready` is set by whoever has something new for it."""
 
     def __init__(
-        self, client: Client, feed: Feed, telling: Telling, metrics: SchedulerMetrics, ready: asyncio.Event
+        self,
+        client: Client,
+        feed: Feed,
+        telling: Telling,
+        metrics: SchedulerMetrics,
+        ready: asyncio.Event,
+        pod_of: Callable[[str], Pod | None],
     ) -> None:
         self._feed, self._telling, self._metrics, self._ready = feed, telling, metrics, ready
         self._clock = feed.clock
         self._cycle = Cycle(feed)
         self.bindings = Bindings(client, feed, feed.clock, told=self._told, wake=ready.set, settled=telling.settled)
+        self._preempting = Preempting(client, feed, telling, pod_of=pod_of, wake=ready.set)
         self._began_s: dict[str, float] = {}
         self._stopping = False
 
@@ -46,13 +56,15 @@ class Loop:
                 await self._rest()
         except BaseException:
             await self.bindings.finish()
+            await self._preempting.finish()
             raise
         await self.bindings.finish(None)
+        await self._preempting.finish()
 
     async def _decide(self) -> None:
         """As long as somebody is ready."""
         decided = 0
-        while not self._stopping and not self.bindings.is_full:
+        while not self._stopping and not self._is_full:
             began_s = self._clock.monotonic()
             decision = self._cycle.step()
             if decision is None:
@@ -72,18 +84,25 @@ class Loop:
         nowhere = isinstance(decision, Nowhere)
         if isinstance(decision, Nowhere):
             self._telling.nowhere(decision)
+            self._preempting.start(decision)
+            if decision.remedy.node is not None:
+                self._metrics.preempted(len(decision.remedy.victims))
         else:
             self._telling.broken(decision)
         took_s = self._clock.monotonic() - began_s
         self._metrics.attempted(UNSCHEDULABLE if nowhere else ERROR, decision.profile, took_s)
         self._metrics.queued(self._feed.queue.where(decision.ask.key), "ScheduleAttemptFailure")
 
+    @property
+    def _is_full(self) -> bool:
+        return self.bindings.is_full or self._preempting.is_full
+
     async def _rest(self) -> None:
         """Until something happens, or time alone makes somebody ready."""
         self.bindings.look_after_waiting()
         self._metrics.look(self._feed, self._clock.monotonic())
         rest_s = LONGEST_REST_S
-        change_s = None if self.bindings.is_full else self._feed.queue.next_change_s()
+        change_s = None if self._is_full else self._feed.queue.next_change_s()
         if change_s is not None:
             rest_s = min(rest_s, max(0.0, change_s - self._clock.monotonic()))
         if self._stopping:

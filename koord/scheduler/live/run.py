@@ -143,7 +143,7 @@ class Runner:
                 tasks.create_task(telling.run(), name="telling")
                 while True:
                     assert self.feed is not None
-                    self._loop = Loop(client, self.feed, telling, self._metrics, self._ready)
+                    self._loop = Loop(client, self.feed, telling, self._metrics, self._ready, self._sources.pods.get)
                     await self._loop.run()
                     self._take_over(self._config)
         finally:

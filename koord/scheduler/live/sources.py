@@ -12,6 +12,7 @@ from koord.api import kinds
 from koord.api.core import Service
 from koord.api.kinds import Kind
 from koord.api.pod import Pod
+from koord.api.policy import PodDisruptionBudget
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord.kube.informer import Informer
@@ -20,6 +21,12 @@ from koord.kube.store import Delta
 from koord.scheduler.live.feed import Feed
 
 BY_NODE: Final = "node"
+_OTHERS: Final[tuple[Kind[Any], ...]] = (
+    kinds.NODES,
+    kinds.NAMESPACES,
+    kinds.SERVICES,
+    kinds.POD_DISRUPTION_BUDGETS,
+)
 _WORKLOADS: Final[tuple[Kind[Any], ...]] = (
     kinds.REPLICA_SETS,
     kinds.STATEFUL_SETS,
@@ -42,7 +49,7 @@ class Sources:
         self._informers = informers
         self._node_metrics = False
         self.pods: Informer[Pod] = informers.get(kinds.PODS, indexes={BY_NODE: _node_of})
-        others: tuple[Kind[Any], ...] = (kinds.NODES, kinds.NAMESPACES, kinds.SERVICES, *_WORKLOADS, *_STORAGE)
+        others: tuple[Kind[Any], ...] = (*_OTHERS, *_WORKLOADS, *_STORAGE)
         for kind in others:
             informers.get(kind)
 
@@ -60,6 +67,7 @@ class Sources:
         removals.append(get(kinds.NAMESPACES).add_handler(feed.namespace))
         removals.append(get(kinds.NODES).add_handler(feed.node))
         removals.append(get(kinds.SERVICES).add_handler(_services(feed)))
+        removals.append(get(kinds.POD_DISRUPTION_BUDGETS).add_handler(_budgets(feed)))
         workloads = _workloads(feed)
         removals += [get(kind).add_handler(workloads) for kind in _WORKLOADS]
         removals += [get(kind).add_handler(feed.storage) for kind in _STORAGE]
@@ -92,6 +100,16 @@ def _services(feed: Feed) -> Callable[[Delta[Service]], None]:
             feed.cluster.put_service(delta.new)
         else:
             feed.cluster.remove_service(*delta.key.split("/", 1))
+
+    return hear
+
+
+def _budgets(feed: Feed) -> Callable[[Delta[PodDisruptionBudget]], None]:
+    def hear(delta: Delta[PodDisruptionBudget]) -> None:
+        if delta.new is not None:
+            feed.cluster.put_budget(delta.new)
+        else:
+            feed.cluster.remove_budget(*delta.key.split("/", 1))
 
     return hear
 

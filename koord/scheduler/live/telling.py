@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from koord.api.codec import DecodeError
 from koord.api.kinds import PODS
@@ -22,6 +22,7 @@ from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder, reference
 from koord.kube.store import Delta
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.live.cycle import Bind, Broken, Nowhere
 from koord.scheduler.message import for_an_event
 
@@ -33,14 +34,22 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 
 
+class _Word(NamedTuple):
+    """What a pod's status is to say of why it waits, and which node it is promised: None leaves that as it is."""
+
+    reason: str
+    message: str
+    promised: str | None = None
+
+
 class Telling:
     """What users are to know, and those who write it."""
 
     def __init__(self, client: Client, events: EventRecorder, clock: Clock) -> None:
         self._client, self._events, self._clock = client, events, clock
-        self._unwritten: dict[str, tuple[Pod, str, str]] = {}
-        self._said: dict[str, tuple[str, str]] = {}
-        "The last message by uid of pod; pods that are bound or gone are forgotten."
+        self._unwritten: dict[str, tuple[Pod, _Word]] = {}
+        self._said: dict[str, _Word] = {}
+        "The last word by uid of pod; pods that are bound or gone are forgotten."
         self._work = asyncio.Event()
         self._writing: dict[str, asyncio.Event] = {}
 
@@ -63,13 +72,26 @@ class Telling:
         self._events.record(reference(PODS, bind.ask.pod), "Scheduled", note, action="Binding")
 
     def not_bound(self, bind: Bind, why: str) -> None:
-        self._say(bind.ask.pod, SCHEDULER_ERROR, f"it was to go to {bind.node}, and was not bound: {why}")
+        self._say(bind.ask.pod, _Word(SCHEDULER_ERROR, f"it was to go to {bind.node}, and was not bound: {why}"))
 
     def nowhere(self, decision: Nowhere) -> None:
-        self._say(decision.ask.pod, UNSCHEDULABLE, decision.message)
+        remedy = decision.remedy
+        promised = "" if remedy.node is None and remedy.clears else remedy.node
+        self._say(decision.ask.pod, _Word(UNSCHEDULABLE, decision.message, promised))
 
     def broken(self, decision: Broken) -> None:
-        self._say(decision.ask.pod, SCHEDULER_ERROR, decision.message)
+        self._say(decision.ask.pod, _Word(SCHEDULER_ERROR, decision.message))
+
+    def not_promised(self, pod: Pod) -> None:
+        """A more important pod is to have the node that this one was promised."""
+        was = self._said.get(pod.metadata.uid) or _known(pod)
+        if was is not None:
+            self._want(pod, was._replace(promised=""))
+
+    def preempted(self, victim: Pod, by: Ask, node: str) -> None:
+        note = f"Preempted by pod {by.meta.uid} on node {node}"
+        related = reference(PODS, by.pod)
+        self._events.record(reference(PODS, victim), "Preempted", note, action="Preempting", related=related)
 
     def forget(self, uid: str) -> None:
         """A pod is bound or gone: nothing more is to be said of why it waits."""
@@ -82,27 +104,32 @@ class Telling:
             for _ in range(WRITERS):
                 tasks.create_task(self._write(), name="write-conditions")
 
-    def _say(self, pod: Pod, reason: str, message: str) -> None:
-        note = for_an_event(message)
+    def _say(self, pod: Pod, word: _Word) -> None:
+        note = for_an_event(word.message)
         self._events.record(reference(PODS, pod), "FailedScheduling", note, action="Scheduling", type="Warning")
+        self._want(pod, word)
+
+    def _want(self, pod: Pod, word: _Word) -> None:
         uid = pod.metadata.uid
-        was = pod.status.condition(PodConditionType.SCHEDULED)
-        said = self._said.get(uid) or ((was.reason, was.message) if was is not None and was.status == "False" else None)
-        if said != (reason, message):
-            self._said[uid] = (reason, message)
-            self._unwritten[uid] = (pod, reason, message)
+        said = self._said.get(uid) or _known(pod)
+        if word.promised is None and said is not None:
+            word = word._replace(promised=said.promised)
+        if said != word:
+            self._said[uid] = word
+            self._unwritten[uid] = (pod, word)
             self._work.set()
 
     async def _write(self) -> None:
         while True:
-            while not (self._unwritten.keys() - self._writing.keys()):
+            uid = next((uid for uid in self._unwritten if uid not in self._writing), None)
+            if uid is None:
                 self._work.clear()
                 await self._work.wait()
-            uid = next(uid for uid in self._unwritten if uid not in self._writing)
-            pod, reason, message = self._unwritten.pop(uid)
+                continue
+            pod, word = self._unwritten.pop(uid)
             written = self._writing[uid] = asyncio.Event()
             try:
-                await self._patch(pod, reason, message)
+                await self._patch(pod, word)
             except NotFound:
                 self.forget(uid)
             except NotLeader:
@@ -116,22 +143,33 @@ class Telling:
                 if uid in self._unwritten:
                     self._work.set()
 
-    async def _patch(self, pod: Pod, reason: str, message: str) -> None:
+    async def _patch(self, pod: Pod, word: _Word) -> None:
         was = pod.status.condition(PodConditionType.SCHEDULED)
         since = was.last_transition_time if was is not None and was.status == "False" else None
         condition = {
             "type": PodConditionType.SCHEDULED,
             "status": "False",
-            "reason": reason,
-            "message": message,
+            "reason": word.reason,
+            "message": word.message,
             "lastTransitionTime": since or from_seconds(self._clock.now()),
         }
+        status: dict[str, object] = {"conditions": [condition]}
+        if word.promised is not None:
+            status["nominatedNodeName"] = word.promised or None
         await self._client.patch(
             PODS,
             pod.metadata.name,
-            {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}},
+            {"metadata": {"uid": pod.metadata.uid}, "status": status},
             namespace=pod.metadata.namespace,
             type="strategic",
             subresource="status",
             field_manager=FIELD_MANAGER,
         )
+
+
+def _known(pod: Pod) -> _Word | None:
+    """What its status says already."""
+    was = pod.status.condition(PodConditionType.SCHEDULED)
+    if was is None or was.status != "False":
+        return None
+    return _Word(was.reason, was.message, pod.status.nominated_node_name)

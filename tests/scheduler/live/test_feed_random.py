@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from koord.api.node import Node
 from koord.api.pod import Pod
-from koord.scheduler.live.cycle import Bind, Broken, Nowhere
+from koord.scheduler.live.cycle import Bind, Broken, Decision, Nowhere
 from koord.scheduler.queue import Where
 from tests.scheduler.live.build import Fed, changed, deleting, finished, node, picture, pod
 
@@ -66,8 +66,8 @@ class Story:
     def _create(self, number: int) -> None:
         name = PODS[number % len(PODS)]
         if name not in self.api.pods:
-            cpu = str(1 + number % 2)
-            self.api.put_pod(pod(name, uid=f"{name}-{next(self.api.uids)}", cpu=cpu))
+            uid, cpu = f"{name}-{next(self.api.uids)}", str(1 + number % 2)
+            self.api.put_pod(pod(name, uid=uid, cpu=cpu, priority=number % 3))
 
     def _delete(self, number: int) -> None:
         name = PODS[number % len(PODS)]
@@ -129,10 +129,19 @@ class Story:
 
     def _decide(self, number: int) -> None:
         self.fed.clock.advance(number % 4)
-        decision = self.fed.step()
+        self._take(self.fed.step())
+        assert_sound(self)
+
+    def _take(self, decision: Decision | None) -> None:
+        assert not isinstance(decision, Broken), decision
         if isinstance(decision, Bind):
             self.under_way.append(decision)
-        assert not isinstance(decision, Broken)
+        elif isinstance(decision, Nowhere):
+            for key in decision.remedy.victims:
+                # Who has to go is deleted by name; another one of that name may be there by then, and stays.
+                name, record = key.partition("/")[2], self.fed.feed.cluster.pods[key][0]
+                if name in self.api.pods and self.api.pods[name].metadata.uid == record.uid:
+                    self.api.drop_pod(name)
 
     def _carry_out(self, number: int) -> None:
         """A binding gets its answer. With `number` odd the call never reached the server."""
@@ -164,9 +173,8 @@ class Story:
                 self._carry_out(0)
             self.fed.clock.advance(11)
             decision = self.fed.step()
-            if isinstance(decision, Bind):
-                self.under_way.append(decision)
-            elif decision is None and not self.api.unheard_pods:
+            self._take(decision)
+            if decision is None and not self.api.unheard_pods:
                 return
         raise AssertionError("it does not come to rest")
 
@@ -204,13 +212,16 @@ def check(steps: list[tuple[str, int]]) -> None:
     fresh.put(*api.nodes.values(), *api.pods.values())
     assert picture(feed.cluster) == picture(fresh.feed.cluster)
     assert not feed.assumed
+    assert not len(feed.cluster.nominations), "nobody is promised what will not come"
     assert story.fed.waiting == fresh.waiting
     for uid, places in api.bound.items():
         assert len(places) == 1, (uid, places)
     for waiting in api.pods.values():
         if feed.is_ours(waiting):
             assert waiting.metadata.key in story.fed.waiting, "lost"
-            assert isinstance(fresh.step(), Nowhere), "it would fit, and is not tried"
+            tried = fresh.step()
+            assert isinstance(tried, Nowhere), "it would fit, and is not tried"
+            assert tried.remedy.node is None, "room would be made for it, and is not"
     if not story.foreign:
         for name, row in feed.cluster.table.row_of.items():
             assert int(feed.cluster.table.columns[("requested", "cpu")][row]) <= CPU * 1000, name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS
+from koord.api.kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from koord.api.pod import Pod
 from koord.api.scheduler_config import SHIPPED, parse
 from koord.kube.client import Client
@@ -254,6 +254,32 @@ async def test_only_the_leader_schedules_and_the_next_one_goes_on_at_once(client
         await client.create(PODS, pod_manifest("two"))
         await until_bound(client, "two")
         assert (await client.get(LEASES, "koord-scheduler", namespace="default")).spec.holder_identity != held
+
+
+async def test_less_important_pods_make_room_and_are_told_why(client: Client) -> None:
+    await make_nodes(client, 2)
+    for name, value in (("low", 10), ("high", 1000)):
+        await client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+    try:
+        async with scheduling(client):
+            for number in range(4):
+                await client.create(PODS, pod_manifest(f"low-{number}", cpu="2", priorityClassName="low"))
+            await until_bound(client, *(f"low-{number}" for number in range(4)))
+            await client.create(PODS, pod_manifest("high", cpu="3", priorityClassName="high"))
+            where = (await until_bound(client, "high"))["high"]
+            left = [pod for pod in await client.list(PODS, namespace="default") if pod.metadata.name != "high"]
+            assert [pod.spec.node_name for pod in left] == [next(n for n in ("node-000", "node-001") if n != where)] * 2
+            await until(lambda: _some(preempted(client)))
+            uid = (await client.get(PODS, "high", namespace="default")).metadata.uid
+            assert await preempted(client) == {f"Preempted by pod {uid} on node {where}"}
+    finally:
+        for name in ("low", "high"):
+            await client.delete(PRIORITY_CLASSES, name)
+
+
+async def preempted(client: Client) -> set[str]:
+    events = await client.list(EVENTS, namespace="default")
+    return {event.note for event in events if event.reason == "Preempted"}
 
 
 async def test_pods_of_all_namespaces_are_seen(client: Client) -> None:

@@ -1,0 +1,118 @@
+"""Makes room: ends the pods that have to go for a more important one.
+
+A victim is told why by its DisruptionTarget condition and an event, and deleted with its usual grace; its room is taken
+when it is really gone. Where a victim cannot be ended the promise is taken back, and the pod is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from koord.api.codec import DecodeError
+from koord.api.kinds import PODS
+from koord.api.pod import Pod
+from koord.api.timestamp import from_seconds
+from koord.api.words import PodConditionType
+from koord.kube.client import Client
+from koord.kube.election import NotLeader
+from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.scheduler.live.cycle import Nowhere
+from koord.scheduler.live.feed import Feed
+from koord.scheduler.live.telling import Telling
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE: Final = 16
+FIELD_MANAGER: Final = "koord-scheduler"
+PREEMPTED: Final = "PreemptionByScheduler"
+
+
+class Preempting:
+    """All preemptions under way. `pod_of` gives a pod as it was last heard of."""
+
+    def __init__(
+        self,
+        client: Client,
+        feed: Feed,
+        telling: Telling,
+        *,
+        pod_of: Callable[[str], Pod | None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._client, self._feed, self._telling = client, feed, telling
+        self._pod_of, self._wake = pod_of, wake
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._tasks) >= MOST_AT_ONCE
+
+    def start(self, decision: Nowhere) -> None:
+        """Carry out what a decision found: its victims go; who lost a promise by it is told so."""
+        for key in decision.outbid:
+            pod = self._pod_of(key)
+            if pod is not None:
+                self._telling.not_promised(pod)
+        if decision.remedy.node is None or not decision.remedy.victims:
+            return
+        task = asyncio.create_task(self._carry_out(decision), name=f"preempt for {decision.ask.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def finish(self) -> None:
+        """What is under way is ended: whoever is not deleted yet stays."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s ended with an error", task.get_name(), exc_info=error)
+
+    async def _carry_out(self, decision: Nowhere) -> None:
+        ended = await asyncio.gather(*(self._end(key, decision) for key in decision.remedy.victims))
+        if not all(ended):
+            self._feed.take_back(decision.ask.key)
+
+    async def _end(self, key: str, decision: Nowhere) -> bool:
+        victim = self._pod_of(key)
+        if victim is None or victim.metadata.deletion_timestamp is not None:
+            return True
+        try:
+            await self._tell(victim, decision)
+            await self._client.delete(
+                PODS, victim.metadata.name, namespace=victim.metadata.namespace, uid=victim.metadata.uid
+            )
+        except (NotFound, Conflict):
+            # It is gone, and there may be another one of its name: that one is no victim.
+            return True
+        except (ApiError, DecodeError, NotLeader) as error:
+            log.warning("a victim stays: %s", error, extra={"pod": key, "for": decision.ask.key})
+            return False
+        assert decision.remedy.node is not None
+        self._telling.preempted(victim, decision.ask, decision.remedy.node)
+        return True
+
+    async def _tell(self, victim: Pod, decision: Nowhere) -> None:
+        condition = {
+            "type": PodConditionType.DISRUPTION_TARGET,
+            "status": "True",
+            "reason": PREEMPTED,
+            "message": f"{decision.profile}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": from_seconds(self._feed.clock.now()),
+        }
+        await self._client.patch(
+            PODS,
+            victim.metadata.name,
+            {"metadata": {"uid": victim.metadata.uid}, "status": {"conditions": [condition]}},
+            namespace=victim.metadata.namespace,
+            type="strategic",
+            subresource="status",
+            field_manager=FIELD_MANAGER,
+        )
