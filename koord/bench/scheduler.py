@@ -31,6 +31,7 @@ from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.api.scheduler_config import parse
 from koord.api.workloads import ReplicaSet
+from koord.bench import preemption
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
 from koord.scheduler.framework.ask import Ask
@@ -89,6 +90,9 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
             progress(f"{case.name} on {nodes} nodes")
             found = measure(case, nodes, pods=500 if quick else 5_000)
             results += _results(case, nodes, found, baseline)
+        if nodes <= MOST_PEER_NODES:
+            progress(f"preemption on {nodes} nodes")
+            results += preemption.results(BENCH, full(nodes), _pod, pods=50 if quick else 300, with_goals=not quick)
     nodes, pods = (1_000, 5_000) if quick else (50_000, 500_000)
     progress(f"memory of {nodes} nodes and {pods} bound pods")
     return results + _memory(nodes, pods, with_goals=not quick)
@@ -210,6 +214,16 @@ def half_full(nodes: int, rng: random.Random) -> tuple[Engine, Queue]:
     )
     profile = next(iter(profiles.profiles.values()))
     return Engine(cluster, profile), profiles.queue()
+
+
+def full(nodes: int) -> Engine:
+    """A cluster whose nodes are full of less important pods, with the default profile."""
+    cluster = Cluster(seed=0)
+    for i in range(nodes):
+        cluster.put_node(_node(i))
+    preemption.fill(cluster, _pod, random.Random(0))
+    config = parse({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"})
+    return Engine(cluster, next(iter(profiles_of(config).profiles.values())))
 
 
 def _renamed(record: PodRecord, key: str) -> PodRecord:

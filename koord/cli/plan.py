@@ -66,9 +66,9 @@ def plan(
     """Say where the pending pods in some manifests would go, and why.
 
     Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
-    PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node count as running. Kinds
-    that play no part are named. With --live, all this comes from the cluster, as far as the manifests do not replace
-    it. Nothing is changed anywhere.
+    PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node
+    count as running. Kinds that play no part are named. With --live, all this comes from the cluster, as far as the
+    manifests do not replace it. Nothing is changed anywhere.
     """
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED

@@ -191,39 +191,31 @@ class _Reckoning:
         lower = self._ranking.of(row).below(self._priority)
         if not lower:
             return (NO_VICTIMS,)
-        amounts = [self._amounts(each.shape) for each in lower]
+        of_shape = self._of_shape
+        amounts = [of_shape.get(each.shape) or self._amounts(each.shape) for each in lower]
         columns = self._cluster.table.columns
-        cells = One(columns, row)
+        cells = plain = One(columns, row)
         if self._judge.promised is not None:
-            cells = self._judge.promised(cells)
+            cells = self._judge.promised(plain)
         # What could stay, were all of them gone and the pod here.
-        given = [sum(each) for each in zip(*amounts, strict=True)]
         spare = [
-            cells[has] - cells[taken] - added + more
-            for (has, taken, added), more in zip(self._judge.amounts, given, strict=True)
+            cells[has] - cells[taken] - added + sum(given)
+            for (has, taken, added), given in zip(self._judge.amounts, zip(*amounts, strict=True), strict=True)
         ]
-        short = sum(1 << i for i, each in enumerate(spare) if each < 0)
-        if short:
-            return tuple(self._judge.reasons(short))
-        plain = One(columns, row)
+        if min(spare) < 0:
+            return tuple(self._judge.reasons(sum(1 << i for i, each in enumerate(spare) if each < 0)))
         for judge in self._others:
             mask = int(judge.feasible(plain))
             if mask:
                 return tuple(judge.reasons(mask))
+        if not self._cluster.budgets:
+            return candidate(row, _going(lower, amounts, spare), 0)
         violated = self._cluster.budgets.violated(lower)
-        going: list[PodRecord] = []
-        violations = 0
-        for order in (True, False) if any(violated) else (False,):
-            for record, takes, violates in zip(lower, amounts, violated, strict=True):
-                if violates is not order:
-                    continue
-                left = [have - take for have, take in zip(spare, takes, strict=True)]
-                if min(left) < 0:
-                    going.append(record)
-                    violations += violates
-                else:
-                    spare = left
-        return candidate(row, going, violations) if going else ()
+        order = sorted(range(len(lower)), key=lambda i: not violated[i])
+        going = _going([lower[i] for i in order], [amounts[i] for i in order], spare)
+        gone = {each.key for each in going}
+        violations = sum(1 for each, violates in zip(lower, violated, strict=True) if violates and each.key in gone)
+        return candidate(row, sorted(going, key=importance), violations)
 
     def _amounts(self, shape: Shape) -> tuple[int, ...]:
         """What such a pod takes, of what the verdict is about."""
@@ -234,11 +226,26 @@ class _Reckoning:
         return found
 
 
-def candidate(row: Row, victims: list[PodRecord], violations: int) -> Candidate:
-    victims = sorted(victims, key=importance)
+def _going(records: list[PodRecord], amounts: list[tuple[int, ...]], spare: list[int]) -> list[PodRecord]:
+    """Who does not find room in what is to spare, if all are let in one after the other."""
+    going = []
+    for record, takes in zip(records, amounts, strict=True):
+        for have, take in zip(spare, takes, strict=True):
+            if take > have:
+                going.append(record)
+                break
+        else:
+            spare = [have - take for have, take in zip(spare, takes, strict=True)]
+    return going
+
+
+def candidate(row: Row, victims: list[PodRecord], violations: int) -> Found:
+    """`victims`: the most important first. Without any, nothing is known against the row."""
+    if not victims:
+        return ()
     highest = victims[0].priority
-    since = min(started_s(each) for each in victims if each.priority == highest)
-    total = sum(each.priority + _LEAST_PRIORITY for each in victims)
+    since = min([started_s(each) for each in victims if each.priority == highest])
+    total = sum([each.priority for each in victims]) + _LEAST_PRIORITY * len(victims)
     return Candidate(violations, highest, total, len(victims), -since, row, tuple([each.key for each in victims]))
 
 
@@ -265,7 +272,7 @@ def _tried_out(ask: Ask, engine: Engine, row: Row) -> Found:
         stays = _kept_anew(order, ask, engine, row)
     going = [each for each in lower if each.key not in stays]
     violations = sum(1 for each, violates in zip(lower, violated, strict=True) if violates and each.key not in stays)
-    return candidate(row, going, violations) if going else ()
+    return candidate(row, going, violations)
 
 
 def _kept(gone: list[PodRecord], ask: Ask, engine: Engine, row: Row) -> frozenset[str]:
