@@ -1,7 +1,6 @@
 """How fast is the embedded API server? Against the real kube-apiserver with etcd, in the same run.
 
-Both serve with TLS, client certificates, RBAC, validation and durable writes. The work of a case is done in parts, by
-the two in turn, so that what else the machine does weighs on both; whoever is not asked is idle meanwhile.
+Both serve with TLS, client certificates, RBAC, validation and durable writes, one after the other on an idle machine.
 Growth is the server's CPU time per request with ten times the objects, over that with the objects of the other cases.
 """
 
@@ -9,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, ExitStack
+import statistics
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -26,8 +26,6 @@ NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CREATE_PODS = f"{PODS}?fieldManager=bench"
 PRIORITIES = {"koord-batch": 5500, "koord-prod": 9500}
-SPEEDS = ("creates", "gets", "patches", "applies", "lists", "events")
-PARTS = 4
 WATCH_WITHIN_S = 120.0
 COST_ROUNDS = 4
 _FROM_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
@@ -53,9 +51,9 @@ class Size:
 
 
 FULL = Size(
-    pods=2_000, gets=4_000, patches=400, applies=300, lists=12, watchers=100, watched_patches=400, grown_pods=20_000
+    pods=2_000, gets=4_000, patches=400, applies=300, lists=10, watchers=100, watched_patches=400, grown_pods=20_000
 )
-QUICK = Size(pods=200, gets=400, patches=40, applies=40, lists=4, watchers=20, watched_patches=40, grown_pods=400)
+QUICK = Size(pods=200, gets=400, patches=40, applies=40, lists=3, watchers=20, watched_patches=40, grown_pods=400)
 
 
 def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
@@ -64,34 +62,9 @@ def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Res
 
 
 def measure(size: Size, progress: Progress = lambda line: None) -> list[Result]:
-    with ExitStack() as servers:
-        cases = [
-            _Cases(server, size, name, progress)
-            for name, launch in (("embedded", api_servers.embedded), ("kube-apiserver and etcd", api_servers.real))
-            if (server := _started(servers, launch(), name, progress)) is not None
-        ]
-        ours, *others = _run_loop(_in_turn(cases))
-    return _results(ours, others[0] if others else None, size)
-
-
-def _started(
-    servers: ExitStack, launched: AbstractContextManager[RunningServer | None], name: str, progress: Progress
-) -> RunningServer | None:
-    progress(f"starting {name}")
-    server = servers.enter_context(launched)
-    if server is None:
-        progress(f"{name} is not installed")
-    return server
-
-
-async def _in_turn(servers: Sequence[_Cases]) -> list[Figures]:
-    for server in servers:
-        await server.prepare()
-    for case in SPEEDS:
-        for part in range(PARTS):
-            for server in servers:
-                await server.speed(case, part)
-    return [await server.figures() for server in servers]
+    ours = _measured(api_servers.embedded(), size, "embedded", progress)
+    assert ours is not None
+    return _results(ours, _measured(api_servers.real(), size, "kube-apiserver and etcd", progress), size)
 
 
 def _results(ours: Figures, theirs: Figures | None, size: Size) -> list[Result]:
@@ -126,6 +99,17 @@ def _results(ours: Figures, theirs: Figures | None, size: Size) -> list[Result]:
     ]
 
 
+def _measured(
+    launched: AbstractContextManager[RunningServer | None], size: Size, name: str, progress: Progress
+) -> Figures | None:
+    progress(f"starting {name}")
+    with launched as server:
+        if server is None:
+            progress(f"{name} is not installed")
+            return None
+        return _run_loop(_Cases(server, size, lambda what: progress(f"{name}: {what}")).run())
+
+
 def _run_loop(work: Coroutine[Any, Any, T]) -> T:
     """On uvloop where it is installed, so that the client costs as little as it can."""
     if find_spec("uvloop") is None:
@@ -139,45 +123,26 @@ def _run_loop(work: Coroutine[Any, Any, T]) -> T:
 class _Cases:
     """All cases on one server."""
 
-    def __init__(self, server: RunningServer, size: Size, name: str, progress: Progress) -> None:
-        self._server, self._size, self._name, self._say = server, size, name, progress
+    def __init__(self, server: RunningServer, size: Size, progress: Progress) -> None:
+        self._server, self._size, self._progress = server, size, progress
         self._target = Target(server.config)
         self._names = [str(pod(i)["metadata"]["name"]) for i in range(size.grown_pods + size.pods)]
-        self._done = dict.fromkeys(SPEEDS, 0.0)
-        self._took_s = dict.fromkeys(SPEEDS, 0.0)
 
-    async def speed(self, case: str, part: int) -> None:
-        """One of the parts of a case."""
-        self._progress(f"{case}, part {part + 1} of {PARTS}")
+    async def run(self) -> Figures:
         size = self._size
-        match case:
-            case "creates":
-                share = _share(size.pods, part)
-                took_s = await self._create(share.start, share.stop)
-            case "gets":
-                share = _share(size.gets, part)
-                took_s = await self._target.spread(size.clients, self._gets(share), 200)
-            case "patches":
-                share = _share(size.patches, part)
-                took_s = await self._target.spread(1, self._patches(share, "single"), 200)
-            case "applies":
-                share = _share(size.applies, part)
-                took_s = await self._target.spread(1, self._applies(share), 200)
-            case "lists":
-                share = _share(size.lists, part)
-                took_s = await self._list(len(share))
-            case _:
-                share = _share(size.watched_patches, part)
-                took_s = await self._watch(share)
-        self._done[case] += len(share)
-        self._took_s[case] += took_s
-
-    async def figures(self) -> Figures:
-        """What the parts make together, and how the costs grow."""
-        size = self._size
-        speeds = {case: self._done[case] / self._took_s[case] for case in SPEEDS}
-        figures: Figures = {"start_s": self._server.start_s, **speeds, "list_s": 1 / speeds["lists"]}
-        figures["events"] *= size.watchers
+        figures: Figures = {"start_s": self._server.start_s}
+        await self._prepare()
+        self._progress(f"creating {size.pods} pods")
+        figures["creates"] = size.pods / await self._create(0, size.pods)
+        self._progress("gets")
+        figures["gets"] = size.gets / await self._target.spread(size.clients, self._gets(size.gets), 200)
+        self._progress("patches and applies")
+        figures["patches"] = size.patches / await self._target.spread(1, self._patches(size.patches, "single"), 200)
+        figures["applies"] = await self._applies()
+        self._progress("lists")
+        figures["list_s"] = await self._list_s()
+        self._progress(f"watching with {size.watchers}")
+        figures["events"] = await self._watch()
         self._progress("cost per request")
         before = await self._costs(size.grown_pods)
         self._progress(f"creating pods up to {size.grown_pods}")
@@ -187,10 +152,7 @@ class _Cases:
         after = await self._costs(size.grown_pods + size.pods // 2)
         return figures | {f"growth_{verb}": after[verb] / before[verb] for verb in before}
 
-    def _progress(self, what: str) -> None:
-        self._say(f"{self._name}: {what}")
-
-    async def prepare(self) -> None:
+    async def _prepare(self) -> None:
         namespace = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": NAMESPACE}}
         classes = [
             {
@@ -209,10 +171,10 @@ class _Cases:
         requests = [encode("POST", CREATE_PODS, _json(_new_pod(i))) for i in range(first, last)]
         return await self._target.spread(self._size.clients, requests, 201)
 
-    def _gets(self, numbers: range) -> list[bytes]:
-        return [encode("GET", f"{PODS}/{self._names[i * 7 % self._size.pods]}") for i in numbers]
+    def _gets(self, number: int) -> list[bytes]:
+        return [encode("GET", f"{PODS}/{self._names[i * 7 % self._size.pods]}") for i in range(number)]
 
-    def _patches(self, numbers: range, mark: str) -> list[bytes]:
+    def _patches(self, number: int, mark: str) -> list[bytes]:
         """Each changes one annotation of another pod, as controllers do."""
         return [
             encode(
@@ -221,49 +183,50 @@ class _Cases:
                 _json({"metadata": {"annotations": {"bench.koord.dev/patched": f"{mark}-{i}"}}}),
                 MERGE_PATCH,
             )
-            for i in numbers
+            for i in range(number)
         ]
 
-    def _applies(self, numbers: range) -> list[bytes]:
+    async def _applies(self) -> float:
+        number = self._size.applies
         requests = []
-        for i in numbers:
+        for i in range(number):
             name = self._names[i * 7 % self._size.pods]
             metadata = {"name": name, "annotations": {"bench.koord.dev/applied": str(i)}, "labels": {"tier": "web"}}
             body = _json({"kind": "Pod", "apiVersion": "v1", "metadata": metadata})
             requests.append(encode("PATCH", f"{PODS}/{name}?fieldManager=applier", body, APPLY))
-        return requests
+        return number / await self._target.spread(1, requests, 200)
 
-    async def _list(self, times: int) -> float:
+    async def _list_s(self) -> float:
         connection = await self._target.connect(Connection)
         request = encode("GET", PODS)
-        answers: list[tuple[int, bytes]] = []
+        times = []
+        for _ in range(self._size.lists):
+            answers: list[tuple[int, bytes]] = []
 
-        async def ask() -> None:
-            answers.append(await connection.ask(request))
+            async def ask(answers: list[tuple[int, bytes]] = answers) -> None:
+                answers.append(await connection.ask(request))
 
-        took_s = 0.0
-        for _ in range(times):
-            took_s += await timed(ask)
-            code, body = answers.pop()
+            times.append(await timed(ask))
+            code, body = answers[0]
             if code != 200 or (listed := body.count(b'"generateName":')) != self._size.pods:
                 raise Unexpected(f"list: {code}, {listed if code == 200 else body[:300]!r} pods")
         connection.close()
-        return took_s
+        return statistics.median(times)
 
-    async def _watch(self, numbers: range) -> float:
+    async def _watch(self) -> float:
         size = self._size
         watchers = await asyncio.gather(*(self._target.connect(WatchConnection) for _ in range(size.watchers)))
         path = f"{PODS}?watch=true&resourceVersion={await self._version()}"
         await asyncio.gather(*(watcher.begin(encode("GET", path)) for watcher in watchers))
-        writer = self._target.spread(1, self._patches(numbers, "watched"), 200)
+        writer = self._target.spread(1, self._patches(size.watched_patches, "watched"), 200)
 
         async def followed() -> None:
-            await asyncio.gather(writer, *(watcher.seen(len(numbers)) for watcher in watchers))
+            await asyncio.gather(writer, *(watcher.seen(size.watched_patches) for watcher in watchers))
 
         took_s = await timed(lambda: asyncio.wait_for(followed(), WATCH_WITHIN_S))
         for watcher in watchers:
             watcher.close()
-        return took_s
+        return size.watched_patches * size.watchers / took_s
 
     async def _version(self) -> str:
         connection = await self._target.connect(Connection)
@@ -280,8 +243,8 @@ class _Cases:
             new = range(free_names_from + round_ * each, free_names_from + (round_ + 1) * each)
             kinds = {
                 "create": ([encode("POST", CREATE_PODS, _json(_new_pod(i))) for i in new], 201),
-                "get": (self._gets(range(4 * each)), 200),
-                "patch": (self._patches(range(each), f"cost-{new.start}"), 200),
+                "get": (self._gets(4 * each), 200),
+                "patch": (self._patches(each, f"cost-{new.start}"), 200),
                 "page": ([encode("GET", f"{PODS}?limit=100") for _ in range(max(5, each // 10))], 200),
             }
             for verb, (requests, expect) in kinds.items():
@@ -290,11 +253,6 @@ class _Cases:
                 cost_s = (self._server.cpu_s() - before) / len(requests)
                 costs[verb] = min(cost_s, costs.get(verb, cost_s))
         return costs
-
-
-def _share(whole: int, part: int) -> range:
-    """The numbers of one of the parts."""
-    return range(whole * part // PARTS, whole * (part + 1) // PARTS)
 
 
 def _new_pod(i: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from koord.bench import api_servers
 from koord.bench.apiserver import FULL, QUICK, Size, _results, measure
 from koord.bench.result import Result
 
-TINY = Size(pods=30, gets=40, patches=8, applies=8, lists=4, watchers=5, watched_patches=10, grown_pods=60, clients=4)
+TINY = Size(pods=30, gets=40, patches=8, applies=8, lists=2, watchers=5, watched_patches=10, grown_pods=60, clients=4)
 CASES = 12
 
 
