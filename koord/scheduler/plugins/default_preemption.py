@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from itertools import compress
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 from zlib import crc32
@@ -24,7 +25,7 @@ from koord.api.words import PreemptionPolicy
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.nominated import meets
-from koord.scheduler.framework.plugin import One, Plugin, Remedy
+from koord.scheduler.framework.plugin import Many, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
@@ -109,7 +110,7 @@ class DefaultPreemption(Plugin):
         return Remedy(message=f"preemption: 0/{nodes} nodes are available: {why}.", clears=True)
 
     def _candidates(
-        self, ask: Ask, rows: Array, cluster: Cluster, trial: Callable[[Row], Found]
+        self, ask: Ask, rows: Array, cluster: Cluster, trial: Callable[[Array], Iterable[Found]]
     ) -> tuple[list[Candidate], list[Reasons]]:
         """As many as are enough to choose from, and why the other rows that were looked at are none."""
         if not len(rows):
@@ -121,40 +122,40 @@ class DefaultPreemption(Plugin):
         clean: list[Candidate] = []
         violating: list[Candidate] = []
         hopeless: list[Reasons] = []
-        for row in (*rows[start:].tolist(), *rows[:start].tolist()):
-            found = trial(row)
-            if not isinstance(found, Candidate):
-                hopeless.append(found)
-                continue
-            (violating if found.violations else clean).append(found)
-            if clean and len(clean) + len(violating) >= enough:
-                break
+        rows = np.concatenate((rows[start:], rows[:start]))
+        for i in range(0, len(rows), enough):
+            for found in trial(rows[i : i + enough]):
+                if not isinstance(found, Candidate):
+                    hopeless.append(found)
+                    continue
+                (violating if found.violations else clean).append(found)
+                if clean and len(clean) + len(violating) >= enough:
+                    return [*clean, *violating[:enough]], hopeless
         return [*clean, *violating[:enough]], hopeless
 
     def _enough(self, rows: int) -> int:
         args = self._args
         return max(rows * args.min_candidate_nodes_percentage // 100, args.min_candidate_nodes_absolute)
 
-    def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Row], Found]:
+    def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Array], Iterable[Found]]:
         cluster = engine.cluster
         part = found.by_amounts()
         if part is None:
-            return lambda row: _tried_out(ask, engine, row)
+            return lambda rows: (_tried_out(ask, engine, row) for row in rows.tolist())
         by_priority = self._reckoned.setdefault(found, {})
         reckoning = by_priority.get(ask.priority)
         if reckoning is None:
             reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, found.parts, cluster)
         reckoning.catch_up()
-        nominations = cluster.nominations
-        if not nominations:
-            return reckoning.of
-        floor = nominations.floor(ask.priority)
+        nominations, of = cluster.nominations, reckoning.of
+        floor = nominations.floor(ask.priority) if nominations else None
+        if floor is None:
+            return of
 
-        def trial(row: Row) -> Found:
-            if floor is not None and any(meets(ask, each) for each in nominations.at(row, floor)):
-                return _tried_out(ask, engine, row)
-            assert reckoning is not None
-            return reckoning.of(row)
+        def trial(rows: Array) -> Iterable[Found]:
+            for row, reckoned in zip(rows.tolist(), of(rows), strict=True):
+                met = any(meets(ask, each) for each in nominations.at(row, floor))
+                yield _tried_out(ask, engine, row) if met else reckoned
 
         return trial
 
@@ -181,41 +182,77 @@ class _Reckoning:
                 self._found.pop(row, None)
         self._version, self._budgets = table.read(), budgets.version
 
-    def of(self, row: Row) -> Found:
-        found = self._found.get(row)
-        if found is None:
-            found = self._found[row] = self._reckon(row)
+    def of(self, rows: Array) -> list[Found]:
+        """In the order of the rows."""
+        known = self._found
+        new = [row for row in rows.tolist() if row not in known]
+        if new:
+            self._reckon(new)
+        return [known[row] for row in rows.tolist()]
+
+    def _reckon(self, rows: list[Row]) -> None:
+        """All rows at once: first all less important pods are gone, then they come back, the first of each row, the
+        second of each row, and so on."""
+        found = self._found
+        lower = {row: self._ranking.of(row).below(self._priority) for row in rows}
+        found.update({row: (NO_VICTIMS,) for row in rows if not lower[row]})
+        rows = [row for row in rows if lower[row]]
+        if not rows:
+            return
+        index = np.array(rows, np.intp)
+        number = np.array([len(lower[row]) for row in rows])
+        start = np.cumsum(number) - number
+        ordered = {row: self._in_order(lower[row]) for row in rows} if self._cluster.budgets else None
+        pods = [each for row in rows for each in (lower[row] if ordered is None else ordered[row][0])]
+        amounts = np.array([self._amounts(each.shape) for each in pods], np.int64)
+        spare = self._free(index) + np.add.reduceat(amounts, start)
+        hopeless = self._hopeless(index, spare)
+        goes = np.zeros(len(pods), np.bool_)
+        helpful = np.array([row not in hopeless for row in rows])
+        for i in range(int(number.max())):
+            here = np.flatnonzero(helpful & (number > i))
+            takes = amounts[start[here] + i]
+            stays = (takes <= spare[here]).all(axis=1)
+            spare[here[stays]] -= takes[stays]
+            goes[start[here[~stays]] + i] = True
+        found.update(hopeless)
+        going, end = goes.tolist(), 0
+        for row in rows:
+            begin, end = end, end + len(lower[row])
+            if row in hopeless:
+                continue
+            victims = list(compress(pods[begin:end], going[begin:end]))
+            violations = 0
+            if ordered is not None:
+                violations = sum(going[begin : begin + ordered[row][1]])
+                victims.sort(key=importance)
+            found[row] = candidate(row, victims, violations)
+
+    def _free(self, rows: Array) -> Array:
+        """What is left of every amount on each row, with the pod."""
+        cells = Many(self._cluster.table.columns, rows)
+        if self._judge.promised is not None:
+            cells = self._judge.promised(cells)
+        return np.stack([cells[has] - cells[taken] - added for has, taken, added in self._judge.amounts], axis=1)
+
+    def _hopeless(self, rows: Array, spare: Array) -> dict[Row, Reasons]:
+        """Rows on which the pod would not fit even without all less important pods, and why."""
+        found: dict[Row, Reasons] = {}
+        judges = [(self._judge, ((spare < 0) << np.arange(spare.shape[1])).sum(axis=1))]
+        cells = Many(self._cluster.table.columns, rows)
+        judges += [(each, np.broadcast_to(np.asarray(each.feasible(cells)), rows.shape)) for each in self._others]
+        for judge, masks in judges:
+            out = np.flatnonzero(masks)
+            words = {mask: tuple(judge.reasons(mask)) for mask in set(masks[out].tolist())}
+            for row, mask in zip(rows[out].tolist(), masks[out].tolist(), strict=True):
+                found.setdefault(row, words[mask])
         return found
 
-    def _reckon(self, row: Row) -> Found:
-        lower = self._ranking.of(row).below(self._priority)
-        if not lower:
-            return (NO_VICTIMS,)
-        of_shape = self._of_shape
-        amounts = [of_shape.get(each.shape) or self._amounts(each.shape) for each in lower]
-        columns = self._cluster.table.columns
-        cells = plain = One(columns, row)
-        if self._judge.promised is not None:
-            cells = self._judge.promised(plain)
-        # What could stay, were all of them gone and the pod here.
-        spare = [
-            cells[has] - cells[taken] - added + sum(given)
-            for (has, taken, added), given in zip(self._judge.amounts, zip(*amounts, strict=True), strict=True)
-        ]
-        if min(spare) < 0:
-            return tuple(self._judge.reasons(sum(1 << i for i, each in enumerate(spare) if each < 0)))
-        for judge in self._others:
-            mask = int(judge.feasible(plain))
-            if mask:
-                return tuple(judge.reasons(mask))
-        if not self._cluster.budgets:
-            return candidate(row, _going(lower, amounts, spare), 0)
+    def _in_order(self, lower: list[PodRecord]) -> tuple[list[PodRecord], int]:
+        """Those first whose going would violate a budget, and how many they are."""
         violated = self._cluster.budgets.violated(lower)
-        order = sorted(range(len(lower)), key=lambda i: not violated[i])
-        going = _going([lower[i] for i in order], [amounts[i] for i in order], spare)
-        gone = {each.key for each in going}
-        violations = sum(1 for each, violates in zip(lower, violated, strict=True) if violates and each.key in gone)
-        return candidate(row, sorted(going, key=importance), violations)
+        first = list(compress(lower, violated))
+        return [*first, *(each for each, violates in zip(lower, violated, strict=True) if not violates)], len(first)
 
     def _amounts(self, shape: Shape) -> tuple[int, ...]:
         """What such a pod takes, of what the verdict is about."""
@@ -224,19 +261,6 @@ class _Reckoning:
             gains: dict[Hashable, int] = dict(shape.gains)
             found = self._of_shape[shape] = tuple([gains.get(taken, 0) for _, taken, _ in self._judge.amounts])
         return found
-
-
-def _going(records: list[PodRecord], amounts: list[tuple[int, ...]], spare: list[int]) -> list[PodRecord]:
-    """Who does not find room in what is to spare, if all are let in one after the other."""
-    going = []
-    for record, takes in zip(records, amounts, strict=True):
-        for have, take in zip(spare, takes, strict=True):
-            if take > have:
-                going.append(record)
-                break
-        else:
-            spare = [have - take for have, take in zip(spare, takes, strict=True)]
-    return going
 
 
 def candidate(row: Row, victims: list[PodRecord], violations: int) -> Found:
