@@ -14,6 +14,7 @@ from koord.cli.options import kube_options
 if TYPE_CHECKING:
     from koord.kube.client import Client
     from koord.kube.cluster_config import ClusterConfig
+    from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,10 +48,12 @@ def run_component(
     metrics_address: str,
     log_format: str,
     measured: Callable[[Metrics], None] = lambda metrics: None,
+    served: Callable[[HealthServer], None] = lambda server: None,
 ) -> int:
     """Runs a component that talks to an API server, until a signal; the exit code.
 
-    `measured` gets the metrics that are served, for a component that has its own to add.
+    `measured` gets the metrics that are served, for a component that has its own to add; `served` the server itself,
+    for one that has paths of its own.
     """
     from koord.kube import shell
     from koord.kube.locate import locate
@@ -69,7 +72,7 @@ def run_component(
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(Client(config, user_agent=f"koord-{name}/{__version__}"))
             endpoints: dict[str, str] = {}
-            done = await _serve_health(stack, metrics_address, client, endpoints, measured)
+            done = await _serve_health(stack, metrics_address, client, endpoints, measured, served)
             if supervised:
                 await _server_is_up(client)
 
@@ -135,6 +138,7 @@ async def _serve_health(
     client: Client,
     endpoints: dict[str, str],
     measured: Callable[[Metrics], None],
+    served: Callable[[HealthServer], None],
 ) -> Callable[[], None]:
     """Serves health where asked to. Returns what is to be called when the component is ready."""
     if not address:
@@ -147,6 +151,7 @@ async def _serve_health(
     client.observe(metrics.requests(client.config.server))
     working: list[bool] = []
     server = HealthServer(address, metrics=metrics)
+    served(server)
     server.add_ready("started", lambda: None if working else "still starting")
     await stack.enter_async_context(server)
     endpoints["health"] = f"http://{server.address.host}:{server.port}"

@@ -59,6 +59,7 @@ def scheduler(
     from msgspec.structs import replace
 
     from koord.api.scheduler_config import SHIPPED
+    from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
 
     def read() -> SchedulerConfiguration:
@@ -70,6 +71,7 @@ def scheduler(
     configuration = read()
     own = tuple(load(each) for each in plugins)
     measured: list[Metrics] = []
+    inspection = Inspection()
 
     async def work(client: Client, ready: Ready) -> None:
         from koord.scheduler.live.run import Options, run
@@ -77,7 +79,13 @@ def scheduler(
         elect = config is not None and configuration.leader_election.leader_elect
         if leader_elect is not None:
             elect = leader_elect
-        options = Options(elect=elect, alone=alone, reload=read if config is not None else None, plugins=own)
+        options = Options(
+            elect=elect,
+            alone=alone,
+            reload=read if config is not None else None,
+            plugins=own,
+            inspection=inspection,
+        )
         metrics = measured[0] if measured else None
         await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
 
@@ -89,6 +97,7 @@ def scheduler(
         metrics_address=metrics_address,
         log_format=log_format,
         measured=measured.append,
+        served=lambda server: server.add_paths(inspection.handle),
     )
 
 

@@ -128,6 +128,7 @@ class HealthServer:
         self._metrics, self._tls, self._authorizer = metrics, tls, authorizer
         self._live: dict[str, Check] = {"ping": ping}
         self._ready: dict[str, Check] = {"ping": ping}
+        self._others: Handler | None = None
         self._runner: web.AppRunner | None = None
         self._following: asyncio.Task[None] | None = None
         self.port = self.address.port
@@ -141,6 +142,11 @@ class HealthServer:
         """`check` failing means: do not rely on this process yet."""
         self._ready[name] = check
 
+    def add_paths(self, handler: Handler) -> None:
+        """Whatever is at no path of these goes to `handler`: on loopback for everybody, elsewhere for those whom the
+        API server allows."""
+        self._others = handler
+
     def app(self) -> web.Application:
         app = web.Application()
         for path, checks in (("livez", self._live), ("readyz", self._ready), ("healthz", self._live)):
@@ -148,6 +154,7 @@ class HealthServer:
             app.router.add_get(f"/{path}/{{check}}", self._one(checks))
         if self._metrics is not None:
             app.router.add_get("/metrics", self._serve_metrics)
+        app.router.add_route("*", "/{path:.*}", self._serve_others)
         return app
 
     async def __aenter__(self) -> Self:
@@ -210,12 +217,24 @@ class HealthServer:
         text = await asyncio.to_thread(self._metrics.render)
         return web.Response(body=text, headers={**HEADERS, "Content-Type": CONTENT_TYPE})
 
+    async def _serve_others(self, request: web.Request) -> web.StreamResponse:
+        if self._others is None:
+            raise web.HTTPNotFound
+        if not self.address.loopback:
+            if self._authorizer is None:
+                raise web.HTTPNotFound
+            refusal = await self._refuse(request)
+            if refusal is not None:
+                return refusal
+        return await self._others(request)
+
     async def _refuse(self, request: web.Request) -> web.Response | None:
         assert self._authorizer is not None
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
         try:
-            verdict = await self._authorizer.verdict(token, request.path)
+            verb = request.method.lower()
+            verdict = await self._authorizer.verdict(token, request.path, verb)
         except (ApiError, OSError, TimeoutError) as error:
             log.error("cannot ask the API server who is calling: %s", error, extra={"path": request.path})
             return _text("the API server could not be asked whether you may do this; try again later\n", 503)
@@ -225,7 +244,7 @@ class HealthServer:
             case "unauthenticated":
                 return _text("Unauthorized: send a bearer token that the API server knows\n", 401)
             case "forbidden":
-                return _text(f"Forbidden: needs get on the non-resource URL {request.path}\n", 403)
+                return _text(f"Forbidden: needs {verb} on the non-resource URL {request.path}\n", 403)
 
 
 def _failed(report: Report) -> str:

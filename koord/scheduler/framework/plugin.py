@@ -267,6 +267,11 @@ class Plugin:
         """What is to be written on the pod before it is bound, as a merge patch."""
         return None
 
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        """What it tells people who look into a running scheduler: by a path below the plugin's name, such as
+        `node/:nodeName`, what answers in JSON when called with that name."""
+        return {}
+
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a
         transaction of the cluster, and undoes it."""

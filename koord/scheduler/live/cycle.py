@@ -15,6 +15,7 @@ from koord.api.faults import BadInput
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.queue import Attempt
@@ -67,8 +68,8 @@ Decision = Bind | Nowhere | Broken
 class Cycle:
     """Decides for all profiles, on the one state and the one queue of a feed."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, feed: Feed, inspection: Inspection | None = None) -> None:
+        self._feed, self._inspection = feed, inspection or Inspection()
         self._hints = {engine.profile.name: Hints(engine) for engine in feed.engines.values()}
 
     def step(self) -> Decision | None:
@@ -93,6 +94,8 @@ class Cycle:
 
     def _decide(self, attempt: Attempt, ask: Ask, engine: Engine, now_s: float) -> Decision:
         feed, profile = self._feed, engine.profile
+        if self._inspection.flags.any:
+            self._inspection.before(engine, ask)
         placement = engine.place(ask)
         if placement.node is not None:
             row = feed.cluster.table.row_of[placement.node]
@@ -102,7 +105,8 @@ class Cycle:
         remedy = engine.remedy(ask)
         # Where room is being made, nobody need do anything.
         hint = self._hints[profile.name].of(ask, placement) if remedy.node is None else ""
-        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, hint)
+        suggestion = self._inspection.nowhere(engine, ask, placement, remedy, feed.cluster.now_s)
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, suggestion or hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
         turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
         outbid = engine.nominate(ask, remedy)

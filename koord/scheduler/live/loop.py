@@ -13,6 +13,7 @@ from koord.api.pod import Pod
 from koord.kube.client import Client
 from koord.scheduler.live.binding import Bindings, Outcome
 from koord.scheduler.live.cycle import Bind, Cycle, Decision, Nowhere
+from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from koord.scheduler.live.preempting import Preempting
@@ -34,10 +35,12 @@ class Loop:
         metrics: SchedulerMetrics,
         ready: asyncio.Event,
         pod_of: Callable[[str], Pod | None],
+        inspection: Inspection | None = None,
     ) -> None:
         self._feed, self._telling, self._metrics, self._ready = feed, telling, metrics, ready
         self._clock = feed.clock
-        self._cycle = Cycle(feed)
+        self._inspection = inspection or Inspection()
+        self._cycle = Cycle(feed, self._inspection)
         self.bindings = Bindings(client, feed, feed.clock, told=self._told, wake=ready.set, settled=telling.settled)
         self._preempting = Preempting(client, feed, telling, pod_of=pod_of, wake=ready.set)
         self._began_s: dict[str, float] = {}
@@ -69,7 +72,9 @@ class Loop:
             decision = self._cycle.step()
             if decision is None:
                 return
-            self._metrics.decided(self._clock.monotonic() - began_s)
+            took_s = self._clock.monotonic() - began_s
+            self._metrics.decided(took_s)
+            self._inspection.took(decision.ask, decision.profile, took_s)
             self._carry_out(decision, began_s)
             self.bindings.look_after_waiting()
             decided += 1
@@ -79,6 +84,8 @@ class Loop:
     def _carry_out(self, decision: Decision, began_s: float) -> None:
         if isinstance(decision, Bind):
             self._began_s[decision.ask.meta.uid] = began_s
+            if not decision.wait_s:
+                self._inspection.began(decision.ask, decision.profile, began_s)
             self.bindings.start(decision)
             return
         nowhere = isinstance(decision, Nowhere)
@@ -101,6 +108,7 @@ class Loop:
         """Until something happens, or time alone makes somebody ready."""
         self.bindings.look_after_waiting()
         self._metrics.look(self._feed, self._clock.monotonic())
+        self._inspection.look(self._clock.monotonic())
         rest_s = LONGEST_REST_S
         change_s = None if self._is_full else self._feed.queue.next_change_s()
         if change_s is not None:
@@ -117,6 +125,7 @@ class Loop:
     def _told(self, bind: Bind, outcome: Outcome, why: str) -> None:
         now_s, uid = self._clock.monotonic(), bind.ask.meta.uid
         took_s = now_s - self._began_s.pop(uid, now_s)
+        self._inspection.ended(uid, now_s)
         if outcome == "bound":
             self._telling.bound(bind)
             self._metrics.attempted(SCHEDULED, bind.profile, took_s)

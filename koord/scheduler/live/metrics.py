@@ -74,6 +74,9 @@ class SchedulerMetrics:
         self._preemptions = metrics.counter(
             "scheduler_preemption_attempts_total", "Attempts to make room for a pod by preemption"
         )
+        self._timeouts = metrics.counter(
+            "scheduler_scheduling_timeout", "Attempts that took longer than is acceptable", "profile"
+        )
         self._told_of: set[tuple[str, str]] = set()
         self._looked_s = float("-inf")
         for name in _QUEUES.values():
@@ -97,6 +100,10 @@ class SchedulerMetrics:
         """A pod went into a queue, for that reason."""
         if where in _QUEUES:
             self._incoming.labels(_QUEUES[where], event).inc()
+
+    def timed_out(self, profile: str) -> None:
+        """An attempt takes, or took, too long."""
+        self._timeouts.labels(profile).inc()
 
     def preempted(self, victims: int) -> None:
         """Room is being made for a pod, at the cost of so many."""

@@ -28,6 +28,7 @@ from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
 from koord.kube.metrics import Metrics
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Assumed, Feed
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
@@ -55,6 +56,8 @@ class Options:
     "Reads the configuration anew; None: it stays as it is."
     plugins: tuple[OwnPlugin, ...] = ()
     "The user's own, for every profile."
+    inspection: Inspection | None = None
+    "Through which people look into it."
     seed: int = 0
 
 
@@ -84,6 +87,8 @@ class Runner:
         self._loop: Loop | None = None
         self._disconnect: Callable[[], None] = lambda: None
         self.feed: Feed | None = None
+        if options.inspection is not None:
+            options.inspection.look_at(lambda: self.feed, lambda: self._loop is not None, self._metrics.timed_out)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         metrics = self._metrics.metrics
@@ -143,7 +148,15 @@ class Runner:
                 tasks.create_task(telling.run(), name="telling")
                 while True:
                     assert self.feed is not None
-                    self._loop = Loop(client, self.feed, telling, self._metrics, self._ready, self._sources.pods.get)
+                    self._loop = Loop(
+                        client,
+                        self.feed,
+                        telling,
+                        self._metrics,
+                        self._ready,
+                        self._sources.pods.get,
+                        self._options.inspection,
+                    )
                     await self._loop.run()
                     self._take_over(self._config)
         finally:

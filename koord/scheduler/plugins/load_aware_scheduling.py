@@ -12,7 +12,7 @@ kept as ceilings: the largest `assigned + pod` that still passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
@@ -39,6 +39,7 @@ from koord.api.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
 from koord.scheduler.framework.stable import Version
+from koord.scheduler.plugins.load_aware_service import load_told
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import LoadBasis, PodRecord
 from koord.scheduler.state.table import Column, Reason, Row
@@ -207,6 +208,18 @@ class LoadAwareScheduling(Plugin):
         """A node's report is gone."""
         if self._reports.pop(name, None) is not None:
             self._reported(name)
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        return {"node/:nodeName": self._told}
+
+    def _told(self, node: str) -> dict[str, object]:
+        assert self._cluster is not None
+        row, report = self._cluster.table.row_of.get(node), self._reports.get(node)
+        records = {} if row is None else self._cluster.pods_on[row]
+        measured = report is not None and report.usage is not None
+        loads = [each for each in records.values() if measured and each.load is not None]
+        shares = {each.key: self._share(each, report) for each in loads} if report is not None else {}
+        return load_told(self.resources, records.values(), report if measured else None, shares)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if cluster.now_s != self._now_s:

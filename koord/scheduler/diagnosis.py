@@ -1,0 +1,199 @@
+"""What a running scheduler can be asked to say about its decisions: tables of scores, filters that failed, diagnoses.
+
+    s=N      after each decision among several nodes, the N best with the weighted score of every plugin
+    f=true   one line for every node that a filter turned away
+    d=true   one JSON line for every pod that fits nowhere; db is the same, as nothing here is left for later
+
+All of it is text and data made from the engine that decides; who logs and serves it is elsewhere. It costs time only
+while a flag is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import msgspec
+
+from koord.api.quantity import render
+from koord.api.timestamp import from_seconds
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.state.cluster import Cluster
+
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("0", "f", "F", "FALSE", "false", "False")
+
+
+@dataclass(slots=True)
+class Flags:
+    """What is to be said."""
+
+    top_scores: int = 0
+    filter_failures: bool = False
+    diagnoses: bool = False
+
+    @property
+    def any(self) -> bool:
+        return bool(self.top_scores or self.filter_failures or self.diagnoses)
+
+    def set(self, flag: str, text: str) -> str:
+        """Set a flag from what somebody wrote; what to answer. Raises ValueError with what to answer then."""
+        word = text.strip()
+        if flag == "s":
+            try:
+                self.top_scores = int(word)
+            except ValueError:
+                raise ValueError(f"failed set debugTopNScores {word}: it must be a whole number") from None
+            return f"successfully set debugTopNScores to {word}"
+        if flag not in ("f", "d", "db"):
+            raise ValueError(f"there is no flag {flag}; there are s, f, d and db")
+        if word not in (*_TRUE, *_FALSE):
+            raise ValueError(f"failed set debugFilterFailure {word}: it must be true or false")
+        if flag == "f":
+            self.filter_failures = word in _TRUE
+        else:
+            self.diagnoses = word in _TRUE
+        return f"successfully set debugFilterFailure to {word}"
+
+
+def score_table(engine: Engine, ask: Ask, top: int) -> str | None:
+    """The best nodes for a pod that is not placed yet, as a Markdown table; None where there is nothing to compare."""
+    found, weights, names = engine.class_of(ask), engine.profile.weights, engine.cluster.table.names
+    rows = found.feasible_rows().tolist()
+    if len(rows) < 2:
+        return None
+    scores = {names[row]: found.scores(row) for row in rows}
+    given = next(iter(scores.values()))
+    plugins = [name for name, weight in weights.items() if weight and name in given]
+    totals = {node: sum(weights[name] * each[name] for name in plugins) for node, each in scores.items()}
+    best = sorted(totals, key=lambda node: (-totals[node], node))[:top]
+    lines = [
+        f"Top{top} scores for Pod: {ask.key}, feasibleNodes: {len(rows)}, plugins:[{' '.join(plugins)}]",
+        "| # | Pod | Node | Score | " + " | ".join(plugins) + " |",
+        "| --- | --- | --- | " + " ".join(["---:|"] * (len(plugins) + 1)),
+    ]
+    for place, node in enumerate(best):
+        cells = [str(place), ask.key, node, str(totals[node])]
+        cells += [str(weights[name] * scores[node][name]) for name in plugins]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def filter_lines(engine: Engine, ask: Ask) -> list[str]:
+    """A line for every node that is turned away."""
+    names = engine.cluster.table.names
+    return [
+        f'Failed to filter for Pod "{ask.key}" on Node "{names[row]}" (pass 1), '
+        f"failedPlugin: {part.plugin.name}, reason: {', '.join(reasons)}"
+        for row, (part, reasons) in sorted(engine.class_of(ask).rejections().items(), key=lambda item: names[item[0]])
+    ]
+
+
+# What is empty is left out, as whoever reads these lines expects.
+class NodeFailedDetail(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    failed_plugin: str
+    reason: str
+    preempt_might_help: bool
+    failed_nodes: tuple[str, ...]
+
+
+class ScheduleDiagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    already_wait_for_bound: int
+    node_offer_slot: dict[str, int] = {}
+    node_failed_details: tuple[NodeFailedDetail, ...] = ()
+
+
+class PreemptionDiagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    dry_run_filter_diagnosis: ScheduleDiagnosis | None
+    other_diagnosis: None
+    failed_message: str = ""
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    timestamp: str
+    questioned_key: str
+    nominated_node: str = ""
+    pre_filter_message: str = ""
+    topology_key_to_explain: str = ""
+    is_root_cause_pod: bool
+    schedule_diagnosis: ScheduleDiagnosis
+    preemption_diagnosis: PreemptionDiagnosis | None
+    suggestion: Suggestion | None = None
+
+
+def diagnosis(engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, now_s: float) -> Diagnosis:
+    """All about a pod that fits nowhere, for programs."""
+    found, names = engine.class_of(ask), engine.cluster.table.names
+    nodes: dict[tuple[str, str, bool], list[str]] = {}
+    if not placement.refusal:
+        helped = set(found.resolvable().tolist())
+        for row, (part, reasons) in found.rejections().items():
+            nodes.setdefault((part.plugin.name, ", ".join(reasons), row in helped), []).append(names[row])
+    suggestion = None
+    if remedy.node is not None and remedy.victims:
+        waited_for = f"{', '.join(remedy.victims)} on {remedy.node} must be gone first"
+        suggestion = Suggestion("WaitingVictimReleased", waited_for)
+    return Diagnosis(
+        timestamp=from_seconds(now_s),
+        questioned_key=ask.key,
+        nominated_node=remedy.node or ask.pod.status.nominated_node_name,
+        pre_filter_message=placement.refusal,
+        is_root_cause_pod=True,
+        schedule_diagnosis=ScheduleDiagnosis(
+            0, {}, tuple(NodeFailedDetail(*key, tuple(sorted(each))) for key, each in sorted(nodes.items()))
+        ),
+        preemption_diagnosis=PreemptionDiagnosis(None, None, remedy.message) if remedy.message else None,
+        suggestion=suggestion,
+    )
+
+
+def diagnosis_line(ask: Ask, found: Diagnosis) -> str:
+    meta, text = ask.meta, msgspec.json.encode(found).decode()
+    return f"dump diagnosis for {found.questioned_key}, targetPod: {meta.namespace}/{meta.name}/{meta.uid}: ${text}"
+
+
+def node_told(cluster: Cluster, name: str) -> dict[str, object] | None:
+    """What the scheduler knows of a node and counts on it; None where it knows no such node."""
+    row = cluster.table.row_of.get(name)
+    if row is None:
+        return None
+    columns = cluster.table.columns
+
+    def amounts(what: str) -> dict[str, str]:
+        pairs = [key for key in columns if isinstance(key, tuple) and key[0] == what]
+        return {str(key[1]): render(str(key[1]), number) for key in pairs if (number := columns[key].item(row))}
+
+    allocatable, requested = amounts("allocatable"), amounts("requested")
+    taken: dict[str, Hashable] = {resource: ("requested", resource) for resource in allocatable}
+    taken["pods"] = "pod count"
+    remaining = {
+        resource: render(resource, columns["allocatable", resource].item(row) - columns[column].item(row))
+        for resource, column in taken.items()
+        if column in columns
+    }
+    node = cluster.nodes[row]
+    return {
+        "node": {
+            "metadata": {"name": name, "labels": dict(node.metadata.labels)},
+            "spec": msgspec.to_builtins(node.spec, enc_hook=dict),
+        },
+        "pods": [
+            {"key": key, "uid": record.uid, "priority": record.priority, "terminating": record.terminating}
+            for key, record in sorted(cluster.pods_on[row].items())
+        ],
+        "podCount": columns["pod count"].item(row),
+        "requested": requested,
+        "nonZeroRequested": {
+            resource: render(resource, columns[f"non-zero {resource}"].item(row)) for resource in ("cpu", "memory")
+        },
+        "allocatable": allocatable,
+        "remaining": remaining,
+        "nominated": [each.record.key for each in cluster.nominations.on(row)],
+    }

@@ -1,0 +1,47 @@
+"""What LoadAwareScheduling counts on a node, for people who look into a running scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from koord.api.quantity import render
+from koord.api.timestamp import from_seconds
+from koord.scheduler.state.pods import PodRecord
+
+if TYPE_CHECKING:
+    from koord.scheduler.plugins.load_aware_scheduling import _Report, _Share
+
+
+def load_told(
+    resources: Sequence[str], pods: Iterable[PodRecord], report: _Report | None, shares: Mapping[str, _Share]
+) -> dict[str, object]:
+    """Pods by the time of their placement, and the views of the node's load that follow from its report, if any.
+
+    nodeDelta is added to what the node reports; nodeEstimated stands in where no such report is; prodUsage is what the
+    report says of prod pods, and prodDelta what is added to that.
+    """
+    records = sorted(pods, key=lambda each: (each.placed_s or 0.0, each.key))
+    told: dict[str, object] = {}
+    if records:
+        told["pods"] = [{"timestamp": from_seconds(each.placed_s or 0.0), "pod": each.key} for each in records]
+    if report is None or report.usage is None:
+        return told
+
+    def total(vectors: Iterable[Iterable[int]]) -> list[int]:
+        return [sum(each) for each in zip([0] * len(resources), *vectors, strict=True)]
+
+    prod = report.prod_pods & report.of_pods.keys()
+    counted = total(report.of_pods[key] for key in shares if key in prod)
+    in_all = total(each.prod for each in shares.values())
+    for name, vector in (
+        ("nodeUsage", report.usage),
+        ("prodUsage", total(report.of_pods[key] for key in prod)),
+        ("nodeDelta", total(each.delta for each in shares.values())),
+        ("prodDelta", [max(0, a - b) for a, b in zip(in_all, counted, strict=True)]),
+        ("nodeEstimated", total(each.full for each in shares.values())),
+    ):
+        told[name] = {resource: render(resource, n) for resource, n in zip(resources, vector, strict=True)}
+    told["nodeDeltaPods"] = sorted(key for key, each in shares.items() if any(each.delta))
+    told["nodeEstimatedPods"] = sorted(key for key, each in shares.items() if any(each.full))
+    return told
