@@ -2,8 +2,8 @@
 
 Decoding a list makes many objects and no garbage, which the collector takes as its signal to look through the whole
 heap, again and again: that can cost more than the decoding. `paused` holds it off for one stretch of code; `freeze`
-takes what is alive (a cache after its first sync) out of all later passes; `for_a_server` makes passes rare besides.
-rare.
+takes what is alive (a cache after its first sync) out of all later passes; `for_a_server` makes passes rare
+besides.
 """
 
 from __future__ import annotations

@@ -90,6 +90,8 @@ def _fields(text: bytes) -> Fields:
     for line in block.decode("utf-8", "surrogateescape").split("\r\n")[:-1]:
         name, _, value = line.partition(":")
         headers.add(name, value.strip(" \t"))
+    if len(headers.getall("Host", ())) > 1:
+        raise BadHead("too many Host headers")
     length, chunked = _framing(headers)
     expects = headers.get("Expect", "").lower()
     if expects not in ("", "100-continue"):

@@ -59,6 +59,7 @@ def test_connections_stay_open_unless_said_or_old(lines: tuple[str, ...], alive:
         ("hello",),
         ("GET /",),
         ("GET  / HTTP/1.1", "Host: a"),
+        ("GET / HTTP/1.1", "Host: a", "host: a"),
         ("GET / HTTP/1.1 ", "Host: a"),
         ("GET / HTTP/2.0", "Host: a"),
         ("GET / http/1.1", "Host: a"),
