@@ -142,19 +142,19 @@ def _workload_problems(facts: Facts) -> Iterator[Problem]:
     if facts.nodes.not_ready:
         first = facts.nodes.not_ready[0]
         yield Problem(
-            f"{len(facts.nodes.not_ready)} of {facts.nodes.total} nodes are not ready: {_some(facts.nodes.not_ready)}",
+            f"nodes that are not ready, of {facts.nodes.total}: {_some(facts.nodes.not_ready)}",
             f"kubectl describe node {first}",
         )
     if facts.pods.unschedulable:
         namespace, _, name = facts.pods.unschedulable[0].partition("/")
         yield Problem(
-            f"{len(facts.pods.unschedulable)} pods fit on no node: {_some(facts.pods.unschedulable)}",
-            f"kubectl -n {namespace} describe pod {name}",
+            f"pods that fit on no node: {_some(facts.pods.unschedulable)}",
+            f"koord explain -n {namespace} {name}",
         )
     if facts.pods.crashing:
         namespace, _, name = facts.pods.crashing[0].partition("/")
         yield Problem(
-            f"{len(facts.pods.crashing)} pods keep failing: {_some(facts.pods.crashing)}",
+            f"pods that keep failing: {_some(facts.pods.crashing)}",
             f"kubectl -n {namespace} logs --previous {name}",
         )
 
