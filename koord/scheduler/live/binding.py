@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -26,8 +26,10 @@ from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unavailable
 from koord.kube.retry import backoff_s
+from koord.scheduler.live import volumes
 from koord.scheduler.live.cycle import Bind
 from koord.scheduler.live.feed import Feed
+from koord.scheduler.state.storage import Promise
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,8 @@ class Bindings:
         self._client, self._feed, self._clock = client.limited(attempts=1), feed, clock
         self._told, self._wake, self._settled, self._most = told, wake, settled, most_at_once
         self._tasks: dict[asyncio.Task[None], Bind] = {}
+        self._idle = 0
+        "Of these, how many wait for volumes, and ask nothing of the API server."
         self._waiting: dict[str, _Waiting] = {}
 
     def __len__(self) -> int:
@@ -81,7 +85,7 @@ class Bindings:
     @property
     def is_full(self) -> bool:
         """Whether the API server has enough to do: then nothing is decided that would only wait for it."""
-        return len(self._tasks) >= self._most
+        return len(self._tasks) - self._idle >= self._most
 
     def start(self, bind: Bind) -> None:
         if bind.wait_s > 0:
@@ -132,9 +136,13 @@ class Bindings:
         if self._feed.stands(bind.ask, bind.node) is None:
             self._failed(bind, "its node went away, or it did")
             return
+        promises = volumes.promises_of(self._feed, bind.ask)
         began_s, tries = self._clock.monotonic(), 0
         while True:
             try:
+                if promises:
+                    await self._volumes(bind, promises)
+                    promises, began_s = (), self._clock.monotonic()
                 await self._write(bind)
             except (ServerError, TooManyRequests) as error:
                 tries += 1
@@ -147,7 +155,7 @@ class Bindings:
                 if not self._is_ours(bind):
                     self._heard_otherwise(bind)
                     return
-            except NotLeader as error:
+            except (NotLeader, volumes.NotBound) as error:
                 self._failed(bind, str(error))
                 return
             except (ApiError, DecodeError) as error:
@@ -156,6 +164,15 @@ class Bindings:
             else:
                 self._bound(bind)
                 return
+
+    async def _volumes(self, bind: Bind, promises: Sequence[Promise]) -> None:
+        await volumes.write(self._client, self._feed, promises)
+        self._idle += 1
+        self._wake()
+        try:
+            await volumes.bound(self._feed, bind.ask, bind.node, promises)
+        finally:
+            self._idle -= 1
 
     async def _write(self, bind: Bind) -> None:
         meta = bind.ask.meta

@@ -88,6 +88,10 @@ class Storage:
                 self.selected_nodes[claim] = node
             self.version += 1
 
+    def promises_of(self, pod: str) -> tuple[Promise, ...]:
+        """What the claims of a placed pod are to get."""
+        return tuple(self._promises.get(pod, ()))
+
     def take_back(self, pod: str) -> list[Promise]:
         """A pod does not run there after all, or has run: what no other pod was promised too is free again."""
         promises = self._promises.pop(pod, [])

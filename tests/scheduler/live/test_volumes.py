@@ -1,0 +1,115 @@
+"""Claims that wait for their pod's node: what is written for them, and what is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from koord.kube.client import Client
+from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION
+from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@asynccontextmanager
+async def cluster(folder: Path, provisioner: str) -> AsyncIterator[Client]:
+    async with serving(folder) as client:
+        await make_nodes(client, 2)
+        await client.create(
+            STORAGE_CLASSES,
+            {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"},
+        )
+        claim = {
+            "storageClassName": "late",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        await client.create(
+            PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
+        )
+        async with scheduling(client):
+            volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+            await client.create(PODS, pod_manifest("db", volumes=volumes))
+            yield client
+
+
+async def bind_claim(client: Client, volume: str) -> None:
+    """What the controller of volumes does."""
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"}
+    patch = {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}}
+    await client.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, namespace="default")
+
+
+def volume(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "late",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": "/d"},
+        },
+    }
+
+
+async def node_of_claim(client: Client) -> str:
+    claim = await client.get(PERSISTENT_VOLUME_CLAIMS, "data", namespace="default")
+    return claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION, "")
+
+
+async def test_a_volume_is_asked_for_on_the_pods_node_and_waited_for(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "example.com/disks") as client:
+
+        async def selected() -> bool:
+            return bool(await node_of_claim(client))
+
+        await until(selected)
+        await asyncio.sleep(0.3)
+        assert not (await client.get(PODS, "db", namespace="default")).spec.node_name
+        # Others do not wait for it.
+        await client.create(PODS, pod_manifest("web"))
+        await until_bound(client, "web")
+        await client.create(PERSISTENT_VOLUMES, volume("made"))
+        await bind_claim(client, "made")
+        assert (await until_bound(client, "db"))["db"] == await node_of_claim(client)
+
+
+async def test_a_node_on_which_no_volume_can_be_made_is_given_up(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "example.com/disks") as client:
+
+        async def selected() -> bool:
+            return bool(await node_of_claim(client))
+
+        await until(selected)
+        await asyncio.sleep(0.5)
+        remove = {"metadata": {"annotations": {SELECTED_NODE_ANNOTATION: None}}}
+        await client.patch(PERSISTENT_VOLUME_CLAIMS, "data", remove, namespace="default")
+
+        async def told() -> bool:
+            found = (await client.get(PODS, "db", namespace="default")).status.condition("PodScheduled")
+            return found is not None and "no volume can be made for the claim default/data" in found.message
+
+        await until(told)
+        await until(selected)
+
+
+async def test_a_free_volume_is_given_to_the_claim(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "kubernetes.io/no-provisioner") as client:
+        await client.create(PERSISTENT_VOLUMES, volume("free"))
+        await client.patch(PERSISTENT_VOLUMES, "free", {"status": {"phase": "Available"}}, subresource="status")
+
+        async def given() -> bool:
+            found = await client.get(PERSISTENT_VOLUMES, "free")
+            return found.spec.claim_ref is not None and found.spec.claim_ref.name == "data"
+
+        await until(given)
+        await bind_claim(client, "free")
+        await until_bound(client, "db")
