@@ -13,6 +13,7 @@ from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.api.resources import pod_requests
 from koord.api.scheduler_config import SHIPPED
+from koord.api.storage import PersistentVolume, PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import smaller
 from koord.scheduler.framework.engine import Engine
@@ -55,7 +56,7 @@ def required(key: str, operator: str, *values: str) -> dict[str, Any]:
 GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}]}]
 WEB: dict[str, Any] = {"labels": {"app": "web"}}
-SHUNNED = "shop/other gone, which its anti-affinity is about"
+SHUNNED = "shop/other gone, as its anti-affinity asks"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ SHUNNED = "shop/other gone, which its anti-affinity is about"
             [node("n1")],
             [(ask("other", containers=PORT), "n1")],
             ask("p", containers=PORT),
-            {"the host port 8080/TCP left out", "shop/other gone, which has port 8080/TCP"},
+            {"the host port 8080/TCP left out", "shop/other gone, to free port 8080/TCP"},
         ),
         (
             [node("n1", labels={ZONE: "east"}), node("n2", labels={ZONE: "west"}, cpu="0")],
@@ -127,7 +128,7 @@ SHUNNED = "shop/other gone, which its anti-affinity is about"
             [node("n1", labels={HOST: "n1"})],
             [(ask("other", **near("podAntiAffinity")), "n1")],
             ask("p", **WEB),
-            {"shop/other gone, which want no such pod near"},
+            {"shop/other gone, whose anti-affinity keeps it away"},
         ),
         (
             [node("n1", labels={HOST: "n1"})],
@@ -141,6 +142,27 @@ def test_what_one_rule_takes(nodes: list[Node], running: list[tuple[Ask, str]], 
     engine = shipped(nodes, running)
     found = ways(engine, wanted)
     assert {way.steps[0].change.text for way in found if way.nodes == ("n1",) and len(way.steps) == 1} == texts
+
+
+def test_a_claim_that_only_one_pod_may_use() -> None:
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = {
+        "metadata": {"name": "c", "namespace": "shop", "annotations": bound},
+        "spec": {"accessModes": ["ReadWriteOncePod"], "volumeName": "v", "storageClassName": "s"},
+    }
+    uses: dict[str, Any] = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    engine = shipped([node("n1")])
+    volume = {"metadata": {"name": "v"}, "spec": {"storageClassName": "s"}}
+    engine.cluster.put_storage(convert(PersistentVolume, volume))
+    engine.cluster.put_storage(convert(PersistentVolumeClaim, claim))
+    engine.cluster.place(ask("user", **uses).record(), engine.cluster.table.row_of["n1"])
+    assert [way.steps[0].change.text for way in ways(engine, ask("p", **uses))] == ["shop/user gone, to free the claim"]
+
+
+def test_a_disk_that_only_one_pod_may_use() -> None:
+    uses: dict[str, Any] = {"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "d"}}]}
+    engine = shipped([node("n1")], [(ask("user", **uses), "n1")])
+    assert [way.steps[0].change.text for way in ways(engine, ask("p", **uses))] == ["shop/user gone, to free the disk"]
 
 
 def test_several_rules_are_mended_together_and_the_fewest_come_first() -> None:

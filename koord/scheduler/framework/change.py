@@ -7,7 +7,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -47,8 +47,9 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def without_pods(keys: Sequence[str], because: str) -> Change:
+def without_pods(pods: Iterable[str], because: str) -> Change:
     """Other pods gone. Nobody wants to read of hundreds."""
+    keys = sorted(pods)
     named = listed(keys) if len(keys) <= 3 else f"{', '.join(keys[:2])} and {len(keys) - 2} more pods"
     return Change(f"{named} gone, {because}", gone=tuple(keys), size=1.0 + len(keys))
 

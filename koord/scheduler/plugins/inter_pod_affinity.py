@@ -102,7 +102,7 @@ class _Affine(Judge):
             far = replace(affinity.pod_anti_affinity, required_during_scheduling_ignored_during_execution=kept)
             there = _meant(ask, dropped, near_by, cluster)
             change = _rule_out(ask, replace(affinity, pod_anti_affinity=far), "anti-affinity", dropped)
-            return [change, without_pods(there, "which its anti-affinity is about")] if there else [change]
+            return [change, without_pods(there, "as its anti-affinity asks")] if there else [change]
         if why == _SHUNNING:
             counts = cluster.counts
             others = counts.held(counts.face(ask.meta.namespace, ask.meta.labels))
@@ -114,7 +114,7 @@ class _Affine(Judge):
                 for key, record in cluster.pods_on[at].items()
                 if each.held in record.held
             ]
-            return [without_pods(list(dict.fromkeys(keys)), "which want no such pod near")] if keys else []
+            return [without_pods(set(keys), "whose anti-affinity keeps it away")] if keys else []
         return []
 
     def facet_reason(self, facet: Facet, group: int) -> str:

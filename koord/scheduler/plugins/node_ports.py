@@ -111,8 +111,7 @@ class _Free(Judge):
             for group in (spec.containers, spec.init_containers)
         )
         pod = replace(ask.pod, spec=replace(spec, containers=containers, init_containers=inits))
-        verb = "has" if len(holders) == 1 else "have"
-        return [Change(f"the host {named} left out", pod=pod), without_pods(holders, f"which {verb} {named}")]
+        return [Change(f"the host {named} left out", pod=pod), without_pods(holders, f"to free {named}")]
 
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) didn't have free ports for the requested pod ports"]

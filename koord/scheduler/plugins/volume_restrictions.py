@@ -13,6 +13,7 @@ import numpy as np
 
 from koord.api.pod import Volume
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
 from koord.scheduler.state.cluster import Cluster, Index
 from koord.scheduler.state.pods import PodRecord, disks_of
@@ -92,7 +93,8 @@ class _Restricted(Judge):
     filters_on = Reason.NODE | Reason.PODS
 
     def __init__(self, disks: tuple[Volume, ...], in_use: bool, cluster: Cluster) -> None:
-        self._disks, self._table, self._users = disks, cluster.table, cluster.index(VolumeUsers)
+        self._disks, self._users = disks, cluster.index(VolumeUsers)
+        self._cluster, self._table = cluster, cluster.table
         self._otherwise = CLAIM_IN_USE if in_use else 0
 
     def feasible(self, cells: Cells) -> Numbers:
@@ -108,6 +110,22 @@ class _Restricted(Judge):
 
     def reasons(self, mask: int) -> list[str]:
         return [_REASONS[mask]]
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """The pods that use what only one may use, gone."""
+        namespace, pods = ask.meta.namespace, self._cluster.pods
+        if self._conflicts(row):
+            on_row = self._cluster.pods_on[row].items()
+            users = [key for key, pod in on_row if any(conflict(a, b) for a in pod.disks for b in self._disks)]
+            return [without_pods(users, "to free the disk")]
+        claims = self._cluster.storage.claims
+        alone = {
+            name
+            for name in ask.claims
+            if (claim := claims.get(f"{namespace}/{name}")) and "ReadWriteOncePod" in claim.spec.access_modes
+        }
+        users = [key for key, (pod, _) in pods.items() if pod.namespace == namespace and alone & {*pod.claims}]
+        return [without_pods(users, "to free the claim")] if users else []
 
 
 def conflict(a: Volume, b: Volume) -> bool:
