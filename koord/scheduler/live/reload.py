@@ -7,7 +7,7 @@ replaced by renaming links, and editors write anew: so the file is looked at, by
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from koord.api.faults import BadInput
@@ -23,7 +23,9 @@ Read = Callable[[], SchedulerConfiguration]
 """Reads the file; raises OSError or BadInput where that cannot be done."""
 
 
-async def changes(read: Read, now: SchedulerConfiguration, clock: Clock) -> AsyncIterator[SchedulerConfiguration]:
+async def changes(
+    read: Read, now: SchedulerConfiguration, clock: Clock
+) -> AsyncGenerator[SchedulerConfiguration, None]:
     """The configuration each time that it is another one, of which everything can be put in force."""
     complained = ""
     while True:

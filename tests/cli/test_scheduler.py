@@ -1,0 +1,95 @@
+"""`koord scheduler` as a user runs it: bad configurations, health, metrics, the end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_main import koord
+from tests.hollow.embedded import embedded
+
+KIND = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{KIND}profiles:\n- schedulerName: a\n- schedulerName: a\n", "profiles[1].schedulerName"),
+        (f"{KIND}podMaxBackoffSeconds: 0\n", "podMaxBackoffSeconds"),
+        (f"{KIND}extenders:\n- urlPrefix: http://x\n", "extenders are not supported"),
+        (f"{KIND}profiles: [{{plugins: {{filter: {{enabled: [{{name: Nonsense}}]}}}}}}]\n", "Nonsense"),
+        ("kind: Pod\napiVersion: v1\n", "kind"),
+        ("a: [", "scheduler.yaml:2:1"),
+    ],
+    ids=["twice", "backoff", "extenders", "plugin", "another kind", "no YAML"],
+)
+def test_a_bad_configuration_is_told_with_its_place_and_nothing_runs(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(text)
+    done = koord("scheduler", "--config", str(path), "--kubeconfig", str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+    done = koord("scheduler", "--config", str(tmp_path / "none.yaml"))
+    assert done.returncode == 2
+    assert "none.yaml" in done.stderr
+
+
+def test_its_help_says_whose_pods_it_schedules() -> None:
+    done = koord("scheduler", "--help")
+    assert done.returncode == 0
+    for word in ("--config", "--leader-elect", "--alone", "--metrics-address", "spec.schedulerName"):
+        assert word in done.stdout
+
+
+@pytest.mark.timeout(90)
+def test_it_answers_for_its_health_and_ends_when_told(tmp_path: Path) -> None:
+    with embedded() as server, (tmp_path / "log").open("wb") as log:
+        command = [sys.executable, "-m", "koord", "scheduler", "--kubeconfig", str(server.kubeconfig)]
+        process = subprocess.Popen([*command, "--metrics-address", "127.0.0.1:0"], stderr=log)
+        try:
+            address = _said(tmp_path / "log", r"address=(\S+)", process)
+            _said(tmp_path / "log", r"(live.run: scheduling)", process)
+            for path in ("/livez", "/readyz"):
+                assert _get(f"http://{address}{path}")[0] == 200
+            status, text = _get(f"http://{address}/metrics")
+            assert status == 200
+            for name in (
+                "scheduler_schedule_attempts_total",
+                "scheduler_scheduling_attempt_duration_seconds",
+                'scheduler_pending_pods{queue="active"} 0.0',
+                "scheduler_queue_incoming_pods_total",
+                "scheduler_preemption_victims",
+                "rest_client_requests_total",
+            ):
+                assert name in text
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=20) == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _said(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + 30
+    while (found := re.search(pattern, log.read_text())) is None:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+    return found.group(1)
+
+
+def _get(url: str) -> tuple[int, str]:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.status, answer.read().decode()

@@ -1,0 +1,97 @@
+"""Decisions one after the other, whatever pods and plugins do."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.queue import Where
+from tests.scheduler.live.build import Fed, node, pod
+
+
+def test_the_more_important_pod_comes_first() -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("low"), pod("high", priority=10))
+    assert [fed.bind().ask.key, fed.bind().ask.key] == ["shop/high", "shop/low"]
+    assert fed.step() is None
+
+
+def test_each_profile_decides_for_its_own() -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("a"), pod("b", schedulerName="other-profile"))
+    assert {fed.bind().profile, fed.bind().profile} == {"koord-scheduler", "other-profile"}
+
+
+@pytest.mark.parametrize("point", ["place", "patch", "wait_s"])
+def test_a_plugin_that_fails_ends_nothing_and_keeps_no_room(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("a"), pod("b", priority=10))
+    real = getattr(Engine, point)
+
+    def failing(self: Engine, ask, *args, **more):  # type: ignore[no-untyped-def]
+        if ask.key == "shop/b":
+            raise ZeroDivisionError("oh")
+        return real(self, ask, *args, **more)
+
+    monkeypatch.setattr(Engine, point, failing)
+    broken = fed.broken()
+    assert broken.message == "a plugin failed: ZeroDivisionError: oh"
+    assert fed.feed.queue.where("shop/b") is Where.BACKOFF
+    assert fed.bind().ask.key == "shop/a"
+    assert fed.placed == {"shop/a": "n1"}
+    monkeypatch.undo()
+    fed.clock.advance(5)
+    assert fed.bind().ask.key == "shop/b"
+
+
+def test_a_giant_keeps_nobody_else_waiting() -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("giant", cpu="100", priority=1000), *(pod(f"p{number}") for number in range(4)))
+    assert fed.nowhere().ask.key == "shop/giant"
+    assert {fed.bind().ask.key for _ in range(4)} == {f"shop/p{number}" for number in range(4)}
+    assert fed.step() is None
+
+
+def test_room_that_is_made_is_kept_for_whom_it_is_made() -> None:
+    fed = Fed()
+    victim = pod("victim", cpu="4", on="n1")
+    fed.put(node("n1"), victim, pod("high", cpu="3", priority=10))
+    found = fed.nowhere()
+    assert (found.remedy.node, found.remedy.victims) == ("n1", ("shop/victim",))
+    fed.delete(victim)
+    fed.put(pod("snatcher", cpu="3", priority=5))
+    fed.clock.advance(5)
+    decisions = {decision.ask.key: type(decision).__name__ for decision in (fed.step(), fed.step()) if decision}
+    assert decisions == {"shop/high": "Bind", "shop/snatcher": "Nowhere"}
+
+
+def test_a_promise_ends_with_the_pod_and_others_are_woken() -> None:
+    fed = Fed()
+    victim, high = pod("victim", cpu="4", on="n1"), pod("high", cpu="3", priority=10)
+    fed.put(node("n1"), victim, high)
+    fed.nowhere()
+    fed.put(pod("low", cpu="3"))
+    fed.delete(victim)
+    fed.delete(high)
+    assert not len(fed.feed.cluster.nominations)
+    fed.clock.advance(5)
+    assert fed.bind().ask.key == "shop/low"
+
+
+def test_a_promise_of_before_our_time_is_kept() -> None:
+    fed = Fed()
+    fed.put(
+        node("n1"),
+        pod("high", cpu="3", priority=10, status={"nominatedNodeName": "n1"}, schedulingGates=[{"name": "g"}]),
+        pod("low", cpu="3"),
+    )
+    assert fed.nowhere().ask.key == "shop/low"
+
+
+def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("victim", cpu="4", on="n1"), pod("high", cpu="3", priority=10))
+    fed.nowhere()
+    fed.clock.advance(5)
+    fed.feed.take_back("shop/high")
+    assert fed.nowhere().remedy.victims == ("shop/victim",), "it is tried again, and finds the same"
