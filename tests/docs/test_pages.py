@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -54,8 +55,12 @@ def test_the_page_about_pending_pods(tmp_path: Path) -> None:
 @pytest.mark.kubectl
 @pytest.mark.xdist_group("whole-cluster")
 def test_the_page_about_using_the_scheduler(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("use-koord-as-your-scheduler.md"), tmp_path)
-    assert "successfully rolled out" in printed
+    port = free_port()
+    lines = [line.replace(":10251", f":{port}") for line in commands("use-koord-as-your-scheduler.md")]
+    printed = on_a_cluster(lines, tmp_path)
+    assert printed.count("successfully rolled out") == 2
+    assert "successfully set debugTopNScores to 3" in printed
+    assert "Top3 scores for Pod: default/packed-" in printed
     assert "(profile packed)" in printed
     assert "4 nodes, 3 pods" in printed
 
@@ -69,6 +74,13 @@ def test_the_page_about_plugins(tmp_path: Path) -> None:
     assert len(lines) == 3
     printed = in_a_shell(["set -ex", *lines], tmp_path)
     assert "Maintenance" in printed
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+    return port
 
 
 def on_a_cluster(lines: list[str], folder: Path, after: Sequence[str] = ()) -> str:
