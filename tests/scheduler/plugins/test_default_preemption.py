@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koord.api.codec import convert
 from koord.api.pod import Pod
@@ -19,6 +20,7 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.state.nominations import Nomination
 from tests.scheduler.build import node, pod
+from tests.scheduler.generate import random_scene
 from tests.scheduler.preemption_scenes import Crowd, crowded
 from tests.scheduler.reference.cluster import Cluster as Plain
 from tests.scheduler.reference.preemption_rules import preempt, verdict
@@ -314,3 +316,21 @@ def test_decide_evict_and_bind_come_to_rest(seed: int, plain: bool) -> None:
         if not changed:
             break
     assert len(engine.cluster.nominations) == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_victims_are_those_of_the_rules_where_anything_decides(seed: int) -> None:
+    """Volumes, images, extended resources and profiles of all kinds: the usual random clusters, with important pods."""
+    scene = random_scene(seed, stock=True)
+    plain = scene.cluster()
+    engine = engine_of(plain, scene.profile)
+    for waiting in scene.pods():
+        waiting = replace(waiting, spec=replace(waiting.spec, priority=9_500))
+        if any(verdict(waiting, node.metadata.name, plain, scene.profile, ()) for node in plain.nodes):
+            continue
+        found, expected = engine.remedy(Ask(waiting)), preempt(waiting, plain, scene.profile)
+        assert found.message == expected.message
+        if expected.best:
+            assert found.node in expected.best
+            assert found.victims == expected.candidates[str(found.node)].keys
