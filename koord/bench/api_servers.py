@@ -43,7 +43,7 @@ class RunningServer:
     "An administrator's."
 
     def rss_mb(self) -> float:
-        return sum(_status_kb(process.pid, "VmRSS") for process in self.processes) / 1024
+        return sum(rss_mb(process.pid) for process in self.processes)
 
     def cpu_s(self) -> float:
         """What its processes have used, all threads."""
@@ -192,6 +192,11 @@ def _status_kb(pid: int, field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise LookupError(field)
+
+
+def rss_mb(pid: int) -> float:
+    """What a process has of memory now."""
+    return _status_kb(pid, "VmRSS") / 1024
 
 
 def cpu_s(pid: int) -> float:

@@ -28,7 +28,7 @@ from koord.bench.api_load import Target, encode
 CLIENTS = 16
 WITHIN_S = 300.0
 _SUM, _COUNT = (f"scheduler_scheduling_algorithm_duration_seconds_{part}" for part in ("sum", "count"))
-_NODES = 'scheduler_cache_size{type="nodes"}'
+NODES = 'scheduler_cache_size{type="nodes"}'
 _PATHS = {
     "Namespace": "/api/v1/namespaces",
     "Node": "/api/v1/nodes",
@@ -50,8 +50,8 @@ def pods_per_second(cluster: Sequence[Object], pods: Sequence[Object]) -> float 
             return None
         target = Target(server.config)
         asyncio.run(_create(target, cluster))
-        with _running(binary, server, Path(folder)) as peer:
-            peer.wait(_NODES, nodes)
+        with running(binary, server, Path(folder)) as peer:
+            peer.wait(NODES, nodes)
             cpu_before_s = api_servers.cpu_s(peer.process.pid)
             asyncio.run(_create(target, pods))
             figures = peer.wait(_COUNT, len(pods))
@@ -72,7 +72,9 @@ async def _create(target: Target, objects: Sequence[Object]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Peer:
+class Peer:
+    """A kube-scheduler that runs."""
+
     process: subprocess.Popen[bytes]
     port: int
     log: Path
@@ -100,13 +102,14 @@ class _Peer:
 
 
 @contextmanager
-def _running(binary: Path, server: api_servers.RunningServer, folder: Path) -> Iterator[_Peer]:
+def running(binary: Path, server: api_servers.RunningServer, folder: Path, *, all_nodes: bool = True) -> Iterator[Peer]:
+    """The real kube-scheduler on a server, with no limit on its calls; it scores all nodes, or as many as it likes."""
     (port,) = api_servers.free_ports(1)
     config = folder / "config.json"
     settings = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "percentageOfNodesToScore": 100,
+        "percentageOfNodesToScore": 100 if all_nodes else 0,
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(server.kubeconfig), "qps": 5000, "burst": 10000},
     }
@@ -123,4 +126,4 @@ def _running(binary: Path, server: api_servers.RunningServer, folder: Path) -> I
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     with api_servers.ended(process):
-        yield _Peer(process, port, folder / "log")
+        yield Peer(process, port, folder / "log")

@@ -17,6 +17,7 @@ BENCHES: Final = {
     "informer": "koord.bench.informer",
     "apiserver": "koord.bench.apiserver",
     "scheduler": "koord.bench.scheduler",
+    "scheduling": "koord.bench.scheduling",
 }
 """Name to module; each has `run(quick, progress) -> list[Result]`."""
 

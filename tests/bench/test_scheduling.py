@@ -1,0 +1,37 @@
+"""The benchmark of scheduling from end to end measures what it says, at a size at which a test may."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.bench import scheduling
+from koord.bench.scheduling import Seen, Size
+
+TINY = Size(nodes=5, burst=20, trickle=5, trickle_per_s=50.0, real_nodes=5, real_pods=20)
+
+
+@pytest.mark.timeout(120)
+def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "QUICK", TINY)
+    monkeypatch.setattr(scheduling, "_side_by_side", lambda *_: [])
+    results = {found.metric: found for found in scheduling.run(quick=True)}
+    assert set(results) == {
+        "bound pods",
+        "writes",
+        "plain writes",
+        "writes while scheduling",
+        "scheduler's CPU",
+        "created to bound, p50",
+        "created to bound, p99",
+    }
+    assert all(found.value > 0 for found in results.values())
+    # The pod, its binding and the event of it, and that it runs.
+    assert 4 <= results["writes"].value < 12
+    assert results["created to bound, p50"].value <= results["created to bound, p99"].value
+
+
+def test_shares_are_of_those_that_waited() -> None:
+    keys = [f"bench/burst-{number}" for number in range(100)]
+    seen = Seen(dict.fromkeys(keys, 1.0), {key: 1.0 + number for number, key in enumerate(keys)})
+    assert seen.waited_s(0.5, "burst") == 50
+    assert seen.waited_s(0.99, "burst") == 99
