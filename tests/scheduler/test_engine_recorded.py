@@ -80,7 +80,8 @@ def test_the_engine_says_what_kube_scheduler_said(chunk: int) -> None:
 
 def only_load_aware(scene: Scene) -> Profile:
     alone = PluginSet((PluginRef(PLUGIN),), (PluginRef("*"),))
-    plugins = Plugins(filter=alone, pre_filter=PluginSet(disabled=(PluginRef("*"),)), score=alone)
+    nobody = PluginSet(disabled=(PluginRef("*"),))
+    plugins = Plugins(filter=alone, pre_filter=nobody, post_filter=nobody, score=alone)
     return Profile("load", plugins=plugins, plugin_config=(PluginConfig(PLUGIN, scene.load_args),))
 
 
