@@ -199,7 +199,9 @@ class Engine:
         lower = [each.record.key for each in nominations.on(row) if each.record.priority < ask.priority]
         for key in lower:
             nominations.withdraw(key)
-        nominations.put(Nomination(ask.record(self.cluster.now_s), row, frozenset(remedy.victims)))
+        pods = self.cluster.pods
+        victims = frozenset((key, pods[key][0].uid) for key in remedy.victims if key in pods)
+        nominations.put(Nomination(ask.record(self.cluster.now_s), row, victims))
         return tuple(lower)
 
     def judged_alone(self, ask: Ask) -> PodClass:

@@ -92,9 +92,9 @@ class DefaultPreemption(Plugin):
         row = named if promise is None else promise.row
         if row is None or row not in rows:
             return False
-        victims = frozenset[str]() if promise is None else promise.victims
+        victims = frozenset[tuple[str, str]]() if promise is None else promise.victims
         lower = cluster.index(Ranking).of(row).below(ask.priority)
-        return any(each.preempted or each.key in victims for each in lower)
+        return any(each.preempted or (each.key, each.uid) in victims for each in lower)
 
     def _remedy(self, ask: Ask, engine: Engine, found: PodClass, rows: Array) -> Remedy:
         cluster, names = engine.cluster, engine.cluster.table.names

@@ -25,8 +25,8 @@ class Nomination:
 
     record: PodRecord
     row: Row
-    victims: frozenset[str] = frozenset()
-    "Keys of the pods that were to go for it."
+    victims: frozenset[tuple[str, str]] = frozenset()
+    "Keys and uids of the pods that were to go for it."
 
 
 class Nominations:

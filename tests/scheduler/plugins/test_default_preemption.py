@@ -174,6 +174,17 @@ def test_a_pod_whose_victims_are_going_waits_for_them() -> None:
     assert len(engine.cluster.nominations) == 0
 
 
+def test_a_new_pod_of_the_name_of_a_victim_is_not_waited_for() -> None:
+    engine = full(running("low", "a", 4, 0), nodes=("a",))
+    ask = important()
+    engine.nominate(ask, engine.remedy(ask))
+    record, row = engine.cluster.pods["default/low"]
+    engine.cluster.remove_pod("default/low")
+    engine.cluster.place(replace(record, uid="another"), row)
+    assert engine.place(ask).node is None
+    assert engine.remedy(ask) == Remedy("a", ("default/low",))
+
+
 def test_a_pod_that_goes_for_another_is_waited_for_after_a_restart() -> None:
     """Then only the pods themselves tell."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
