@@ -75,8 +75,8 @@ class Bindings:
         self._client, self._feed, self._clock = client.limited(attempts=1), feed, clock
         self._told, self._wake, self._settled, self._most = told, wake, settled, most_at_once
         self._tasks: dict[asyncio.Task[None], Bind] = {}
-        self._idle = 0
-        "Of these, how many wait for volumes, and ask nothing of the API server."
+        self._idle: set[asyncio.Task[None]] = set()
+        "Those of them that wait for volumes, and ask nothing of the API server."
         self._waiting: dict[str, _Waiting] = {}
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Bindings:
     @property
     def is_full(self) -> bool:
         """Whether the API server has enough to do: then nothing is decided that would only wait for it."""
-        return len(self._tasks) - self._idle >= self._most
+        return len(self._tasks) - len(self._idle) >= self._most
 
     def start(self, bind: Bind) -> None:
         if bind.wait_s > 0:
@@ -115,6 +115,8 @@ class Bindings:
         for waiting in self._waiting.values():
             self._failed(waiting.bind, "the scheduler is ending")
         self._waiting.clear()
+        for task in self._idle:
+            task.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=within_s)
             for task in late:
@@ -167,12 +169,14 @@ class Bindings:
 
     async def _volumes(self, bind: Bind, promises: Sequence[Promise]) -> None:
         await volumes.write(self._client, self._feed, promises)
-        self._idle += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle.add(task)
         self._wake()
         try:
             await volumes.bound(self._feed, bind.ask, bind.node, promises)
         finally:
-            self._idle -= 1
+            self._idle.discard(task)
 
     async def _write(self, bind: Bind) -> None:
         meta = bind.ask.meta
@@ -228,6 +232,10 @@ class Bindings:
         self._told(bind, "refused", why)
 
     def _failed(self, bind: Bind, why: str) -> None:
+        if bind.ask.key not in self._feed.queue:
+            # Who is gone, or on a node, waits for nothing.
+            self._refused(bind, why)
+            return
         log.warning("not bound, tried again later: %s", why, extra={"pod": bind.ask.key, "node": bind.node})
         self._feed.let_go(bind.ask)
         self._feed.queue.failed(bind.attempt, self._clock.monotonic())

@@ -18,6 +18,7 @@ from typing import Final
 
 from koord.api import kinds
 from koord.api.duration import parse_duration
+from koord.api.faults import BadInput
 from koord.api.scheduler_config import SchedulerConfiguration
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
@@ -104,7 +105,7 @@ class Runner:
             for informer in informers:
                 metrics.follow(informer)
             # Everything first, so that no decision is made on half of the picture.
-            await informers.synced()
+            await informers.synced(freeze=True)
             self._take_over(self._config)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if self._options.reload is not None:
@@ -165,6 +166,11 @@ class Runner:
 
     async def _keep_up(self, read: Read) -> None:
         async for config in changes(read, self._config, self._clock):
+            try:
+                profiles_of(config, self._options.plugins)
+            except BadInput as error:
+                log.error("the configuration is left as it was: %s", error)
+                continue
             log.info("the configuration has changed, and takes effect")
             self._config = config
             if self._loop is not None:

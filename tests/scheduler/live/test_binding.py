@@ -188,6 +188,17 @@ async def test_a_node_that_goes_between_decision_and_binding_is_not_bound_to() -
     assert bench.fed.waiting == {KEY}
 
 
+async def test_a_pod_that_goes_between_decision_and_binding_is_not_told_of() -> None:
+    bench = Bench(None)
+    bind = bench.decide()
+    bench.fed.delete(bench.waiting)
+    bench.bindings.start(bind)
+    await bench.bindings.finish(None)
+    assert bench.client.bound == []
+    assert bench.told[0][1] == "refused"
+    assert not bench.fed.waiting
+
+
 async def test_who_no_longer_leads_gives_the_place_back_and_writes_nothing() -> None:
     bench = Bench(NotLeader("over"))
     assert await bench.carry_out() == "failed"

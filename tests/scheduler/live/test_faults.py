@@ -28,6 +28,7 @@ from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.scheduler.live.run import Options, Runner
+from tests.control_plane import ControlPlane
 from tests.scheduler.live.build import Fed, picture
 from tests.scheduler.live.embedded import (
     make_nodes,
@@ -375,3 +376,36 @@ profiles:
 async def _led_by(client: Client, other_than: str) -> bool:
     leases = await client.list(LEASES, namespace="default")
     return any(lease.spec.holder_identity not in ("", other_than) for lease in leases)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+async def test_on_a_real_server_restarts_and_kills_lose_no_pod_either() -> None:
+    with ControlPlane("--disable-admission-plugins=TaintNodesByCondition") as plane:
+        async with Client.from_config(str(plane.kubeconfig)) as client, witness(client) as seen:
+            await make_nodes(client, 20)
+            made = 0
+            for kill in (False, True, False):
+                process = await start(plane.dir)
+                for _ in range(20):
+                    await client.create(PODS, pod_manifest(f"p{made}"))
+                    made += 1
+                if kill:
+                    process.kill()
+                    await process.wait()
+                    continue
+                await asyncio.to_thread(plane.stop_apiserver, kill=True)
+                await asyncio.to_thread(plane.start_apiserver)
+                await until_bound(client, *(f"p{number}" for number in range(made)), within_s=60)
+                process.kill()
+                await process.wait()
+                assert await state_is_true(client)
+            for _ in range(30):
+                await client.create(PODS, pod_manifest(f"p{made}"))
+                made += 1
+            async with scheduling(client):
+                await until(lambda: _at_rest(client), within_s=60)
+            pods = await client.list(PODS)
+            assert not seen.bound_twice
+            assert not over_committed(pods, 4000)
+            assert sum(1 for pod in pods if pod.spec.node_name) == 80
