@@ -7,10 +7,10 @@ end well is not proposed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, Side, listed
@@ -19,8 +19,9 @@ from koord.scheduler.state.table import Row
 
 MOST_STEPS: Final = 5
 MOST_HINTS: Final = 1024
-_PREFERENCES: Final[tuple[tuple[Side, ...], ...]] = (("pod", "node", "others"), ("node", "others", "pod"))
-"""What a person can change: mostly the pod, or mostly everything else."""
+
+Preference: TypeAlias = Callable[[Change], tuple[float, ...]]
+"""Which of several changes to take: the one for which it is least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,26 @@ class Way:
         return f"It would fit on {where} with {listed(step.change.text for step in self.steps)}."
 
 
+def the_smallest(change: Change) -> tuple[float, ...]:
+    """Of equals, that of the pod: it is its owner who reads of it."""
+    return round(change.size, 3), _PODS_OWNER.index(change.on)
+
+
+def of_the_pod(change: Change) -> tuple[float, ...]:
+    """What the pod's owner can do, as far as that is possible."""
+    return _PODS_OWNER.index(change.on), change.size
+
+
+def of_the_cluster(change: Change) -> tuple[float, ...]:
+    """What somebody else would have to do for the pod as it is."""
+    return _OTHERS.index(change.on), change.size
+
+
+_PODS_OWNER: Final[tuple[Side, ...]] = ("pod", "node", "others")
+_OTHERS: Final[tuple[Side, ...]] = ("node", "others", "pod")
+_PREFERENCES: Final[tuple[Preference, ...]] = (the_smallest, of_the_pod, of_the_cluster)
+
+
 def ways(engine: Engine, ask: Ask, *, nodes: int = 24, most: int = 5) -> list[Way]:
     """The smallest changes that would let a pod in which fits nowhere, the smallest first; verified."""
     found: dict[Hashable, Way] = {}
@@ -67,7 +88,7 @@ def ways(engine: Engine, ask: Ask, *, nodes: int = 24, most: int = 5) -> list[Wa
     return sorted(found.values(), key=lambda way: (len(way.steps), round(way.size, 3)))[:most]
 
 
-def way_to(engine: Engine, ask: Ask, row: Row, preference: tuple[Side, ...] = _PREFERENCES[0]) -> Way | None:
+def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smallest) -> Way | None:
     """Changes after which a pod fits on one node; None where judges know of none."""
     steps: list[Step] = []
     name = engine.cluster.table.names[row]
@@ -76,10 +97,9 @@ def way_to(engine: Engine, ask: Ask, row: Row, preference: tuple[Side, ...] = _P
             if len(steps) == MOST_STEPS:
                 return None
             part, reasons = why
-            offered = sorted(part.judge.mend(ask, row), key=lambda change: preference.index(change.on))
-            if not offered:
+            change = min(part.judge.mend(ask, row), key=preference, default=None)
+            if change is None:
                 return None
-            change = offered[0]
             steps.append(Step(part.plugin.name, tuple(reasons), change))
             ask = Ask(change.pod) if change.pod is not None else ask
             trial.apply(change)
