@@ -217,6 +217,46 @@ async def test_off_loopback_metrics_need_a_caller_whom_the_api_server_allows(
         await server.close()
 
 
+class Allowing:
+    """An API server that lets everybody whom it knows change flags, and nothing else."""
+
+    async def create(self, kind: Kind[Struct], body: dict[str, dict[str, object]]) -> Struct:
+        if kind is TOKEN_REVIEWS:
+            return TokenReview(TokenReviewStatus(True, UserInfo("alice")))
+        wanted = {"path": "/debug/flags/s", "verb": "put"}
+        return SubjectAccessReview(SubjectAccessReviewStatus(body["spec"]["nonResourceAttributes"] == wanted))
+
+
+async def test_off_loopback_further_paths_need_a_caller_whom_the_api_server_allows(
+    http: aiohttp.ClientSession, certificates: Certificates
+) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="yes")
+
+    tls = ServingTls(str(certificates.cert), str(certificates.key))
+    exposed = HealthServer("0.0.0.0:0", tls=tls, authorizer=Authorizer(cast(Client, Allowing())))
+    exposed.add_paths(handle)
+    closed = HealthServer("0.0.0.0:0", tls=tls)
+    closed.add_paths(handle)
+    alice = {"Authorization": "Bearer alice-token"}
+    expected: tuple[tuple[HealthServer, str, str, dict[str, str], int], ...] = (
+        (exposed, "PUT", "/debug/flags/s", {}, 401),
+        (exposed, "PUT", "/debug/flags/s", alice, 200),
+        (exposed, "GET", "/debug/flags/s", alice, 403),
+        (exposed, "GET", "/apis/v1/__services__", alice, 403),
+        (closed, "PUT", "/debug/flags/s", alice, 404),
+    )
+    for health, method, path, headers, status in expected:
+        server = TestServer(health.app(), host="127.0.0.1", scheme="https")
+        await server.start_server(ssl=tls.context)
+        try:
+            url = server.make_url(path)
+            async with http.request(method, url, headers=headers, ssl=certificates.trust) as response:
+                assert response.status == status, (method, path)
+        finally:
+            await server.close()
+
+
 def test_off_loopback_without_tls_or_authorizer_is_refused(certificates: Certificates) -> None:
     with pytest.raises(ValueError, match=r"0\.0\.0\.0:8080 needs TLS"):
         HealthServer(":8080")
