@@ -112,6 +112,9 @@ class EventLedger:
         self.limits = limits or Limits()
         self.counts = Counts()
         self._series: dict[Occurrence, _Series] = {}
+        # Each series is in one of these, or under way: what is looked for is then at hand, however many there are.
+        self._unwritten: dict[Occurrence, None] = {}
+        self._idle: OrderedDict[Occurrence, None] = OrderedDict()
         self._latest: dict[tuple[ObjectReference, str, str, str], Occurrence] = {}
         self._buckets: OrderedDict[ObjectReference, TokenBucket] = OrderedDict()
         self._names = 0
@@ -138,6 +141,7 @@ class EventLedger:
         if series is None:
             self._series[key] = _Series(self._name(key, wall), wall, wall, now, due=now)
             self._latest[key.alike] = key
+            self._unwritten[key] = None
             return "scheduled"
         outcome: Outcome = "counted"
         if series.pending == 0:
@@ -145,46 +149,50 @@ class EventLedger:
             outcome = "scheduled"
         series.count += 1
         series.last_wall, series.last_seen = wall, now
+        self._sort(key, series)
         return outcome
 
     def due(self, now: float, *, all_pending: bool = False) -> list[Write]:
         """The calls to make now; each must be answered by `done`, `gone` or `failed`. Also closes what is over."""
         writes = []
-        for key, series in list(self._series.items()):
-            if series.in_flight:
-                continue
-            if series.pending and (all_pending or series.due <= now):
+        for key in list(self._unwritten):
+            series = self._series[key]
+            if all_pending or series.due <= now:
                 series.in_flight = True
+                self._sort(key, series)
                 writes.append(self._write(key, series))
-            elif not series.pending and now - series.last_seen >= self.limits.close_s:
-                self._forget(key)
+        while self._idle and now - self._series[oldest := next(iter(self._idle))].last_seen >= self.limits.close_s:
+            self._forget(oldest)
         return writes
 
     def next_due(self) -> float | None:
         """When `due` should be asked next."""
-        times = [series.due for series in self._series.values() if series.pending and not series.in_flight]
-        return min(times, default=None)
+        return min((self._series[key].due for key in self._unwritten), default=None)
 
     def done(self, write: Write, now: float, *, existed: bool = False) -> None:
         """The call succeeded. `existed`: an earlier create had, whose answer was lost; its count is not known."""
         series = self._series[write.key]
         series.in_flight, series.created, series.tries = False, True, 0
         if existed and write.count > 1:
+            self._sort(write.key, series)
             return
         self.counts.written += write.count - series.written
         series.written = write.count
         series.interval_s = self._next_interval_s(series.interval_s)
         series.due = now + series.interval_s
+        self._sort(write.key, series)
 
     def returned(self, write: Write) -> None:
         """The call was not made, or was cut off: it is as due as it was."""
         if series := self._series.get(write.key):
             series.in_flight = False
+            self._sort(write.key, series)
 
     def gone(self, write: Write, now: float) -> None:
         """The event to change was no longer there: it is created again, with its full count."""
         series = self._series[write.key]
         series.in_flight, series.created, series.due = False, False, now
+        self._sort(write.key, series)
 
     def failed(self, write: Write, now: float, *, retry: bool) -> float | None:
         """The call failed. Returns when it is tried again; None where it is given up."""
@@ -194,6 +202,7 @@ class EventLedger:
         if retry and series.tries < self.limits.max_tries:
             delay_s = min(self.limits.retry_cap_s, self.limits.retry_base_s * 2.0 ** (series.tries - 1))
             series.due = now + delay_s
+            self._sort(write.key, series)
             return series.due
         self.counts.failed += series.pending
         self._forget(write.key)
@@ -203,8 +212,8 @@ class EventLedger:
         """Counts all that is pending as failed: the reporter ends. Returns how many that are."""
         pending = self.pending
         self.counts.failed += pending
-        self._series.clear()
-        self._latest.clear()
+        for known in (self._series, self._latest, self._unwritten, self._idle):
+            known.clear()
         return pending
 
     def _write(self, key: Occurrence, series: _Series) -> Write:
@@ -238,13 +247,26 @@ class EventLedger:
         return bucket.take(now)
 
     def _make_room(self) -> bool:
-        """Forgets the event that was seen longest ago, of those that are completely written."""
-        idle = [(s.last_seen, n, k) for n, (k, s) in enumerate(self._series.items()) if not s.pending]
-        if idle:
-            self._forget(min(idle)[2])
-        return bool(idle)
+        """Forgets the event that was completely written longest ago."""
+        if not self._idle:
+            return False
+        self._forget(next(iter(self._idle)))
+        return True
+
+    def _sort(self, key: Occurrence, series: _Series) -> None:
+        """A series has changed: where it is looked for."""
+        self._unwritten.pop(key, None)
+        self._idle.pop(key, None)
+        if series.in_flight:
+            return
+        if series.pending:
+            self._unwritten[key] = None
+        else:
+            self._idle[key] = None
 
     def _forget(self, key: Occurrence) -> None:
+        self._unwritten.pop(key, None)
+        self._idle.pop(key, None)
         del self._series[key]
         if self._latest.get(key.alike) == key:
             del self._latest[key.alike]

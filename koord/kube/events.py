@@ -3,8 +3,8 @@
     async with EventRecorder(client, controller="koord-scheduler") as events:
         events.record(reference(PODS, pod), "FailedScheduling", "0/3 nodes have 4 CPUs free", type="Warning")
 
-`record` never waits and never fails: what cannot be written is dropped and counted. One task writes, in order; what is
-still pending at the end is written within `FLUSH_S`.
+`record` never waits and never fails: what cannot be written is dropped and counted. What is to be written is written in
+order, unless more calls than one may be under way; what is still pending at the end is written within `FLUSH_S`.
 """
 
 from __future__ import annotations
@@ -58,11 +58,13 @@ class EventRecorder:
         limits: Limits | None = None,
         observer: EventObserver | None = None,
         clock: Clock | None = None,
+        at_once: int = 1,
     ) -> None:
-        """`controller` is a qualified name such as koord-scheduler; `instance` says which copy of it."""
+        """`controller` is a qualified name such as koord-scheduler; `instance` says which copy of it; `at_once` is how
+        many calls may be under way together."""
         self._ledger = EventLedger(controller, instance or f"{controller}-{socket.gethostname()}", limits)
         self._client = client.limited(attempts=1)
-        self._observer = observer
+        self._observer, self._at_once = observer, at_once
         self._clock: Clock = clock or SystemClock()
         self._wake = asyncio.Event()
         self._quiet_until = 0.0
@@ -138,18 +140,26 @@ class EventRecorder:
 
     async def _write_all(self, writes: list[Write]) -> None:
         pending = list(reversed(writes))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(self._at_once, len(pending))):
+                tasks.create_task(self._write_some(pending))
+
+    async def _write_some(self, pending: list[Write]) -> None:
+        """Takes from what is pending until nothing is left."""
+        write: Write | None = None
         try:
             while pending and self._clock.monotonic() >= self._quiet_until:
-                await self._write(pending[-1])
-                pending.pop()
+                write = pending.pop()
+                await self._write(write)
+                write = None
         finally:
             # The server went away, or we were cancelled: the rest is due as before.
-            for write in pending:
-                self._ledger.returned(write)
+            for left in pending if write is None else [*pending, write]:
+                self._ledger.returned(left)
+            pending.clear()
 
     async def _write(self, write: Write) -> None:
         """One call. What it says about the event goes into the ledger."""
-        before = self._ledger.counts.written
         event = write.event
         try:
             if write.create:
@@ -159,7 +169,7 @@ class EventRecorder:
                     EVENTS, event.metadata.name, write.series_patch, namespace=event.metadata.namespace
                 )
         except AlreadyExists:
-            self._ledger.done(write, self._clock.monotonic(), existed=True)
+            self._done(write, existed=True)
         except NotFound as error:
             if write.create:
                 self._give_up(write, error)
@@ -170,7 +180,11 @@ class EventRecorder:
         except (ApiError, DecodeError) as error:
             self._give_up(write, error)
         else:
-            self._ledger.done(write, self._clock.monotonic())
+            self._done(write)
+
+    def _done(self, write: Write, *, existed: bool = False) -> None:
+        before = self._ledger.counts.written
+        self._ledger.done(write, self._clock.monotonic(), existed=existed)
         if self._observer:
             self._observer.written(self._ledger.counts.written - before)
 

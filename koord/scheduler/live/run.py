@@ -24,6 +24,7 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.election import Timing
 from koord.kube.errors import ApiError
+from koord.kube.event_ledger import Limits
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
@@ -43,6 +44,9 @@ from koord.scheduler.state.cluster import Cluster
 log = logging.getLogger(__name__)
 
 CONTROLLER: Final = "koord-scheduler"
+MOST_EVENTS: Final = 1 << 14
+EVENTS_AT_ONCE: Final = 8
+"""As many as it takes for events to keep up with bindings."""
 ASK_AGAIN_S: Final = 5.0
 """Whether a kind is served that was not."""
 
@@ -100,7 +104,14 @@ class Runner:
             if measured:
                 self._sources.add_node_metrics()
             self._events = await stack.enter_async_context(
-                EventRecorder(self._client, controller=CONTROLLER, observer=metrics.events(), clock=self._clock)
+                EventRecorder(
+                    self._client,
+                    controller=CONTROLLER,
+                    limits=Limits(max_series=MOST_EVENTS),
+                    observer=metrics.events(),
+                    clock=self._clock,
+                    at_once=EVENTS_AT_ONCE,
+                )
             )
             for informer in informers:
                 metrics.follow(informer)
