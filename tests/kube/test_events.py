@@ -287,6 +287,21 @@ async def test_recorded_events_are_written_and_repeats_counted() -> None:
     assert 'koord_events_total{outcome="written"} 10.0' in metrics.render().decode()
 
 
+async def test_a_burst_is_written_by_several_calls_at_once_and_each_event_once() -> None:
+    client, metrics = FakeClient(), Metrics(process=False)
+    events = EventRecorder(
+        cast(Client, client), controller="koord-test", limits=QUICK, observer=metrics.events(), at_once=8
+    )
+    pods = [ObjectReference("v1", "Pod", "shop", f"web-{number}", f"u{number}") for number in range(100)]
+    async with events:
+        for pod in pods:
+            events.record(pod, "Scheduled", "it has a node")
+        await eventually(lambda: len(client.events) == 100)
+    assert client.calls == 100
+    assert set(client.events.values()) == {1}
+    assert 'koord_events_total{outcome="written"} 100.0' in metrics.render().decode()
+
+
 async def test_leaving_writes_what_is_pending() -> None:
     client = FakeClient()
     async with recorder(client, Limits(first_repeat_s=600)) as events:
