@@ -155,6 +155,8 @@ class Judge:
     amounts: Sequence[tuple[Hashable, Hashable, int]] = ()
     """Where the verdict is by amounts alone: columns of what there is and of what is taken, and what the pod adds, in
     the order of the mask's bits. So it is known what victims would give."""
+    eased: bool = False
+    "Whether a row that will do also will after pods have left it."
     promised: Callable[[Cells], Cells] | None = None
     "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
 

@@ -146,12 +146,24 @@ class PodClass:
         found[[row for row in self._barred if left[row]]] = True
         return np.flatnonzero(found)
 
-    def by_amounts(self) -> Part | None:
-        """The one judge whose verdict depends on which pods a row has, where that is by amounts alone."""
-        moving = [part for part in self._filters if part.judge.filters_on & _OF_PODS]
-        if self.exact or self._viewers or any(facet.gates for _, facet in self._facets) or len(moving) != 1:
+    def by_amounts(self) -> tuple[Part, Array | None] | None:
+        """The judge of amounts, where nobody else's verdict depends on which pods a row has; and the rows of which that
+        is true, or None for all: there, all others take the row, and would if pods left it."""
+        if self.exact or self._viewers:
             return None
-        return moving[0] if moving[0].judge.amounts else None
+        gating = {id(part) for part, facet in self._facets if facet.gates}
+        moving = [part for part in self.parts if part.judge.filters_on & _OF_PODS or id(part) in gating]
+        counting = [part for part in moving if part.judge.amounts]
+        if len(counting) != 1 or not all(part.judge.eased for part in moving if part is not counting[0]):
+            return None
+        if len(moving) == 1:
+            return counting[0], None
+        self._catch_up()
+        assert self._groups is not None
+        self._groups.fit()
+        rows: Array = self._blocked == np.uint32(1 << self._filters.index(counting[0]))
+        closed = self._closed()
+        return counting[0], rows if closed is None else rows & ~closed[self._groups.of_row]
 
     def scores(self, row: Row) -> dict[str, int]:
         """The score of a row by plugin, 0..100, as they went into its total."""

@@ -139,23 +139,31 @@ class DefaultPreemption(Plugin):
 
     def _trial(self, ask: Ask, engine: Engine, found: PodClass) -> Callable[[Array], Iterable[Found]]:
         cluster = engine.cluster
-        part = found.by_amounts()
-        if part is None:
+        amounts = found.by_amounts()
+        if amounts is None:
             return lambda rows: (_tried_out(ask, engine, row) for row in rows.tolist())
+        part, sure = amounts
         by_priority = self._reckoned.setdefault(found, {})
         reckoning = by_priority.get(ask.priority)
         if reckoning is None:
-            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, found.parts, cluster)
+            others = () if sure is not None else found.parts
+            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, others, cluster)
         reckoning.catch_up()
         nominations, of = cluster.nominations, reckoning.of
         floor = nominations.floor(ask.priority) if nominations else None
-        if floor is None:
+        if floor is None and sure is None:
             return of
 
+        def can_be_reckoned(row: Row) -> bool:
+            if sure is not None and not sure.item(row):
+                return False
+            return floor is None or not any(meets(ask, each) for each in nominations.at(row, floor))
+
         def trial(rows: Array) -> Iterable[Found]:
-            for row, reckoned in zip(rows.tolist(), of(rows), strict=True):
-                met = any(meets(ask, each) for each in nominations.at(row, floor))
-                yield _tried_out(ask, engine, row) if met else reckoned
+            known = [can_be_reckoned(row) for row in rows.tolist()]
+            reckoned = iter(of(rows[np.array(known, np.bool_)]))
+            for row, is_known in zip(rows.tolist(), known, strict=True):
+                yield next(reckoned) if is_known else _tried_out(ask, engine, row)
 
         return trial
 

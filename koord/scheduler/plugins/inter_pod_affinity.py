@@ -76,7 +76,12 @@ class InterPodAffinity(Plugin):
             ]
         if sources:
             facets.append(_Attraction(sources, cluster))
-        return _Affine(facets, cluster) if facets else None
+        if not facets:
+            return None
+        judge = _Affine(facets, cluster)
+        # Who is to be near may be among those who leave; who is shunned is gone then.
+        judge.eased = not terms.affinity
+        return judge
 
     def _weight(self, tally: HeldTally) -> int:
         return self._hard_weight if tally.held.role is Role.AFFINITY else tally.held.weight

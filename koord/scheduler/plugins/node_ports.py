@@ -73,6 +73,7 @@ class NodePorts(Plugin):
 
 class _Free(Judge):
     filters_on = Reason.NODE | Reason.PODS
+    eased = True
 
     def __init__(self, wanted: tuple[HostPort, ...], cluster: Cluster) -> None:
         self._wanted, self._ports = wanted, cluster.index(PortsInUse)

@@ -123,6 +123,7 @@ class NodeVolumeLimits(Plugin):
 
 class _Attachable(Judge):
     filters_on = Reason.NODE | Reason.PODS
+    eased = True
 
     def __init__(self, new: dict[str, int], known: tuple[Disk, ...], cluster: Cluster) -> None:
         self._cluster, self._attached, self._new = cluster, cluster.index(Attached), new
