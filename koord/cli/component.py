@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from koord.kube.cluster_config import ClusterConfig
     from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
+    from koord.kube.serving_tls import ServingTls
 
 F = TypeVar("F", bound=Callable[..., Any])
 Ready = Callable[[Mapping[str, str]], None]
@@ -25,28 +28,62 @@ SERVER_WITHIN_S = 60.0
 ASK_AGAIN_S = 0.05
 
 
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What every component is told."""
+
+    kubeconfig: str | None
+    context: str | None
+    metrics_address: str
+    tls_cert_file: str | None
+    tls_private_key_file: str | None
+    log_format: str
+
+
 def component_options(command: F) -> F:
-    """--kubeconfig, --context, --metrics-address and --log-format."""
-    command = click.option(
-        "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the logs."
-    )(command)
-    command = click.option(
-        "--metrics-address",
-        metavar="HOST:PORT",
-        default="",
-        help="Serve /livez, /readyz and /metrics there; port 0 takes any free one. Not served unless given.",
-    )(command)
-    return kube_options(command)
+    """--kubeconfig, --context, --metrics-address and its certificate, --log-format: the command gets a `Common`."""
+
+    @wraps(command)
+    def with_common(**given: Any) -> Any:
+        common = Common(**{each.name: given.pop(each.name) for each in fields(Common)})
+        if (common.tls_cert_file is None) != (common.tls_private_key_file is None):
+            raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
+        return command(common=common, **given)
+
+    file = click.Path(exists=True, dir_okay=False)
+    for option in (
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="Form of the logs.",
+        ),
+        click.option("--tls-private-key-file", metavar="FILE", type=file, help="The key of that certificate."),
+        click.option(
+            "--tls-cert-file",
+            metavar="FILE",
+            type=file,
+            help="Serve with this certificate. An address other than loopback needs it, and asks the API server who may"
+            " see more than health.",
+        ),
+        click.option(
+            "--metrics-address",
+            metavar="HOST:PORT",
+            default="",
+            help="Serve /livez, /readyz and /metrics there; port 0 takes any free one. Not served unless given.",
+        ),
+        kube_options,
+    ):
+        with_common = option(with_common)
+    return cast(F, with_common)
 
 
 def run_component(
     name: str,
     work: Callable[[Client, Ready], Awaitable[None]],
+    common: Common,
     *,
-    kubeconfig: str | None,
-    context: str | None,
-    metrics_address: str,
-    log_format: str,
     measured: Callable[[Metrics], None] = lambda metrics: None,
     served: Callable[[HealthServer], None] = lambda server: None,
 ) -> int:
@@ -59,20 +96,21 @@ def run_component(
     from koord.kube.locate import locate
     from koord.up import tether
 
-    supervised = start(log_format)
+    supervised = start(common.log_format)
     if not supervised:
         # What is wrong with it is bad usage, and told as such.
-        locate(kubeconfig, context)
+        locate(common.kubeconfig, common.context)
+    tls = _certificate(common)
 
     async def main() -> None:
         from koord import __version__
         from koord.kube.client import Client
 
-        config = await _config(kubeconfig, context, wait=supervised)
+        config = await _config(common.kubeconfig, common.context, wait=supervised)
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(Client(config, user_agent=f"koord-{name}/{__version__}"))
             endpoints: dict[str, str] = {}
-            done = await _serve_health(stack, metrics_address, client, endpoints, measured, served)
+            done = await _serve_health(stack, common.metrics_address, tls, client, endpoints, measured, served)
             if supervised:
                 await _server_is_up(client)
 
@@ -132,9 +170,29 @@ async def _server_is_up(client: Client) -> None:
             return
 
 
+def _certificate(common: Common) -> ServingTls | None:
+    """What to serve with. An address that others can reach needs it."""
+    if not common.metrics_address:
+        return None
+    from koord.kube.health import parse_address
+    from koord.kube.serving_tls import ServingTls
+
+    try:
+        address = parse_address(common.metrics_address)
+        if common.tls_cert_file is not None and common.tls_private_key_file is not None:
+            return ServingTls(common.tls_cert_file, common.tls_private_key_file)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if not address.loopback:
+        hint = "give --tls-cert-file and --tls-private-key-file, or an address on 127.0.0.1"
+        raise click.UsageError(f"--metrics-address {common.metrics_address} is not on loopback and needs TLS: {hint}")
+    return None
+
+
 async def _serve_health(
     stack: AsyncExitStack,
     address: str,
+    tls: ServingTls | None,
     client: Client,
     endpoints: dict[str, str],
     measured: Callable[[Metrics], None],
@@ -143,6 +201,7 @@ async def _serve_health(
     """Serves health where asked to. Returns what is to be called when the component is ready."""
     if not address:
         return lambda: None
+    from koord.kube.authorize import Authorizer
     from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
 
@@ -150,9 +209,9 @@ async def _serve_health(
     measured(metrics)
     client.observe(metrics.requests(client.config.server))
     working: list[bool] = []
-    server = HealthServer(address, metrics=metrics)
+    server = HealthServer(address, metrics=metrics, tls=tls, authorizer=Authorizer(client) if tls is not None else None)
     served(server)
     server.add_ready("started", lambda: None if working else "still starting")
     await stack.enter_async_context(server)
-    endpoints["health"] = f"http://{server.address.host}:{server.port}"
+    endpoints["health"] = f"{'http' if tls is None else 'https'}://{server.address.host}:{server.port}"
     return lambda: working.append(True)

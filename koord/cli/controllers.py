@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Ready, component_options, run_component
+from koord.cli.component import Common, Ready, component_options, run_component
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: koord controllers --kubeconfig ./data/kubeconfig")
 @click.option("--leader-elect", is_flag=True, help="Work only while holding the lease kube-system/koord-controllers.")
 @component_options
-def controllers(
-    leader_elect: bool, kubeconfig: str | None, context: str | None, metrics_address: str, log_format: str
-) -> int:
+def controllers(leader_elect: bool, common: Common) -> int:
     """Run the controllers of Deployments, Jobs and the like, for an API server that has none.
 
     Not for a cluster with a kube-controller-manager: both would do the same work.
@@ -28,11 +26,4 @@ def controllers(
 
         await run(client, elect=leader_elect, on_ready=lambda: ready({}))
 
-    return run_component(
-        "controllers",
-        work,
-        kubeconfig=kubeconfig,
-        context=context,
-        metrics_address=metrics_address,
-        log_format=log_format,
-    )
+    return run_component("controllers", work, common)

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from koord.cli.component import Ready, component_options, run_component
+from koord.cli.component import Common, Ready, component_options, run_component
 
 if TYPE_CHECKING:
     from koord.hollow.live.fleet import FleetOptions
@@ -63,10 +63,7 @@ def hollow(
     node_pods: int,
     load: IO[str] | None,
     seed: int,
-    kubeconfig: str | None,
-    context: str | None,
-    metrics_address: str,
-    log_format: str,
+    common: Common,
 ) -> int:
     """Run nodes that are only modelled.
 
@@ -85,10 +82,7 @@ def hollow(
     return run_component(
         "hollow",
         work,
-        kubeconfig=kubeconfig,
-        context=context,
-        metrics_address=metrics_address,
-        log_format=log_format,
+        common,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koord.cli.component import Ready, component_options, run_component
+from koord.cli.component import Common, Ready, component_options, run_component
 from koord.cli.options import plugin_option
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def scheduler(
     namespace: str | None,
     alone: bool,
     plugins: tuple[str, ...],
-    kubeconfig: str | None,
-    context: str | None,
-    metrics_address: str,
-    log_format: str,
+    common: Common,
 ) -> int:
     """Schedule pods: the scheduler of koord, in place of or beside the one of Kubernetes."""
     from msgspec.structs import replace
@@ -92,10 +89,7 @@ def scheduler(
     return run_component(
         "scheduler",
         work,
-        kubeconfig=kubeconfig,
-        context=context,
-        metrics_address=metrics_address,
-        log_format=log_format,
+        common,
         measured=measured.append,
         served=lambda server: server.add_paths(inspection.handle),
     )

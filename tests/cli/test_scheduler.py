@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.cli.test_main import koord
 from tests.hollow.embedded import embedded
@@ -79,6 +81,47 @@ def test_it_answers_for_its_health_and_ends_when_told(tmp_path: Path) -> None:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+@pytest.mark.timeout(90)
+def test_it_serves_with_a_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
+    own = authority.issue_cert("127.0.0.1")
+    own.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
+    own.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
+    files = ["--tls-cert-file", str(tmp_path / "tls.crt"), "--tls-private-key-file", str(tmp_path / "tls.key")]
+    with embedded() as server, (tmp_path / "log").open("wb") as log:
+        command = [sys.executable, "-m", "koord", "scheduler", "--kubeconfig", str(server.kubeconfig), *files]
+        process = subprocess.Popen([*command, "--metrics-address", "127.0.0.1:0"], stderr=log)
+        try:
+            address = _said(tmp_path / "log", r"address=(\S+)", process)
+            context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+            with urllib.request.urlopen(f"https://{address}/livez", timeout=10, context=context) as answer:
+                assert answer.status == 200
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--metrics-address", "0.0.0.0:10259"), "--tls-cert-file"),
+        (("--metrics-address", "127.0.0.1:0", "--tls-cert-file", __file__), "go together"),
+        (
+            ("--metrics-address", "127.0.0.1:0", "--tls-cert-file", __file__, "--tls-private-key-file", __file__),
+            "cannot serve TLS",
+        ),
+        (("--metrics-address", "nowhere"), "nowhere"),
+    ],
+)
+def test_an_address_that_others_can_reach_needs_a_certificate(arguments: tuple[str, ...], told: str) -> None:
+    with embedded() as server:
+        done = koord("scheduler", "--kubeconfig", str(server.kubeconfig), *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def _said(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
