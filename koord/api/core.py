@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from koord.api.meta import Condition, ObjectMeta, ObjectReference
 from koord.api.node import Node as Node
 from koord.api.pod import Pod as Pod
+from koord.api.quantity import ResourceList
 from koord.api.struct import EMPTY, Struct
 from koord.api.words import PreemptionPolicy
 
@@ -63,6 +64,15 @@ class ServiceSpec(Struct):
 class Service(Struct):
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
+
+
+class ResourceQuotaSpec(Struct):
+    hard: ResourceList = EMPTY
+
+
+class ResourceQuota(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
 
 
 class PriorityClass(Struct):

@@ -27,9 +27,11 @@ class PairsOfDevices(Plugin):
         self.free: dict[Row, set[int]] = {}
         self.held: dict[str, tuple[int, int]] = {}
 
+    def attach(self, cluster: Cluster) -> None:
+        cluster.table.declare(FREE_DEVICES)
+
     def equip(self, cluster: Cluster, name: str, devices: set[int]) -> None:
         row = cluster.table.row_of[name]
-        cluster.table.declare(FREE_DEVICES)
         self.free[row] = set(devices)
         cluster.table.set("free devices", row, len(devices))
 

@@ -28,6 +28,7 @@ class Devices(PairsOfDevices):
     """Devices leave with their node."""
 
     def attach(self, cluster: Cluster) -> None:
+        super().attach(cluster)
         cluster.watch(self)
 
     def node_put(self, row: Row) -> None:

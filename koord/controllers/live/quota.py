@@ -11,18 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.api.core import Pod
+from koord.api.core import Pod, ResourceQuota
 from koord.api.kinds import PODS, Kind
 from koord.controllers.live.cluster import NAMESPACE, Cluster
 from koord.controllers.live.resources import ServedResources
 from koord.controllers.quota import counted, status, status_change
 from koord.kube.controller import Controller, Requeue
-from koord.kube.discovery import Unstructured
 from koord.kube.errors import Conflict, NotFound
 from koord.kube.store import Delta
 
-QUOTAS: Final[Kind[Unstructured]] = Kind(
-    "", "v1", "ResourceQuota", "resourcequotas", True, "koord.kube.discovery:Unstructured"
+QUOTAS: Final[Kind[ResourceQuota]] = Kind(
+    "", "v1", "ResourceQuota", "resourcequotas", True, "koord.api.core:ResourceQuota"
 )
 AGAIN_S: Final = 15.0
 _MERGE: Final = "application/merge-patch+json"
@@ -37,8 +36,13 @@ class QuotaLoop:
         self._quotas = cluster.view(QUOTAS)
         self._pods = cluster.view(PODS)
         self.controller: Controller[str] = Controller("quota", self._reconcile)
-        self.controller.watch(self._quotas, lambda delta: (delta.key,) if delta.new is not None else ())
+        self.controller.watch(self._quotas, self._of_quota)
         self.controller.watch(self._pods, self._of_pod)
+
+    def _of_quota(self, delta: Delta[ResourceQuota]) -> Iterable[str]:
+        """Not when its status changes: the API server charges what it admits before that is there to be counted."""
+        old, new = delta.old, delta.new
+        return (delta.key,) if new is not None and (old is None or old.spec != new.spec) else ()
 
     def _of_pod(self, delta: Delta[Pod]) -> Iterable[str]:
         if delta.old is None or (delta.new is not None and delta.new.is_finished == delta.old.is_finished):
