@@ -225,11 +225,11 @@ def _parse(text: str) -> _Line | None:
     begin, key_column = shape.end("indent"), shape.end("dashes")
     dashes = tuple(begin + i for i, char in enumerate(shape["dashes"]) if char == "-")
     plain, single, double = shape.group("plain", "single", "double")
-    key = plain or single or double
+    key = next((each for each in (plain, single, double) if each is not None), None)
     value = _value(shape["value"].rstrip(" "))
     if key is None:
         return _Line(begin, "", value, dashes, 0)
-    if len(key) > LONGEST_KEY or key == "<<" or (plain and resolve(plain) != plain):
+    if not key or len(key) > LONGEST_KEY or key == "<<" or (plain and resolve(plain) != plain):
         return _Line(begin, "", value, (), 0)
     return _Line(begin, key, value, dashes, key_column)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml as pyyaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from koord.api.yaml import MAX_DEPTH, YamlError, dump, load, load_all
@@ -191,6 +191,8 @@ values = st.recursive(
 
 
 @given(values)
+@example([{"": None}])
+@example({"a": [{"": 1}, {"": "x", "b": 2}]})
 def test_what_is_dumped_loads_as_the_same(value: object) -> None:
     assert load(dump(value), "t.yaml") == value
 
