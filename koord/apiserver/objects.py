@@ -320,8 +320,12 @@ class Objects:
         """
         collection = self.collection(resource)
         key = resource.key(namespace, name)
+        marked: Entry | None = None
         for _ in range(MOST_ATTEMPTS):
             head = collection.head(key)
+            if marked is not None and (head is None or head.index.uid != marked.index.uid):
+                # Somebody saw our mark and was faster with the rest.
+                return marked.value, True
             if head is None:
                 raise await self._absent(collection, resource, key, name)
             old = decode(resource, head.value)
@@ -335,7 +339,7 @@ class Objects:
                     await self._settled(collection, head)
                     return encode(resource, mark or old, head.rev), outcome.gone
                 if mark is not None:
-                    head = await self._stored(self._put(collection, resource, key, head.rev, mark))
+                    head = marked = await self._stored(self._put(collection, resource, key, head.rev, mark))
                 if not outcome.gone:
                     return head.value, False
                 gone = await self._stored(self._remove(collection, resource, key, head, mark or old))

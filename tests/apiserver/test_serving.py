@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
@@ -294,3 +295,25 @@ async def test_a_watch_that_fails_ends_and_harms_nobody(tmp_path: Path, monkeypa
                 async with asyncio.timeout(5):
                     await watch.read()
         assert (await client.ask("GET", f"{CONFIG_MAPS}/a"))[0] == 200
+
+
+async def test_who_deletes_is_answered_so_though_another_finishes_it(tmp_path: Path) -> None:
+    """A pod is marked before it is removed, and a controller that removes what is marked may come in between."""
+    async with served(tmp_path) as client:
+        pods = client.server.collection("pods")
+        pending: list[Any] = []
+
+        def finish(event: Event) -> None:
+            entry = event.entry
+            if event.type == "MODIFIED" and entry.index.deleting:
+                pending.append(asyncio.ensure_future(pods.delete(entry.key, entry.rev, lambda rev: entry.value)))
+
+        pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        path = "/api/v1/namespaces/default/pods"
+        assert (await client.ask("POST", path, pod))[0] == 201
+        pods.listeners.append(finish)
+        status, _, body = await client.ask("DELETE", f"{path}/a", {"gracePeriodSeconds": 0})
+        assert (status, msgspec.json.decode(body)["metadata"]["name"]) == (200, "a")
+        await asyncio.gather(*pending)
+        assert pending
+        assert (await client.ask("GET", f"{path}/a"))[0] == 404
