@@ -92,7 +92,7 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
             results += _results(case, nodes, found, baseline)
         if nodes <= MOST_PEER_NODES:
             progress(f"preemption on {nodes} nodes")
-            results += preemption.results(BENCH, full(nodes), _pod, pods=50 if quick else 300, with_goals=not quick)
+            results += preemption.results(BENCH, full(nodes), _pod, pods=nodes // 20, with_goals=not quick)
     nodes, pods = (1_000, 5_000) if quick else (50_000, 500_000)
     progress(f"memory of {nodes} nodes and {pods} bound pods")
     return results + _memory(nodes, pods, with_goals=not quick)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from koord.cli import structured
+
 if TYPE_CHECKING:
     from koord.api.crd.definitions import Definition
 
@@ -22,10 +24,8 @@ def crds(names: tuple[str, ...], output: str) -> None:
     chosen = [_named(name) for name in names] if names else list(DEFINITIONS)
     manifests = [manifest(definition) for definition in dict.fromkeys(chosen)]
     if output == "json":
-        import msgspec
-
         only = manifests[0] if len(names) == 1 else {"apiVersion": "v1", "kind": "List", "items": manifests}
-        click.echo(msgspec.json.format(msgspec.json.encode(only), indent=2).decode())
+        structured.say(only, output)
         return
     from koord.api.yaml import dump
 

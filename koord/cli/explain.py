@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.cli import structured
 from koord.cli.inputs import moment, say_of, scheduler_configuration
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
@@ -122,16 +123,10 @@ def _key(pod: str, namespace: str) -> str:
 
 
 def _print(found: Explained, output: str) -> None:
-    import msgspec
-
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    elif output == "yaml":
-        from koord.api.yaml import dump
-
-        click.echo(dump(msgspec.to_builtins(found)), nl=False)
-    else:
+    if output == "table":
         click.echo("\n\n".join(_text(found)))
+    else:
+        structured.say(found, output)
 
 
 def _text(found: Explained) -> list[str]:

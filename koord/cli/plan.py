@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.cli import structured
 from koord.cli.inputs import moment, say_of, scheduler_configuration
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
@@ -116,15 +117,8 @@ def _say_beside(planned: Planned, manifests: Manifests) -> None:
 
 
 def _print(planned: Planned, output: str) -> None:
-    import msgspec
-
-    found = planned.plan
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-    elif output == "yaml":
-        from koord.api.yaml import dump
-
-        click.echo(dump(msgspec.to_builtins(found)), nl=False)
+    if output in ("json", "yaml"):
+        structured.say(planned.plan, output)
     elif output == "name":
         for key in _asking(planned):
             click.echo(f"pod/{key}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from koord.cli import structured
 from koord.cli.options import kube_options, output_option
 
 if TYPE_CHECKING:
@@ -36,12 +37,7 @@ def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, o
 
         body = {"healthy": found.healthy, **msgspec.to_builtins(found.facts)}
         body["problems"] = msgspec.to_builtins(found.problems)
-        if output == "json":
-            click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
-        else:
-            from koord.api.yaml import dump
-
-            click.echo(dump(body), nl=False)
+        structured.say(body, output)
     return 0 if found.healthy else 1
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from koord.cli import structured
 from koord.cli.options import kube_options, output_option
 from koord.cli.tables import heading, table
 
@@ -57,7 +58,7 @@ def nodes(
 
     found = asyncio.run(_look(kubeconfig, context))
     if output in ("json", "yaml"):
-        _tell(for_programs(found), output)
+        structured.say(for_programs(found), output)
         return 0
     ordered = sorted(found.nodes, key=lambda each: (*SORTED[sort](each), each.name))
     is_terminal = sys.stdout.isatty()
@@ -90,7 +91,7 @@ def pods(namespace: str, sort: str, kubeconfig: str | None, context: str | None,
     chosen = [each for each in found.pods if not namespace or each.key.startswith(f"{namespace}/")]
     ordered = sorted(chosen, key=lambda each: (*SORTED[sort](each), each.key))
     if output in ("json", "yaml"):
-        _tell(pods_for_programs(replace(found, pods=tuple(ordered))), output)
+        structured.say(pods_for_programs(replace(found, pods=tuple(ordered))), output)
         return 0
     rows: list[tuple[str, ...]] = [("POD", "BAND", "NODE", "CPU", "USED", "MEMORY", "USED")]
     for each in ordered:
@@ -103,17 +104,6 @@ def pods(namespace: str, sort: str, kubeconfig: str | None, context: str | None,
         rows.append((each.key, each.band, each.node or "-", *cells))
     click.echo(table(rows, right=frozenset(range(3, 7)), colours=_COLOURS))
     return 0
-
-
-def _tell(body: object, output: str) -> None:
-    import msgspec
-
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2))
-    else:
-        from koord.api.yaml import dump
-
-        click.echo(dump(body), nl=False)
 
 
 async def _look(kubeconfig: str | None, context: str | None) -> Top:

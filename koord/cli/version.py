@@ -8,6 +8,7 @@ import platform
 import click
 
 from koord import __version__
+from koord.cli import structured
 from koord.cli.options import kube_options, output_option
 
 SERVER_WITHIN_S = 5.0
@@ -22,14 +23,8 @@ def version(client_only: bool, kubeconfig: str | None, context: str | None, outp
     found: dict[str, object] = {"client": {"version": __version__, "python": platform.python_version()}}
     if not client_only:
         found["server"] = asyncio.run(_server(kubeconfig, context))
-    if output == "json":
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
-    elif output == "yaml":
-        from koord.api.yaml import dump
-
-        click.echo(dump(found), nl=False)
+    if output != "table":
+        structured.say(found, output)
     else:
         click.echo(f"koord   {__version__} (Python {platform.python_version()})")
         server = found.get("server")
