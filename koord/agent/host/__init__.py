@@ -1,0 +1,1 @@
+"""The kernel as the agent sees it: the only code that touches /proc, /sys and system calls."""

@@ -1,0 +1,108 @@
+"""The cgroups of a node, below the directory that is the node's root.
+
+Directories are named as from there (`kubepods/burstable/podX`), the same for both versions: on v1 each controller has
+its own tree, on v2 there is one. With a `cgroup_root` (as kubelet has) a part of a machine can be the node.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from koord.agent.host.files import Files
+from koord.agent.host.knobs import Knob, Place, Present, Value
+
+MOUNT: Final = "sys/fs/cgroup"
+
+
+class Version(StrEnum):
+    V1 = "v1"
+    V2 = "v2"
+
+
+class Cgroups:
+    def __init__(self, files: Files, version: Version, root: str = "", mount: str = MOUNT) -> None:
+        self.files = files
+        self.version = version
+        self.root = root.strip("/")
+        self._mount = mount
+        self._pods_root = ""
+        self._known: dict[tuple[str, str], bool] = {}
+
+    @classmethod
+    def of(cls, files: Files, root: str = "", mount: str = MOUNT) -> Cgroups:
+        """As mounted. Where both are, v1 has the controllers."""
+        unified = files.exists(f"{mount}/cgroup.controllers")
+        return cls(files, Version.V2 if unified else Version.V1, root, mount)
+
+    def look_for_pods_in(self, directory: str) -> None:
+        """The directory of all pods: what its files are decides what this kernel has."""
+        if directory != self._pods_root:
+            self._pods_root = directory
+            self._known.clear()
+
+    def place(self, knob: Knob) -> Place | None:
+        return knob.v1 if self.version is Version.V1 else knob.v2
+
+    def has(self, knob: Knob, directory: str) -> bool:
+        """Whether it can be set there; asked of the kernel, once per knob where one answer holds for all."""
+        place = self.place(knob)
+        if place is None:
+            return False
+        if place.present is Present.ALWAYS:
+            return True
+        if place.present is Present.TARGET:
+            return self.files.exists(self.name(place.controller, directory, place.file))
+        key = (place.controller, place.file)
+        if key not in self._known:
+            self._known[key] = self.files.exists(self.name(place.controller, self._pods_root, place.file))
+        return self._known[key]
+
+    def get(self, knob: Knob, directory: str) -> Value:
+        """What is in force. Raises FileNotFoundError."""
+        place = self._place(knob)
+        return place.form.read(self.files.text(self.name(place.controller, directory, place.reads or place.file)))
+
+    def configured(self, knob: Knob, directory: str) -> Value:
+        """What was written, which may be more than is in force."""
+        place = self._place(knob)
+        return place.form.read(self.files.text(self.name(place.controller, directory, place.file)))
+
+    def set(self, knob: Knob, directory: str, value: Value) -> None:
+        """Raises ValueError for what is no value, FileNotFoundError, and what the kernel says against it."""
+        if fault := knob.fault(value):
+            raise ValueError(fault)
+        place = self._place(knob)
+        self.files.write(self.name(place.controller, directory, place.file), place.form.write(value))
+
+    def file(self, knob: Knob, directory: str) -> str:
+        """The knob's file below the host root."""
+        place = self._place(knob)
+        return self.name(place.controller, directory, place.file)
+
+    def name(self, controller: str, directory: str, file: str = "") -> str:
+        """A file or directory of a v1 controller's tree, or of the one tree."""
+        parts = (self._mount, controller if self.version is Version.V1 else "", self.root, directory.strip("/"), file)
+        return "/".join(part for part in parts if part)
+
+    def children(self, directory: str, controller: str = "cpu") -> list[str]:
+        return self.files.directories(self.name(controller, directory))
+
+    def processes(self, directory: str, controller: str = "cpu") -> tuple[int, ...]:
+        text = self.files.read(self.name(controller, directory, "cgroup.procs"))
+        return tuple(int(line) for line in text.split())
+
+    def forget(self, directory: str) -> None:
+        """A directory that is gone: no descriptor in it is kept."""
+        for controller in CONTROLLERS if self.version is Version.V1 else ("",):
+            self.files.forget(self.name(controller, directory))
+
+    def _place(self, knob: Knob) -> Place:
+        place = self.place(knob)
+        if place is None:
+            raise FileNotFoundError(f"{knob.name} is not there on cgroup {self.version}")
+        return place
+
+
+CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "perf_event", "net_cls")
+"""The v1 hierarchies in which pods have directories that the agent looks at."""

@@ -1,0 +1,233 @@
+"""What can be set on a cgroup: one name each, whatever the kernel calls it.
+
+A knob's value is in one unit on both versions (shares, microseconds, bytes, a set of CPUs; -1 is no limit); how a
+version writes and reads it is the knob's own business. Which kernels have it is said by its `Present`; asking is
+`Cgroups.has`. New files of a kernel become a line in KNOBS, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from koord.agent.host.convert import (
+    LEAST_QUOTA_US,
+    LEAST_SHARES,
+    MOST_SHARES,
+    PERIOD_US,
+    UNLIMITED,
+    shares_of_weight,
+    weight_of_shares,
+)
+from koord.api.cpuset import CPUSet
+
+Value: TypeAlias = int | CPUSet
+
+MOST_BYTES: Final = 2**63 - 1
+"""What stands for "max" where no limit has a number."""
+_V1_UNLIMITED_FROM: Final = 0x7FFF_FFFF_FFFF_F000
+
+
+class Present(Enum):
+    ALWAYS = "always"
+    KUBEPODS = "kubepods"
+    "If the pods' root directory has the file."
+    TARGET = "target"
+    "If the very directory has it."
+
+
+class Growth(Enum):
+    """What a parent must be while its children change, so that it never contradicts them."""
+
+    LARGER = "larger"
+    "At least as large as any child."
+    SUPERSET = "superset"
+    FREE = "free"
+    "Parents and children know nothing of each other."
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a version spells a value."""
+
+    write: Callable[[Value], str]
+    read: Callable[[str], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one cgroup version has a knob."""
+
+    file: str
+    form: Form
+    controller: str = ""
+    "The v1 hierarchy; v2 has one for all."
+    present: Present = Present.ALWAYS
+    reads: str = ""
+    "The file that tells what is in force, where that is another one."
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    name: str
+    v1: Place | None
+    v2: Place | None
+    least: int | None = None
+    most: int | None = None
+    growth: Growth = Growth.FREE
+    unlimited: bool = False
+    "Whether -1 is a value: none."
+
+    def fault(self, value: Value) -> str | None:
+        """Why this is no value for the knob."""
+        if isinstance(value, CPUSet) or (self.unlimited and value == UNLIMITED):
+            return None
+        if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
+            low = "" if self.least is None else f" from {self.least}"
+            high = "" if self.most is None else f" up to {self.most}"
+            return f"{self.name} is {value}: valid is{low}{high}"
+        return None
+
+    def is_tighter(self, value: Value, than: Value) -> bool:
+        """Whether `value` leaves a child less than `than` does."""
+        if isinstance(value, CPUSet) or isinstance(than, CPUSet):
+            return isinstance(value, CPUSet) and isinstance(than, CPUSet) and not than <= value
+        return self._limit(value) < self._limit(than)
+
+    def _limit(self, value: int) -> float:
+        return float("inf") if self.unlimited and value == UNLIMITED else value
+
+
+def _number(text: str) -> int:
+    return int(text)
+
+
+def _max_as(none: int) -> Form:
+    """`max` is the number `none`."""
+    return Form(
+        write=lambda value: "max" if value == none else str(value),
+        read=lambda text: none if text.strip() == "max" else int(text),
+    )
+
+
+def _v1_limit(text: str) -> int:
+    number = int(text)
+    return UNLIMITED if number >= _V1_UNLIMITED_FROM else number
+
+
+def _weight(value: Value) -> str:
+    assert isinstance(value, int)
+    return str(weight_of_shares(value))
+
+
+def _quota_field(text: str) -> int:
+    first = text.split(None, 1)[0]
+    return UNLIMITED if first == "max" else int(first)
+
+
+_NUMBER: Final = Form(write=str, read=_number)
+_LIMIT: Final = _max_as(UNLIMITED)
+_BOUND: Final = _max_as(MOST_BYTES)
+_V1_LIMIT: Final = Form(write=str, read=_v1_limit)
+_WEIGHT: Final = Form(write=_weight, read=lambda text: shares_of_weight(int(text)))
+# The period goes with it: alone, the kernel would keep whatever was there.
+_QUOTA: Final = Form(write=lambda value: f"{'max' if value == UNLIMITED else value} {PERIOD_US}", read=_quota_field)
+_CPUS: Final = Form(write=str, read=CPUSet.parse)
+
+
+def _same(
+    name: str,
+    controller: str,
+    file: str,
+    v1: Present | None,
+    v2: Present | None,
+    least: int | None = None,
+    most: int | None = None,
+    growth: Growth = Growth.FREE,
+    v2_form: Form = _NUMBER,
+) -> Knob:
+    """A knob that both versions spell alike."""
+    return Knob(
+        name,
+        None if v1 is None else Place(file, _NUMBER, controller, v1),
+        None if v2 is None else Place(file, v2_form, "", v2),
+        least,
+        most,
+        growth,
+    )
+
+
+_A, _K, _T = Present.ALWAYS, Present.KUBEPODS, Present.TARGET
+
+CPU_SHARES: Final = Knob(
+    "cpu.shares", Place("cpu.shares", _NUMBER, "cpu"), Place("cpu.weight", _WEIGHT), LEAST_SHARES, MOST_SHARES
+)
+CPU_QUOTA: Final = Knob(
+    "cpu.cfs_quota_us",
+    Place("cpu.cfs_quota_us", _NUMBER, "cpu"),
+    Place("cpu.max", _QUOTA),
+    LEAST_QUOTA_US,
+    growth=Growth.LARGER,
+    unlimited=True,
+)
+CPU_BURST: Final = Knob(
+    "cpu.cfs_burst_us",
+    Place("cpu.cfs_burst_us", _NUMBER, "cpu", _T),
+    Place("cpu.max.burst", _NUMBER, "", _K),
+    0,
+    100_000_000,
+)
+GROUP_IDENTITY: Final = _same("cpu.bvt_warp_ns", "cpu", "cpu.bvt_warp_ns", _T, _T, -1, 2)
+CPU_IDLE: Final = _same("cpu.idle", "cpu", "cpu.idle", _K, _K, 0, 1)
+CPUSET_CPUS: Final = Knob(
+    "cpuset.cpus",
+    Place("cpuset.cpus", _CPUS, "cpuset"),
+    Place("cpuset.cpus", _CPUS, "", _A, reads="cpuset.cpus.effective"),
+    growth=Growth.SUPERSET,
+)
+MEMORY_LIMIT: Final = Knob(
+    "memory.limit_in_bytes",
+    Place("memory.limit_in_bytes", _V1_LIMIT, "memory"),
+    Place("memory.max", _LIMIT),
+    0,
+    growth=Growth.LARGER,
+    unlimited=True,
+)
+MEMORY_MIN: Final = _same("memory.min", "memory", "memory.min", _K, _A, 0, None, Growth.LARGER, _BOUND)
+MEMORY_LOW: Final = _same("memory.low", "memory", "memory.low", _K, _A, 0, None, Growth.LARGER, _BOUND)
+MEMORY_HIGH: Final = _same("memory.high", "memory", "memory.high", _K, _A, 0, None, Growth.LARGER, _BOUND)
+MEMORY_WMARK_RATIO: Final = _same("memory.wmark_ratio", "memory", "memory.wmark_ratio", _K, _T, 0, 100)
+MEMORY_WMARK_SCALE: Final = _same("memory.wmark_scale_factor", "memory", "memory.wmark_scale_factor", _K, _T, 1, 1000)
+MEMORY_WMARK_MIN_ADJ: Final = _same("memory.wmark_min_adj", "memory", "memory.wmark_min_adj", _K, _T, -25, 50)
+MEMORY_PRIORITY: Final = _same("memory.priority", "memory", "memory.priority", _K, _T, 0, 12)
+MEMORY_PRIORITY_OOM: Final = _same("memory.use_priority_oom", "memory", "memory.use_priority_oom", _K, _T, 0, 1)
+MEMORY_OOM_GROUP: Final = _same("memory.oom.group", "memory", "memory.oom.group", _K, _T, 0, 1)
+PAGE_CACHE_LIMIT: Final = _same(
+    "memory.pagecache_limit.enable", "memory", "memory.pagecache_limit.enable", None, _T, 0, 1
+)
+PAGE_CACHE_SIZE: Final = _same("memory.pagecache_limit.size", "memory", "memory.pagecache_limit.size", None, _T, 0)
+PAGE_CACHE_SYNC: Final = _same("memory.pagecache_limit.sync", "memory", "memory.pagecache_limit.sync", None, _T, 0, 1)
+
+KNOBS: Final[tuple[Knob, ...]] = (
+    CPU_SHARES,
+    CPU_QUOTA,
+    CPU_BURST,
+    GROUP_IDENTITY,
+    CPU_IDLE,
+    CPUSET_CPUS,
+    MEMORY_LIMIT,
+    MEMORY_MIN,
+    MEMORY_LOW,
+    MEMORY_HIGH,
+    MEMORY_WMARK_RATIO,
+    MEMORY_WMARK_SCALE,
+    MEMORY_WMARK_MIN_ADJ,
+    MEMORY_PRIORITY,
+    MEMORY_PRIORITY_OOM,
+    MEMORY_OOM_GROUP,
+    PAGE_CACHE_LIMIT,
+    PAGE_CACHE_SIZE,
+    PAGE_CACHE_SYNC,
+)

@@ -1,0 +1,113 @@
+"""What a cgroup has used: CPU time, throttling, memory, pressure. Counters as they stand; rates are the collectors'."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.pressure import Pressure, parse_pressure
+
+_PAGE: Final = 4096
+UNIFIED: Final = "unified"
+"""Where v2 is mounted beside v1: it has no controllers, but pressure."""
+
+
+class Throttling(NamedTuple):
+    periods: int
+    throttled: int
+    throttled_ns: int
+
+
+class Memory(NamedTuple):
+    """Bytes, children included."""
+
+    anon: int
+    "Active and inactive anonymous pages."
+    unevictable: int
+    active_file: int
+    inactive_file: int
+
+    @property
+    def without_page_cache(self) -> int:
+        return self.anon + self.unevictable
+
+    @property
+    def with_page_cache(self) -> int:
+        return self.anon + self.unevictable + self.active_file + self.inactive_file
+
+
+def cpu_ns(cgroups: Cgroups, directory: str) -> int:
+    """CPU time used so far."""
+    if cgroups.version is Version.V1:
+        return int(cgroups.files.read(cgroups.name("cpuacct", directory, "cpuacct.usage")))
+    return _field(cgroups.files.read(cgroups.name("", directory, "cpu.stat")), b"usage_usec") * 1000
+
+
+def throttling(cgroups: Cgroups, directory: str) -> Throttling:
+    text = cgroups.files.read(cgroups.name("cpu", directory, "cpu.stat"))
+    if cgroups.version is Version.V1:
+        throttled_ns = _field(text, b"throttled_time")
+    else:
+        throttled_ns = _field(text, b"throttled_usec") * 1000
+    return Throttling(_field(text, b"nr_periods"), _field(text, b"nr_throttled"), throttled_ns)
+
+
+def memory(cgroups: Cgroups, directory: str) -> Memory:
+    text = cgroups.files.read(cgroups.name("memory", directory, "memory.stat"))
+    prefix = b"total_" if cgroups.version is Version.V1 else b""
+    return Memory(
+        anon=_field(text, prefix + b"inactive_anon") + _field(text, prefix + b"active_anon"),
+        unevictable=_field(text, prefix + b"unevictable"),
+        active_file=_field(text, prefix + b"active_file"),
+        inactive_file=_field(text, prefix + b"inactive_file"),
+    )
+
+
+def memory_charged(cgroups: Cgroups, directory: str) -> int:
+    """Bytes charged, with all page cache: what is compared with the limit."""
+    file = "memory.usage_in_bytes" if cgroups.version is Version.V1 else "memory.current"
+    return int(cgroups.files.read(cgroups.name("memory", directory, file)))
+
+
+def memory_by_numa_node(cgroups: Cgroups, directory: str) -> dict[int, int]:
+    """Bytes on each NUMA node."""
+    text = cgroups.files.text(cgroups.name("memory", directory, "memory.numa_stat"))
+    if cgroups.version is Version.V1:
+        # "total=1234 N0=1000 N1=234", in pages, is the first line.
+        first = text.splitlines()[0] if text else ""
+        return {node: pages * _PAGE for node, pages in _by_node(first.split()[1:])}
+    sums: dict[int, int] = {}
+    for line in text.splitlines():
+        kind, *fields = line.split()
+        if kind in ("anon", "file"):
+            for node, size in _by_node(fields):
+                sums[node] = sums.get(node, 0) + size
+    return sums
+
+
+def pressure(cgroups: Cgroups, directory: str, resource: str) -> Pressure | None:
+    """Of `cpu`, `memory` or `io`; None on a kernel without. A v2 tree beside v1 is asked where v1 has no answer."""
+    if cgroups.version is Version.V2:
+        names = [cgroups.name("", directory, f"{resource}.pressure")]
+    else:
+        mounted = cgroups.name(UNIFIED, directory, f"{resource}.pressure")
+        names = [cgroups.name("cpuacct", directory, f"{resource}.pressure"), mounted]
+    for name in names:
+        try:
+            return parse_pressure(cgroups.files.text(name))
+        except (FileNotFoundError, OSError):
+            continue
+    return None
+
+
+def _by_node(fields: list[str]) -> list[tuple[int, int]]:
+    return [(int(node[1:]), int(size)) for node, _, size in (field.partition("=") for field in fields)]
+
+
+def _field(text: bytes, name: bytes) -> int:
+    """A number of a file of lines `name number`; zero where the kernel has no such line."""
+    start = 0 if text.startswith(name + b" ") else text.find(b"\n" + name + b" ") + 1
+    if start == 0 and not text.startswith(name + b" "):
+        return 0
+    end = text.find(b"\n", start)
+    return int(text[start + len(name) : end if end >= 0 else None])
