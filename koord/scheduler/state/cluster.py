@@ -308,8 +308,7 @@ class Cluster:
             self._undo.append(inverse)
 
     def _count(self, record: PodRecord, row: Row, sign: int) -> None:
-        self.table.gain(row, record.shape.gains, sign)
-        self.table.touch(row, _PODS)
+        self.table.gain(row, record.shape.gains, sign, _PODS)
         self.tell_of_pod(record, row, sign)
 
     def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:

@@ -38,19 +38,15 @@ class Tally:
     all rows is worth its memory.
     """
 
-    __slots__ = ("__weakref__", "_few", "_log", "_log_start", "_many", "total")
+    __slots__ = ("__weakref__", "_few", "_log", "_log_start", "_many", "total", "version")
 
     def __init__(self) -> None:
         self._few: dict[Row, int] = {}
         self._many: Array | None = None
-        self.total = 0
+        self.total = self.version = 0
+        "The version is the number of changes so far."
         self._log = array("i")
         self._log_start = 0
-
-    @property
-    def version(self) -> int:
-        """The number of changes so far."""
-        return self._log_start + len(self._log)
 
     def since(self, version: int) -> array[int] | None:
         """Changes after a version; None where that is too long ago to tell."""
@@ -76,6 +72,7 @@ class Tally:
     def move(self, row: Row, sign: int) -> None:
         self._add(row, sign)
         self.total += sign
+        self.version += 1
         self._log.append(row if sign > 0 else ~row)
         if len(self._log) > 2 * LONGEST_LOG:
             del self._log[:LONGEST_LOG]
@@ -94,7 +91,7 @@ class Tally:
             return
         if row >= len(many):
             many = self._many = np.pad(many, (0, max(row + 1 - len(many), len(many))))
-        many[row] += number
+        many[row] = many.item(row) + number
 
     def _spread_out(self) -> None:
         self._many = np.zeros(max(self._few) + 1, np.int32)
@@ -164,12 +161,9 @@ class Face:
         self.services: tuple[tuple[str, str], ...] = ()
 
     def move(self, row: Row, sign: int, terminating: bool) -> None:
-        for numbers in (self.rows, self.going) if terminating else (self.rows,):
-            number = numbers.get(row, 0) + sign
-            if number:
-                numbers[row] = number
-            else:
-                del numbers[row]
+        _count(self.rows, row, sign)
+        if terminating:
+            _count(self.going, row, sign)
 
 
 class Counts:
@@ -189,6 +183,8 @@ class Counts:
         self._keys: dict[str, int] = {}
         "Labels that count, and how many selectors name each."
         self._unused_keys = 0
+        self._faced: tuple[str, Mapping[str, str], Face] | None = None
+        "Whose face was asked for last: a pod is looked at several times in a row."
         self._moving = ""
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._chosen_namespaces: dict[LabelMatcher, frozenset[str] | None] = {}
@@ -230,6 +226,9 @@ class Counts:
 
     def face(self, namespace: str, labels: Mapping[str, str]) -> Face:
         """What selectors can see of a pod with these labels."""
+        faced = self._faced
+        if faced is not None and faced[1] is labels and faced[0] == namespace:
+            return faced[2]
         keys = self._keys
         visible = [item for item in labels.items() if item[0] in keys]
         name = (namespace, *visible)
@@ -240,6 +239,7 @@ class Counts:
             found = self._faces[name] = Face(namespace, dict(visible))
             for item in visible:
                 self._faces_with.setdefault(item, {})[found] = None
+        self._faced = (namespace, labels, found)
         return found
 
     def see(self, keys: Iterable[str]) -> None:
@@ -268,6 +268,7 @@ class Counts:
 
     def _split(self, new: list[str]) -> None:
         """Pods with labels that did not count before have another face now."""
+        self._faced = None
         known = {key: uses for key, uses in self._keys.items() if key not in new}
         for row, pods in self._pods_on.items():
             for pod in pods.values():
@@ -280,6 +281,7 @@ class Counts:
 
     def _recount(self) -> None:
         """Face all pods anew."""
+        self._faced = None
         self._faces.clear()
         self._faces_with.clear()
         for row, pods in self._pods_on.items():
@@ -289,6 +291,7 @@ class Counts:
 
     def _forget_faces(self) -> None:
         """Drop faces that no pod on a node has."""
+        self._faced = None
         self._faces = {name: face for name, face in self._faces.items() if face.rows}
         self._most_faces = max(REMEMBERED, 2 * len(self._faces))
         self._faces_with = {}
@@ -391,6 +394,14 @@ class _Forget:
         counts = self._counts()
         if counts is not None:
             counts.forget_selection(dead, self._matcher)
+
+
+def _count(numbers: dict[Row, int], row: Row, sign: int) -> None:
+    number = numbers.get(row, 0) + sign
+    if number:
+        numbers[row] = number
+    else:
+        del numbers[row]
 
 
 def _keys(matcher: LabelMatcher) -> list[str]:

@@ -105,11 +105,11 @@ class Dimension:
         changed = False
         versions = self._versions
         for i, (tally, weight) in enumerate(self._sources):
-            version = tally.version
-            if version == versions[i]:
+            seen = versions[i]
+            if tally.version == seen:
                 continue
-            moves = tally.since(versions[i])
-            versions[i] = version
+            moves = tally.since(seen)
+            versions[i] = tally.version
             if moves is None:
                 return None
             changed = True
@@ -119,10 +119,12 @@ class Dimension:
                     self._recode(row)
                     recoded.append(row)
             else:
+                codes, counts, values = self.codes, self._counts, self.values
                 for move in moves:
                     row = move if move >= 0 else ~move
-                    if self._counts.item(row):
-                        self.values[self.codes.item(row)] += weight if move >= 0 else -weight
+                    if counts.item(row):
+                        code = codes.item(row)
+                        values[code] = values.item(code) + (weight if move >= 0 else -weight)
         return changed
 
     def reseat(self, rows: Sequence[Row]) -> bool:
@@ -170,8 +172,8 @@ class Dimension:
         if code != old:
             self.codes[row] = code
             if self._counts.item(row):
-                self.rows[old] -= 1
-                self.rows[code] += 1
+                rows = self.rows
+                rows[old], rows[code] = rows.item(old) - 1, rows.item(code) + 1
 
     def _code(self, row: Row) -> int:
         """The code of a row that is its own domain."""

@@ -8,11 +8,11 @@ All writes go through `set` and `add`: inside a transaction they can be undone, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Row: TypeAlias = int
 
 FIRST_ROWS: Final = 64
+MOST_GAINS: Final = 1 << 12
 LONGEST_LOG: Final = 1 << 16
 """Changes remembered. Who lags further behind looks at every row again, which is then cheaper anyway."""
 
@@ -66,18 +67,29 @@ class Column:
 class Changes:
     """Rows that changed, each once, and all the reasons together."""
 
-    __slots__ = ("_log", "index", "reasons")
+    __slots__ = ("_index", "_log", "_rows", "reasons")
 
-    def __init__(self, index: Array, reasons: int, log: tuple[Array, Array] | None = None) -> None:
-        self.index, self.reasons, self._log = index, reasons, log
+    def __init__(self, rows: Array | list[Row], reasons: int, log: tuple[Array, Array] | None = None) -> None:
+        self._rows: list[Row] | None = rows if isinstance(rows, list) else None
+        self._index: Array | None = None if isinstance(rows, list) else rows
+        self.reasons, self._log = reasons, log
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.rows if self._index is None else self._index)
 
     @property
     def rows(self) -> list[Row]:
-        found: list[Row] = self.index.tolist()
-        return found
+        if self._rows is None:
+            assert self._index is not None
+            self._rows = self._index.tolist()
+        return self._rows
+
+    @property
+    def index(self) -> Array:
+        """The same as an array."""
+        if self._index is None:
+            self._index = np.array(self._rows, np.intp)
+        return self._index
 
     def because_of(self, reasons: int) -> list[Row]:
         """Of these, the rows that changed for one of some reasons."""
@@ -87,6 +99,17 @@ class Changes:
             return self.rows
         rows, why = self._log
         return list(dict.fromkeys(rows[(why & reasons) != 0].tolist()))
+
+
+Gains: TypeAlias = tuple[tuple[Hashable, int], ...]
+"""Columns, and what is added to each."""
+
+
+class _Gaining(NamedTuple):
+    gains: Gains
+    "Held here, so that no other gains get its identity."
+    cells: list[tuple[memoryview, int]]
+    reasons: int
 
 
 class Table:
@@ -108,8 +131,12 @@ class Table:
         "How much of the log is in use; its first entry is change number `_log_start`."
         self._log_start = 0
         self._known_to = 0
-        self._last = (-1, 0)
+        self._last_row, self._last_why = -1, 0
         self._seen_at: Array = np.zeros(FIRST_ROWS, np.intp)
+        self._gaining: dict[int, _Gaining] = {}
+        "By the identity of what pods bring. Finding columns by name costs more than adding to them."
+        self.version = 0
+        "The number of changes so far."
         self._undo: list[tuple[Hashable, Row, Any]] | None = None
 
     def __len__(self) -> int:
@@ -118,11 +145,6 @@ class Table:
     @property
     def capacity(self) -> int:
         return len(self.alive)
-
-    @property
-    def version(self) -> int:
-        """The number of changes so far."""
-        return self._log_start + self._logged
 
     def read(self) -> int:
         """The version up to which a reader now knows everything; for its next call of `changes`."""
@@ -173,29 +195,44 @@ class Table:
         if delta:
             self.set(name, row, self.columns[name].item(row) + delta)
 
-    def gain(self, row: Row, gains: Iterable[tuple[Hashable, int]], sign: int) -> None:
-        """Add to several cells of a row: what a pod brings (+1), or takes away (-1). Missing columns are made."""
-        columns, undo, reasons = self.columns, self._undo, 0
-        for name, amount in gains:
-            array = columns.get(name)
-            if array is None:
-                array = self.declare(Column(name, np.int64, Reason.REQUESTED))
-            old = array.item(row)
-            if undo is not None:
-                undo.append((name, row, old))
-            array[row] = old + sign * amount
+    def gain(self, row: Row, gains: Gains, sign: int, reasons: int) -> None:
+        """Add to several cells of a row what a pod brings (+1), or takes away (-1), which is a change for some more
+        reasons. Missing columns are made."""
+        found = self._gaining.get(id(gains))
+        if found is None:
+            found = self._find_columns(gains)
+        if self._undo is not None:
+            self._undo += [(name, row, cells[row]) for (name, _), (cells, _) in zip(gains, found.cells, strict=True)]
+        if sign > 0:
+            for cells, amount in found.cells:
+                cells[row] += amount
+        else:
+            for cells, amount in found.cells:
+                cells[row] -= amount
+        self.touch(row, found.reasons | reasons)
+
+    def _find_columns(self, gains: Gains) -> _Gaining:
+        for name, _ in gains:
+            if name not in self.columns:
+                self.declare(Column(name, np.int64, Reason.REQUESTED))
+        if len(self._gaining) >= MOST_GAINS:
+            self._gaining.clear()
+        reasons = 0
+        for name, _ in gains:
             reasons |= self._reasons[name]
-        self.touch(row, reasons)
+        # Single cells of a memoryview are read and written in half the time that those of an array take.
+        cells = [(self.columns[name].data, amount) for name, amount in gains]
+        found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons)
+        return found
 
     def touch(self, row: Row, reason: int) -> None:
         """Note that a row changed, also where the change is not in a column."""
-        last, why = self._last
         at = self._logged
-        if last == row and self._known_to < self._log_start + at:
+        if row == self._last_row and self._known_to < self.version:
             # A placement writes several columns of one row: one entry, as long as nobody has read it.
-            if reason & ~why:
-                self._log_reasons[at - 1] = why | reason
-                self._last = row, why | reason
+            if reason & ~self._last_why:
+                self._last_why |= reason
+                self._log_reasons[at - 1] = self._last_why
             return
         if at == len(self._log_rows):
             self._log_rows[:LONGEST_LOG] = self._log_rows[LONGEST_LOG:]
@@ -204,20 +241,23 @@ class Table:
             at = LONGEST_LOG
         self._log_rows[at], self._log_reasons[at] = row, reason
         self._logged = at + 1
-        self._last = row, reason
+        self.version += 1
+        self._last_row, self._last_why = row, reason
 
     def reasons(self, since: int) -> int | None:
         """Why rows changed after a version, all together; None where that is too long ago to tell."""
+        if since == self.version - 1:
+            return self._last_why
         start = since - self._log_start
         return int(np.bitwise_or.reduce(self._log_reasons[start : self._logged])) if start >= 0 else None
 
     def changes(self, since: int) -> Changes | None:
         """What changed after a version; None where that is too long ago to tell."""
+        if since == self.version - 1:
+            return Changes([self._last_row], self._last_why)
         start, end = since - self._log_start, self._logged
         if start < 0:
             return None
-        if end - start == 1:
-            return Changes(self._log_rows[start:end].copy(), self._log_reasons.item(start))
         rows, reasons = self._log_rows[start:end].copy(), self._log_reasons[start:end].copy()
         places = np.arange(end - start)
         # Of entries for one row, the last one written here stays.
@@ -249,6 +289,7 @@ class Table:
             grown = np.full(new, column.fill, column.dtype)
             grown[:old] = self.columns[name]
             self.columns[name] = grown
+        self._gaining.clear()
         alive = np.zeros(new, np.bool_)
         alive[:old] = self.alive
         self.alive = alive
