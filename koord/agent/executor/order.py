@@ -1,0 +1,60 @@
+"""In which order cgroups are written, so that no parent ever contradicts a child.
+
+Two passes. Top-down, all that grows: a limit that becomes larger, a set of CPUs as the union of what was and what shall
+be. Then bottom-up, all that shrinks. Knobs that parents and children do not share are written in the first pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koord.agent.executor.write import Spot, Step, Write
+from koord.agent.host.knobs import Growth, Knob, Value
+from koord.api.cpuset import CPUSet
+
+
+def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write, Write]]]:
+    """One write for each spot, the later strategy's; and which ones (loser, winner) disagreed."""
+    chosen: dict[Spot, Write] = {}
+    disagreed = []
+    for write in writes:
+        before = chosen.get(write.spot)
+        if before is not None and before.value != write.value:
+            disagreed.append((before, write))
+        chosen[write.spot] = write
+    return chosen, disagreed
+
+
+def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[Step]:
+    """The steps from what is to what is wanted. A spot without a value in `now` is not there, and left out."""
+    there = [write for write in writes if write.spot in now]
+    top_down = sorted(there, key=lambda write: (_depth(write.directory), write.directory))
+    steps = []
+    held = dict(now)
+    for write in top_down:
+        old = held[write.spot]
+        if write.value == old:
+            continue
+        value = _grown(write.knob, old, write.value)
+        if value != old:
+            held[write.spot] = value
+            steps.append(Step(write, value, is_last=value == write.value))
+    for write in reversed(top_down):
+        if held[write.spot] != write.value:
+            held[write.spot] = write.value
+            steps.append(Step(write, write.value, is_last=True))
+    return steps
+
+
+def _grown(knob: Knob, old: Value, new: Value) -> Value:
+    """What a spot may be while its children are still as they were."""
+    if knob.growth is Growth.SUPERSET and isinstance(old, CPUSet) and isinstance(new, CPUSet):
+        # No CPUs of its own are its parent's, or none yet: either way nothing below depends on them.
+        return old | new if old and new else new
+    if knob.growth is Growth.LARGER and knob.is_tighter(new, than=old):
+        return old
+    return new
+
+
+def _depth(directory: str) -> int:
+    return directory.count("/") if directory else -1

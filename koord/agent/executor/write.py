@@ -1,0 +1,40 @@
+"""What a strategy or hook wants a cgroup to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from koord.agent.host.knobs import Knob, Value
+
+
+class Spot(NamedTuple):
+    """One file of one cgroup, by the names that hold for every kernel."""
+
+    knob: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    knob: Knob
+    directory: str
+    value: Value
+    by: str
+    "The strategy or hook."
+    why: str
+
+    @property
+    def spot(self) -> Spot:
+        return Spot(self.knob.name, self.directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write to the kernel, in its turn."""
+
+    write: Write
+    value: Value
+    "On the way, a parent may have to be larger than it is to be in the end."
+    is_last: bool
+    "Whether the spot then is as it was wanted."

@@ -1,0 +1,146 @@
+"""What is wanted comes to be, what is not is put back, and being killed in between leaves nothing stuck."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from koord.agent.executor.executor import Executor
+from koord.agent.executor.ledger import Ledger, LedgerError
+from koord.agent.executor.write import Write
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, Knob, Value
+from koord.api.cgroup import CgroupDriver
+from koord.api.cpuset import CPUSet
+from koord.api.words import KubeQoS
+from tests.agent.trees import Tree
+
+
+@pytest.fixture(params=list(Version))
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
+    return Tree(tmp_path, request.param, CgroupDriver.CGROUPFS)
+
+
+def want(directory: str, value: Value, knob: Knob = CPU_QUOTA, by: str = "suppress") -> Write:
+    return Write(knob, directory, value, by, "because")
+
+
+def test_what_is_wanted_is_written_once_and_told(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    outcome = executor.apply([want(pod, 20_000)], {"suppress"}, now_s=0)
+    assert [(done.write.directory, done.old, done.value) for done in outcome.done] == [(pod, -1, 20_000)]
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 20_000
+    assert executor.apply([want(pod, 20_000)], {"suppress"}, now_s=1).done == []
+
+
+def test_another_writer_is_corrected_when_the_spot_is_looked_at_again(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    executor.apply([want(pod, 20_000)], {"suppress"}, now_s=0)
+    tree.cgroups.set(CPU_QUOTA, pod, 90_000)
+    assert executor.apply([want(pod, 20_000)], {"suppress"}, now_s=59).done == []
+    assert len(executor.apply([want(pod, 20_000)], {"suppress"}, now_s=61).done) == 1
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 20_000
+
+
+def test_what_is_no_longer_wanted_is_as_it_was_found(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    tree.cgroups.set(CPU_QUOTA, pod, 70_000)
+    executor = Executor(tree.cgroups, Ledger())
+    for number, value in enumerate((20_000, 30_000)):
+        executor.apply([want(pod, value)], {"suppress"}, now_s=number)
+    executor.apply([], {"burst"}, now_s=2)
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 30_000, "another strategy's round changes nothing"
+    executor.apply([], {"suppress"}, now_s=3)
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 70_000
+    assert len(executor.ledger) == 0
+
+
+def test_a_spot_that_another_took_over_is_left_to_them(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    executor.apply([want(pod, 20_000)], {"suppress"}, now_s=0)
+    tree.cgroups.set(CPU_QUOTA, pod, 55_000)
+    executor.apply([], {"suppress"}, now_s=1)
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 55_000
+    assert len(executor.ledger) == 0
+
+
+def test_shares_are_not_written_again_though_a_weight_reads_back_otherwise(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    assert len(executor.apply([want(pod, 1740, CPU_SHARES)], {"suppress"}, now_s=0).done) == 1
+    assert executor.apply([want(pod, 1740, CPU_SHARES)], {"suppress"}, now_s=100).done == []
+    executor.apply([], {"suppress"}, now_s=101)
+    assert len(executor.ledger) == 0
+
+
+def test_a_directory_that_is_gone_and_a_knob_that_is_not_there_are_no_errors(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    writes = [want("kubepods/besteffort/podgone", 20_000), want(pod, 2, GROUP_IDENTITY), want(pod, 20_000)]
+    outcome = Executor(tree.cgroups, Ledger()).apply(writes, {"suppress"}, now_s=0)
+    assert [done.write.directory for done in outcome.done] == [pod]
+    assert outcome.refused == []
+
+
+def test_a_dry_run_tells_and_writes_nothing(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    saved: list[bytes] = []
+    executor = Executor(tree.cgroups, Ledger(), saved.append, dry_run=True)
+    assert len(executor.apply([want(pod, 20_000)], {"suppress"}, now_s=0).done) == 1
+    assert tree.cgroups.get(CPU_QUOTA, pod) == -1
+    assert saved == []
+
+
+def test_a_damaged_ledger_is_told() -> None:
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger.parse(b'[{"knob": 3')
+
+
+class Killed(Exception):
+    """The agent died here."""
+
+
+class Dying(Cgroups):
+    def __init__(self, living: Cgroups, after: int) -> None:
+        super().__init__(living.files, living.version, living.root)
+        self.look_for_pods_in("kubepods")
+        self.left = after
+
+    def set(self, knob: Knob, directory: str, value: Value) -> None:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+        super().set(knob, directory, value)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rounds=st.lists(st.tuples(st.integers(1, 6), st.sets(st.integers(0, 7), min_size=1)), min_size=1, max_size=4),
+    kill=st.integers(0, 25),
+    version=st.sampled_from(list(Version)),
+)
+def test_killed_anywhere_the_next_one_puts_all_back(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[tuple[int, set[int]]], kill: int, version: Version
+) -> None:
+    tree = Tree(tmp_path_factory.mktemp("host"), version, CgroupDriver.CGROUPFS)
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT, "c1", "c2")
+    directories = [pod, f"{pod}/c1", f"{pod}/c2"]
+    for directory in directories:
+        tree.cgroups.set(CPUSET_CPUS, directory, CPUSet(range(8)))
+    before = {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()}
+    saved = [b"[]"]
+    executor = Executor(Dying(tree.cgroups, kill), Ledger(), saved.append)
+    try:
+        for now_s, (cores, cpus) in enumerate(rounds):
+            wanted = [want(each, cores * 10_000) for each in directories]
+            wanted += [want(each, CPUSet(cpus), CPUSET_CPUS, "cpuset") for each in directories]
+            executor.apply(wanted, {"suppress", "cpuset"}, now_s=now_s)
+    except Killed:
+        pass
+    again = Executor(tree.cgroups, Ledger.parse(saved[-1]))
+    again.restore_all(now_s=100)
+    after = {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()}
+    assert after == before
