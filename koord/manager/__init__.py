@@ -1,0 +1,11 @@
+"""The cluster's side of co-location: what nodes lend, how they measure it, and how they protect services.
+
+| module | what it decides |
+| --- | --- |
+| `node_resource/` | batch and mid resources, device totals, normalisation and amplification of every node, and why |
+| `node_metric` | how a node measures and reports: the spec of its NodeMetric |
+| `node_slo` | how a node protects its services: the spec of its NodeSLO |
+| `quota_profile` | the root of a quota tree, made of a set of nodes |
+
+Each is a function of state and time whose answer is data. `live` has the loops, and all I/O: `live.run.run(client)`.
+"""

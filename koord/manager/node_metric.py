@@ -1,0 +1,29 @@
+"""How a node measures its usage and reports it: the spec of its NodeMetric.
+
+It follows the node's co-location strategy where that is on, and the defaults where it is off. While the configuration
+cannot be read, a spec that exists stays as it is.
+"""
+
+from __future__ import annotations
+
+from koord.api.crd.node_metric import NodeMetricCollectPolicy, NodeMetricSpec
+from koord.api.slo_config import SloConfig
+from koord.api.slo_config_types import COLOCATION_DEFAULTS, ColocationStrategy
+
+
+def wanted_spec(config: SloConfig, strategy: ColocationStrategy, present: NodeMetricSpec | None) -> NodeMetricSpec:
+    """The spec of a node's NodeMetric. `strategy` is the node's, `present` what is there."""
+    if present is not None and config.colocation_state != "current":
+        return present
+    return spec_of(strategy if strategy.enable else COLOCATION_DEFAULTS)
+
+
+def spec_of(strategy: ColocationStrategy) -> NodeMetricSpec:
+    return NodeMetricSpec(
+        NodeMetricCollectPolicy(
+            strategy.metric_aggregate_duration_seconds,
+            strategy.metric_report_interval_seconds,
+            strategy.metric_aggregate_policy,
+            strategy.metric_memory_collect_policy,
+        )
+    )

@@ -1,0 +1,41 @@
+"""Amplification: how many times a node's allocatable is to be shown. The node webhook does so; here it is only said.
+
+    ratio of cpu = configured (or 1) * what the node's CPUs are worth, as the node says now
+
+A ratio below 1 is an error; where there is nothing to amplify, or an error, the annotation goes away.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.api import names
+from koord.api.annotations.colocation import CPU_NORMALIZATION_RATIO, RESOURCE_AMPLIFICATION_RATIO
+from koord.api.annotations.value import AnnotationError
+from koord.api.slo_config import NodeSettings
+from koord.api.slo_config_types import RESOURCE_AMPLIFICATION
+from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.state import NodeState
+
+NAME: Final = "ResourceAmplification"
+_KEY: Final = names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO
+
+
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+    gone: dict[str, str | None] = {_KEY: None}
+    if RESOURCE_AMPLIFICATION in state.unusable:
+        return Outcome(NAME, annotations=gone, failed=f"{RESOURCE_AMPLIFICATION} cannot be read")
+    strategy = settings.resource_amplification
+    ratios = dict(strategy.resource_amplification_ratio) if strategy.enable else {}
+    try:
+        worth = CPU_NORMALIZATION_RATIO.read(state.node.meta)
+    except AnnotationError as error:
+        return Outcome(NAME, annotations=gone, failed=str(error))
+    cpu = (ratios["cpu"] if ratios.get("cpu", 0) > 0 else 1.0) * (worth if worth is not None else 1.0)
+    if cpu > 1:
+        ratios["cpu"] = cpu
+    for resource, ratio in ratios.items():
+        if ratio < 1:
+            fault = f"the ratio of {resource} is {ratio:g}; it must be at least 1"
+            return Outcome(NAME, annotations=gone, failed=fault)
+    return Outcome(NAME, annotations={_KEY: RESOURCE_AMPLIFICATION_RATIO.render(ratios)} if ratios else gone)

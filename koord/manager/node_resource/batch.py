@@ -1,0 +1,247 @@
+"""Batch resources: how much of a node is lent to batch pods right now.
+
+    usage            capacity - margin - max(system, reserved) - used(pods above batch)
+    request          capacity - margin - reserved              - requested(pods above batch)      (memory only)
+    maxUsageRequest  capacity - margin - max(system, reserved) - max(requested, used) of each pod above batch
+
+each at least 0, and at most batch{CPU,Memory}ThresholdPercent of capacity where that is set. A pod that was not
+measured yet counts with its request (but for maxUsageRequest, where it does not count: so the protocol has it); a pod
+that owns its CPUs (LSE) counts with all of them; what was measured of a pod that is not there counts as measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from koord.api import names
+from koord.api.priority import PriorityClass, QoSClass
+from koord.api.slo_config import NodeSettings
+from koord.api.slo_config_types import ColocationStrategy
+from koord.manager.node_resource.freshness import distrust
+from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.settings import given, setting
+from koord.manager.node_resource.state import BATCH, Amounts, MetricRow, NodeState, PodRow, PodUsage
+from koord.manager.node_resource.terms import Term, figure, of_percent
+
+NAME: Final = "BatchResource"
+
+Policy: TypeAlias = Literal["usage", "request", "maxUsageRequest"]
+
+_LOW: Final = (PriorityClass.BATCH.value, PriorityClass.FREE.value)
+
+
+class Share(NamedTuple):
+    """What a pod above batch takes from batch, by each policy."""
+
+    request_cpu: int
+    request_memory: int
+    used_cpu: int
+    used_memory: int
+    largest_cpu: int
+    largest_memory: int
+
+
+class Taken(NamedTuple):
+    """What all pods above batch take together, and how they were counted."""
+
+    request: Amounts
+    used: Amounts
+    largest: Amounts
+    measured: int
+    unmeasured: int
+    dangling: int
+    "Pods that were measured but are not there."
+
+
+def share_of(pod: PodRow, usage: PodUsage | None) -> Share:
+    """What one pod above batch takes."""
+    cpu, memory = pod.cpu_milli, pod.memory_bytes
+    if usage is None:
+        return Share(cpu, memory, cpu, memory, 0, 0)
+    used_cpu, used_memory = usage.cpu_milli, usage.memory_bytes
+    return Share(
+        cpu,
+        memory,
+        cpu if pod.qos is QoSClass.LSE else used_cpu,
+        used_memory,
+        cpu if cpu > used_cpu else used_cpu,
+        memory if memory > used_memory else used_memory,
+    )
+
+
+def dangling(pods: Iterable[PodRow], measured: Mapping[str, PodUsage]) -> dict[str, PodUsage]:
+    """What was measured of pods above batch that are not there, or have ended: they were there a moment ago."""
+    there = {pod.key for pod in pods if pod.active}
+    return {key: usage for key, usage in measured.items() if key not in there and usage.priority not in _LOW}
+
+
+def taken(pods: Iterable[PodRow], metric: MetricRow) -> Taken:
+    """What pods above batch take, added up."""
+    measured = metric.pods
+    request_cpu = request_memory = used_cpu = used_memory = largest_cpu = largest_memory = 0
+    with_usage = without_usage = seen = 0
+    for pod in pods:
+        if not pod.active:
+            continue
+        usage = measured.get(pod.key)
+        if usage is not None:
+            seen += 1
+        if not pod.above_batch:
+            continue
+        share = share_of(pod, usage)
+        request_cpu += share[0]
+        request_memory += share[1]
+        used_cpu += share[2]
+        used_memory += share[3]
+        largest_cpu += share[4]
+        largest_memory += share[5]
+        if usage is None:
+            without_usage += 1
+        else:
+            with_usage += 1
+    gone = dangling(pods, measured) if seen < len(measured) else {}
+    gone_cpu = sum(usage.cpu_milli for usage in gone.values())
+    gone_memory = sum(usage.memory_bytes for usage in gone.values())
+    return Taken(
+        Amounts(request_cpu, request_memory),
+        Amounts(used_cpu + gone_cpu, used_memory + gone_memory),
+        Amounts(largest_cpu + gone_cpu, largest_memory + gone_memory),
+        with_usage,
+        without_usage,
+        len(gone),
+    )
+
+
+def host_usage(metric: MetricRow, above: PriorityClass) -> Amounts:
+    """What applications outside of Kubernetes use that come before a band."""
+    cpu = memory = 0
+    for each in metric.host:
+        if each.is_above(above):
+            cpu += each.used.cpu_milli
+            memory += each.used.memory_bytes
+    return Amounts(cpu, memory)
+
+
+def system_used(metric: MetricRow, above: PriorityClass) -> Amounts:
+    """What the node itself uses, with what runs beside Kubernetes and comes before a band."""
+    return metric.system + host_usage(metric, above) if metric.host else metric.system
+
+
+def cpu_policy(strategy: ColocationStrategy) -> Policy:
+    return "maxUsageRequest" if strategy.cpu_calculate_policy == "maxUsageRequest" else "usage"
+
+
+def memory_policy(strategy: ColocationStrategy) -> Policy:
+    if strategy.memory_calculate_policy == "request":
+        return "request"
+    return "maxUsageRequest" if strategy.memory_calculate_policy == "maxUsageRequest" else "usage"
+
+
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+    strategy = settings.colocation
+    why_not = distrust(state, strategy, now_s)
+    if why_not:
+        return Outcome(NAME, deleted=BATCH, note=why_not)
+    metric = state.metric
+    assert metric is not None
+    pods = taken(state.pods, metric)
+    system = system_used(metric, PriorityClass.BATCH)
+    node = state.node
+    reserved = node.reserved
+    cpu = figure(
+        names.RESOURCE_BATCH_CPU,
+        _terms(
+            cpu_policy(strategy),
+            capacity=node.capacity.cpu_milli,
+            threshold=given(strategy.cpu_reclaim_threshold_percent),
+            threshold_said=setting(strategy, "cpu_reclaim_threshold_percent"),
+            system=system.cpu_milli,
+            reserved=reserved.cpu_milli,
+            by_policy=(pods.used.cpu_milli, pods.request.cpu_milli, pods.largest.cpu_milli),
+            counted=pods,
+            limit_percent=strategy.batch_cpu_threshold_percent,
+            limit_said=setting(strategy, "batch_cpu_threshold_percent"),
+        ),
+        cpu_policy(strategy),
+    )
+    memory = figure(
+        names.RESOURCE_BATCH_MEMORY,
+        _terms(
+            memory_policy(strategy),
+            capacity=node.capacity.memory_bytes,
+            threshold=given(strategy.memory_reclaim_threshold_percent),
+            threshold_said=setting(strategy, "memory_reclaim_threshold_percent"),
+            system=system.memory_bytes,
+            reserved=reserved.memory_bytes,
+            by_policy=(pods.used.memory_bytes, pods.request.memory_bytes, pods.largest.memory_bytes),
+            counted=pods,
+            limit_percent=strategy.batch_memory_threshold_percent,
+            limit_said=setting(strategy, "batch_memory_threshold_percent"),
+        ),
+        memory_policy(strategy),
+    )
+    return Outcome(NAME, (cpu, memory))
+
+
+def _terms(
+    policy: Policy,
+    *,
+    capacity: int,
+    threshold: int,
+    threshold_said: str,
+    system: int,
+    reserved: int,
+    by_policy: tuple[int, int, int],
+    counted: Taken,
+    limit_percent: int | None,
+    limit_said: str,
+) -> list[Term]:
+    used, requested, largest = by_policy
+    terms = [
+        Term("start", "capacity", capacity),
+        Term("minus", "safetyMargin", of_percent(capacity, 100 - threshold), f"{100 - threshold}% ({threshold_said})"),
+    ]
+    if policy == "request":
+        terms.append(Term("minus", "reserved", reserved))
+        terms.append(Term("minus", "pods", requested, f"requested by {_pods(counted.measured + counted.unmeasured)}"))
+    else:
+        if system >= reserved:
+            terms.append(Term("minus", "system", system, "used by what is no pod" + _more_than(reserved, "reserved")))
+        else:
+            terms.append(Term("minus", "reserved", reserved, f"reserved, more than the {system} that the system uses"))
+        if policy == "usage":
+            terms.append(Term("minus", "pods", used, _used_by(counted)))
+        else:
+            terms.append(Term("minus", "pods", largest, _largest_of(counted)))
+    if limit_percent is not None:
+        limit = of_percent(capacity, limit_percent)
+        terms.append(Term("atMost", "limit", limit, f"{limit_percent}% of capacity ({limit_said})"))
+    terms.append(Term("atLeast", "nothing", 0))
+    return terms
+
+
+def _pods(number: int) -> str:
+    return "1 pod above batch" if number == 1 else f"{number} pods above batch"
+
+
+def _more_than(other: int, what: str) -> str:
+    return f", more than the {other} {what}" if other else ""
+
+
+def _used_by(counted: Taken) -> str:
+    said = f"used by {_pods(counted.measured)}"
+    if counted.unmeasured:
+        said += f", requested by {counted.unmeasured} not measured yet"
+    return said + _gone(counted)
+
+
+def _largest_of(counted: Taken) -> str:
+    said = f"used or requested, whichever is more, by {_pods(counted.measured)}"
+    if counted.unmeasured:
+        said += f"; {counted.unmeasured} not measured yet left out"
+    return said + _gone(counted)
+
+
+def _gone(counted: Taken) -> str:
+    return f", and by {counted.dangling} measured that are gone" if counted.dangling else ""

@@ -1,0 +1,144 @@
+"""From what plugins found to what a Node should show.
+
+    batch-cpu shown = ceil(batch-cpu * normalisation ratio, where that is above 1) - what other systems hold
+
+What there was before other systems took their share is told in an annotation, from which they take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from koord.api import names
+from koord.api.annotations.colocation import (
+    ORIGIN_EXTENDED_ALLOCATABLE,
+    THIRD_PARTY_ALLOCATIONS,
+    OriginExtendedAllocatable,
+)
+from koord.api.annotations.value import AnnotationError
+from koord.api.priority import PriorityClass
+from koord.api.quantity import QuantityError, render, value
+from koord.api.struct import EMPTY, Struct
+from koord.manager.node_resource.batch import NAME as BATCH_NAME
+from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.state import BATCH, NodeFacts
+from koord.manager.node_resource.terms import Figure, Term, continued
+
+
+class Prepared(Struct):
+    """What a node should show. What is not named here is left alone."""
+
+    resources: Mapping[str, int | None]
+    "In capacity and allocatable; None is not at all."
+    annotations: Mapping[str, str | None]
+    labels: Mapping[str, str]
+    zones: Mapping[str, Mapping[str, int]]
+    "By NUMA zone."
+    figures: tuple[Figure, ...]
+    "How the resources came about, to the last step."
+    notes: tuple[str, ...] = ()
+
+
+def prepare(node: NodeFacts, outcomes: Sequence[Outcome]) -> Prepared:
+    """What the node should show."""
+    resources: dict[str, int | None] = {}
+    annotations: dict[str, str | None] = {}
+    labels: dict[str, str] = {}
+    figures: list[Figure] = []
+    notes: list[str] = []
+    zones: Mapping[str, tuple[Figure, ...]] = EMPTY
+    ratio = _ratio(outcomes)
+    for outcome in outcomes:
+        annotations |= outcome.annotations
+        labels |= outcome.labels
+        for name in outcome.deleted:
+            resources[name] = None
+        own = outcome.figures
+        if outcome.plugin == BATCH_NAME:
+            own, origin = _batch(node, outcome, ratio, notes)
+            zones = outcome.zones
+            if origin is not None:
+                annotations[names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE] = origin
+        for each in own:
+            resources[each.resource] = each.amount
+            figures.append(each)
+    return Prepared(
+        resources,
+        annotations,
+        labels,
+        {zone: {each.resource: normalized(each, ratio).amount for each in found} for zone, found in zones.items()},
+        tuple(figures),
+        tuple(notes),
+    )
+
+
+def normalized(known: Figure, ratio: float) -> Figure:
+    """batch-cpu in CPUs of the cluster's reference."""
+    if known.resource != names.RESOURCE_BATCH_CPU or ratio <= 1:
+        return known
+    thousandths = int(known.amount * 1000 * ratio)
+    return continued(
+        known,
+        Term(
+            "becomes",
+            "normalization",
+            -(-thousandths // 1000),
+            f"{known.amount} * {ratio:.2f}, what a CPU of this node is worth",
+        ),
+    )
+
+
+def _batch(node: NodeFacts, outcome: Outcome, ratio: float, notes: list[str]) -> tuple[tuple[Figure, ...], str | None]:
+    """The batch figures as they are to be shown, and the annotation that tells them before others took their share."""
+    if outcome.deleted:
+        was_lent = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE in node.annotations or any(
+            name in node.allocatable for name in BATCH
+        )
+        return (), None if outcome.off and not was_lent else _origin(dict.fromkeys(BATCH, 0))
+    figures = tuple(normalized(each, ratio) for each in outcome.figures)
+    origin = _origin({each.resource: each.amount for each in figures})
+    held = _third_parties(node, notes)
+    shown = tuple(
+        continued(
+            each,
+            Term(
+                "minus", "thirdParty", held[each.resource], "held by other systems (annotation thirdPartyAllocations)"
+            ),
+            Term("atLeast", "nothing", 0),
+        )
+        if held.get(each.resource)
+        else each
+        for each in figures
+    )
+    return shown, origin
+
+
+def _origin(amounts: Mapping[str, int]) -> str:
+    return ORIGIN_EXTENDED_ALLOCATABLE.render(
+        OriginExtendedAllocatable({name: render(name, amount) for name, amount in amounts.items()})
+    )
+
+
+def _third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
+    """What other systems hold of the batch resources. What cannot be read holds nothing, as the protocol has it."""
+    if names.ANNOTATION_THIRD_PARTY_ALLOCATIONS not in node.annotations:
+        return EMPTY
+    total: dict[str, int] = {}
+    try:
+        for each in THIRD_PARTY_ALLOCATIONS.read(node.meta).allocations:
+            if each.priority == PriorityClass.BATCH:
+                for name, amount in each.resources.items():
+                    total[name] = total.get(name, 0) + value(amount)
+    except (AnnotationError, QuantityError) as error:
+        notes.append(f"{error} (it is left out)")
+        return EMPTY
+    return total
+
+
+def _ratio(outcomes: Sequence[Outcome]) -> float:
+    """The normalisation ratio that was just computed; 0 where there is none."""
+    for outcome in outcomes:
+        text = outcome.annotations.get(names.ANNOTATION_CPU_NORMALIZATION_RATIO)
+        if text is not None:
+            return float(text)
+    return 0.0

@@ -1,0 +1,71 @@
+"""A figure and how it came about: formulas return named terms, so that the explanation is the calculation.
+
+A figure's amount is its terms applied one after the other:  start 64000, minus 25600, minus 2500, minus 9200 = 26700.
+There is no second code that explains: what is shown is what was computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from koord.api.struct import Struct
+
+Op: TypeAlias = Literal["start", "minus", "plus", "atMost", "atLeast", "becomes"]
+
+
+class Term(Struct):
+    """One step. `amount` is in the figure's unit: milli-cores of cpu, bytes of memory, percent or bytes of devices."""
+
+    op: Op
+    name: str
+    "A word for programs: capacity, safetyMargin, system, pods, ..."
+    amount: int
+    why: str = ""
+    "For people: the numbers that it was made of, and the settings that say so."
+
+
+class Figure(Struct):
+    """What one resource comes to."""
+
+    resource: str
+    amount: int
+    terms: tuple[Term, ...]
+    policy: str = ""
+
+
+def total(terms: Iterable[Term]) -> int:
+    """What the terms come to."""
+    amount = 0
+    for term in terms:
+        match term.op:
+            case "start" | "becomes":
+                amount = term.amount
+            case "minus":
+                amount -= term.amount
+            case "plus":
+                amount += term.amount
+            case "atMost":
+                amount = min(amount, term.amount)
+            case "atLeast":
+                amount = max(amount, term.amount)
+    return amount
+
+
+def figure(resource: str, terms: Iterable[Term], policy: str = "") -> Figure:
+    steps = tuple(terms)
+    return Figure(resource, total(steps), steps, policy)
+
+
+def continued(known: Figure, *more: Term) -> Figure:
+    """The same figure after further steps."""
+    return figure(known.resource, (*known.terms, *more), known.policy)
+
+
+def scaled(amount: int, factor: float) -> int:
+    """amount * factor, cut off, as every reader of the protocol computes it."""
+    return int(amount * factor)
+
+
+def of_percent(amount: int, percent: int) -> int:
+    return scaled(amount, percent / 100)

@@ -1,0 +1,194 @@
+"""When a recalculated figure is worth a write, and the patches that write it.
+
+A node's status is written when a resource appears, disappears or differs by more than `resourceDiffThreshold`, and when
+it was not written for `updateTimeThresholdSeconds` and differs at all. Labels and annotations that others act upon
+are written at once. One patch names only what changes; nothing that would change nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from koord.api import names
+from koord.api.crd.node_resource_topology import Zone, ZoneResource
+from koord.api.quantity import render, value
+from koord.api.slo_config_types import ColocationStrategy
+from koord.api.struct import Struct
+from koord.manager.node_resource.freshness import duration
+from koord.manager.node_resource.prepare import Prepared
+from koord.manager.node_resource.settings import given, setting
+from koord.manager.node_resource.state import BATCH, NodeFacts, TopologyFacts
+
+RATIO_STEP: Final = 0.01
+"""By how much the normalisation ratio must move."""
+_WITH_STATUS: Final = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE
+"""Says what the status says, and is written with it."""
+
+
+class Comparison(Struct):
+    """One resource: as it is published, and as it should be."""
+
+    resource: str
+    published: int | None
+    wanted: int | None
+    beyond: bool
+    "Whether the difference by itself is worth a write."
+
+    @property
+    def differs(self) -> bool:
+        return self.published != self.wanted
+
+
+class Decision(Struct):
+    """What is to be written to a Node, if anything."""
+
+    patch: Mapping[str, Any] | None
+    "A merge patch."
+    status: bool
+    "Whether it goes to the status, which starts the time gate anew."
+    comparisons: tuple[Comparison, ...]
+    pending: bool
+    "Whether something differs and waits for the time gate."
+    why: str = ""
+
+
+def is_beyond(published: int | None, wanted: int | None, threshold: float) -> bool:
+    """Whether a difference is worth a write: strictly more than a share of what is published."""
+    if published is None or wanted is None:
+        return published is not wanted
+    return abs(wanted - published) * 1000 > published * 1000 * threshold
+
+
+def compare(node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy) -> tuple[Comparison, ...]:
+    threshold = given(strategy.resource_diff_threshold)
+    found = []
+    for name, wanted in prepared.resources.items():
+        published = node.allocatable.get(name)
+        found.append(Comparison(name, published, wanted, is_beyond(published, wanted, threshold)))
+    return tuple(found)
+
+
+def decide(
+    node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy, written_s: float | None, now_s: float
+) -> Decision:
+    """What to write. `written_s` is when this process last wrote the status, None for never."""
+    comparisons = compare(node, prepared, strategy)
+    beyond = [each.resource for each in comparisons if each.beyond]
+    open_gate = is_gate_open(strategy, written_s, now_s)
+    annotations = {key: text for key, text in prepared.annotations.items() if node.annotations.get(key) != text}
+    labels = {key: text for key, text in prepared.labels.items() if node.labels.get(key) != text}
+    differs = any(each.differs or _capacity_differs(node, each) for each in comparisons)
+    told_late = _WITH_STATUS in annotations
+    if beyond or (open_gate and (differs or told_late)):
+        why = f"{', '.join(beyond)} beyond the threshold" if beyond else "not written for long"
+        return Decision(_patch(node, comparisons, annotations, labels), True, comparisons, pending=False, why=why)
+    urgent = {key: text for key, text in annotations.items() if _is_urgent(key, node.annotations.get(key), text)}
+    waiting = differs or told_late
+    if urgent or labels:
+        why = ", ".join((*urgent, *labels))
+        return Decision(_patch(node, (), urgent, labels), False, comparisons, pending=waiting, why=why)
+    return Decision(None, False, comparisons, pending=waiting)
+
+
+def is_gate_open(strategy: ColocationStrategy, written_s: float | None, now_s: float) -> bool:
+    return written_s is None or now_s - written_s > given(strategy.update_time_threshold_seconds)
+
+
+def gate_opens_s(strategy: ColocationStrategy, written_s: float) -> float:
+    """After this moment, any difference is written."""
+    return written_s + given(strategy.update_time_threshold_seconds)
+
+
+def why_not_written(
+    each: Comparison, strategy: ColocationStrategy, written_s: float | None, now_s: float, last_seen: str = ""
+) -> str:
+    """Why a published figure is not the recomputed one; empty where it is."""
+    if not each.differs:
+        return ""
+    if each.beyond:
+        return "is to be written: the manager has not come to it yet" + (f", {last_seen}" if last_seen else "")
+    assert each.published is not None
+    assert each.wanted is not None
+    share = abs(each.wanted - each.published) / each.published
+    said = f"differs by {share:.1%}, which {setting(strategy, 'resource_diff_threshold')} lets stand"
+    if written_s is None:
+        return f"{said} for up to {duration(given(strategy.update_time_threshold_seconds))}"
+    left_s = gate_opens_s(strategy, written_s) - now_s
+    if left_s < 0:
+        return f"{said}; it was written {duration(now_s - written_s)} ago, and is to be written now"
+    return f"{said}; written {duration(now_s - written_s)} ago, it is written anew in {duration(left_s)}"
+
+
+def zone_changes(
+    topology: TopologyFacts, wanted: Mapping[str, Mapping[str, int]], threshold: float
+) -> Mapping[str, Any] | None:
+    """The patch that brings the zones of a NodeResourceTopology in step; None where they are. Zones are one list."""
+    if not wanted:
+        return None
+    zones = [_zone(zone, wanted.get(zone.name), threshold) for zone in topology.zones]
+    if all(new is old for new, old in zip(zones, topology.zones, strict=True)):
+        return None
+    return {"metadata": {"uid": topology.uid, "resourceVersion": topology.version}, "zones": zones}
+
+
+def _zone(zone: Zone, wanted: Mapping[str, int] | None, threshold: float) -> Zone:
+    """A zone with its batch resources; itself where nothing changes. One without a result has none left."""
+    known = {each.name: each for each in zone.resources}
+    new = dict(known)
+    for name in BATCH:
+        amount = 0 if wanted is None else wanted.get(name)
+        old = known.get(name)
+        if amount is None or (wanted is None and old is None):
+            continue
+        if old is None or any(
+            is_beyond(value(each), amount, threshold) for each in (old.capacity, old.allocatable, old.available)
+        ):
+            shown = render(name, amount)
+            new[name] = ZoneResource(name, shown, shown, shown)
+    if new == known:
+        return zone
+    return replace(zone, resources=tuple(sorted(new.values(), key=lambda each: each.name)))
+
+
+def _is_urgent(key: str, old: str | None, new: str | None) -> bool:
+    if key == _WITH_STATUS:
+        return False
+    if key != names.ANNOTATION_CPU_NORMALIZATION_RATIO or old is None or new is None:
+        return True
+    try:
+        return abs(float(old) - float(new)) > RATIO_STEP
+    except ValueError:
+        return True
+
+
+def _capacity_differs(node: NodeFacts, each: Comparison) -> bool:
+    return node.lent_capacity.get(each.resource) != each.wanted
+
+
+def _patch(
+    node: NodeFacts,
+    comparisons: Sequence[Comparison],
+    annotations: Mapping[str, str | None],
+    labels: Mapping[str, str],
+) -> Mapping[str, Any]:
+    """A merge patch for this very node: one that was made anew under its name is another."""
+    metadata: dict[str, Any] = {"uid": node.uid} if node.uid else {}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    if labels:
+        metadata["labels"] = dict(labels)
+    patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
+    lists: dict[str, dict[str, str | None]] = {"capacity": {}, "allocatable": {}}
+    for each in comparisons:
+        shown = None if each.wanted is None else render(each.resource, each.wanted)
+        if _capacity_differs(node, each):
+            lists["capacity"][each.resource] = shown
+        if each.differs:
+            lists["allocatable"][each.resource] = shown
+    status = {name: changes for name, changes in lists.items() if changes}
+    if status:
+        patch["status"] = status
+    return patch

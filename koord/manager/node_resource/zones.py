@@ -1,0 +1,187 @@
+"""Batch resources of each NUMA zone: the formula of the node on a zone's part of everything.
+
+Nobody measures by zone, so what cannot be attributed is split evenly: the system, what is reserved, pods that were not
+given NUMA nodes, pods that are gone. A pod with NUMA nodes is split over those. Shares are rounded up, hence counted in
+thousandths, and the result is rounded up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from koord.api import names
+from koord.api.crd.node_resource_topology import Zone
+from koord.api.priority import PriorityClass
+from koord.api.quantity import QuantityError, milli, value
+from koord.api.slo_config import NodeSettings
+from koord.api.slo_config_types import ColocationStrategy
+from koord.manager.node_resource import batch
+from koord.manager.node_resource.batch import (
+    Policy,
+    cpu_policy,
+    dangling,
+    memory_policy,
+    share_of,
+    system_used,
+)
+from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.settings import given
+from koord.manager.node_resource.state import NodeState, PodRow, PodUsage
+from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
+
+_CPU, _MEMORY = 0, 1
+_THOUSAND: Final = (1, 1000)
+"""In what a unit is counted here: milli-cores as they are, bytes in thousandths."""
+
+
+class _Part:
+    """What is taken from one zone: requested, used, and the larger of both, each of cpu and memory."""
+
+    __slots__ = ("largest", "requested", "used")
+
+    def __init__(self) -> None:
+        self.requested = [0, 0]
+        self.used = [0, 0]
+        self.largest = [0, 0]
+
+
+def has_resources(zones: Sequence[Zone]) -> bool:
+    """Whether somebody has said what the zones have."""
+    return any(each.name in ("cpu", "memory") for zone in zones for each in zone.resources)
+
+
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+    """The batch resources of a node and of its zones. Zones that cannot be read do not keep the node from its own."""
+    outcome = batch.calculate(state, settings, now_s)
+    if state.topology is None or outcome.deleted:
+        return outcome
+    try:
+        return replace(outcome, zones=by_zone(state, settings.colocation))
+    except QuantityError as error:
+        return replace(
+            outcome, note=f"NodeResourceTopology {state.topology.name}: {error} (zones are left as they are)"
+        )
+
+
+def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tuple[Figure, ...]]:
+    """By zone; nothing where nobody has said what zones have."""
+    topology, metric = state.topology, state.metric
+    if topology is None or metric is None or not has_resources(topology.zones):
+        return {}
+    zones = topology.zones
+    parts = _parts(state, len(zones))
+    system, reserved = system_used(metric, PriorityClass.BATCH), state.node.reserved
+    found = {}
+    for zone, part in zip(zones, parts, strict=True):
+        capacity = _allocatable(zone)
+        cpu = _figure(
+            names.RESOURCE_BATCH_CPU,
+            _CPU,
+            cpu_policy(strategy),
+            capacity[_CPU],
+            given(strategy.cpu_reclaim_threshold_percent),
+            strategy.batch_cpu_threshold_percent,
+            _split(system.cpu_milli, len(zones), _CPU),
+            _split(reserved.cpu_milli, len(zones), _CPU),
+            part,
+        )
+        memory = _figure(
+            names.RESOURCE_BATCH_MEMORY,
+            _MEMORY,
+            memory_policy(strategy),
+            capacity[_MEMORY],
+            given(strategy.memory_reclaim_threshold_percent),
+            strategy.batch_memory_threshold_percent,
+            _split(system.memory_bytes, len(zones), _MEMORY),
+            _split(reserved.memory_bytes, len(zones), _MEMORY),
+            part,
+        )
+        found[zone.name] = (cpu, memory)
+    return found
+
+
+def _figure(
+    resource: str,
+    unit: int,
+    policy: Policy,
+    capacity: int,
+    threshold: int,
+    limit_percent: int | None,
+    system: int,
+    reserved: int,
+    part: _Part,
+) -> Figure:
+    taken = {"usage": part.used, "request": part.requested, "maxUsageRequest": part.largest}[policy][unit]
+    held = reserved if policy == "request" else max(system, reserved)
+    # A zone is shown in whole units: what its terms lose by that is in the last of them.
+    exact = capacity * _THOUSAND[unit] - of_percent(capacity, 100 - threshold) * _THOUSAND[unit] - held - taken
+    amount = max(0, -(-exact // _THOUSAND[unit]))
+    terms = [
+        Term("start", "capacity", capacity, "allocatable of the zone"),
+        Term("minus", "safetyMargin", of_percent(capacity, 100 - threshold), f"{100 - threshold}%"),
+        Term("minus", "reserved" if reserved >= held and reserved > system else "system", _whole(held, unit)),
+        Term("minus", "pods", _whole(taken, unit), policy),
+        Term("becomes", "rounded", amount),
+    ]
+    if limit_percent is not None:
+        terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), f"{limit_percent}% of the zone"))
+    return figure(resource, terms, policy)
+
+
+def _parts(state: NodeState, number: int) -> list[_Part]:
+    metric = state.metric
+    assert metric is not None
+    parts = [_Part() for _ in range(number)]
+    everywhere = tuple(range(number))
+    for pod in state.pods:
+        if not pod.active or not pod.above_batch:
+            continue
+        usage = metric.pods.get(pod.key)
+        share = share_of(pod, usage)
+        at = _places(pod, number) or everywhere
+        for unit in (_CPU, _MEMORY):
+            requested = _split(share[unit], len(at), unit)
+            used = _split(share[2 + unit], len(at), unit)
+            # Unlike on the node as a whole, a pod that was not measured yet counts with its request.
+            measured = requested if usage is None else _split(_pair(usage)[unit], len(at), unit)
+            for place in at:
+                part = parts[place]
+                part.requested[unit] += requested
+                part.used[unit] += used
+                part.largest[unit] += max(requested, measured)
+    for usage in dangling(state.pods, metric.pods).values():
+        for unit in (_CPU, _MEMORY):
+            used = _split(_pair(usage)[unit], number, unit)
+            for part in parts:
+                part.used[unit] += used
+                part.largest[unit] += used
+    return parts
+
+
+def _pair(usage: PodUsage) -> tuple[int, int]:
+    return usage.cpu_milli, usage.memory_bytes
+
+
+def _places(pod: PodRow, number: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(node for node in pod.numa_nodes if 0 <= node < number))
+
+
+def _split(amount: int, number: int, unit: int) -> int:
+    return -(-amount * _THOUSAND[unit] // number)
+
+
+def _whole(amount: int, unit: int) -> int:
+    return -(-amount // _THOUSAND[unit])
+
+
+def _allocatable(zone: Zone) -> tuple[int, int]:
+    cpu = memory = 0
+    for each in zone.resources:
+        if each.name == "cpu":
+            cpu = milli(each.allocatable)
+        elif each.name == "memory":
+            memory = value(each.allocatable)
+    return cpu, memory
