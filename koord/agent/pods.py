@@ -1,0 +1,131 @@
+"""The pods of this node as strategies and hooks see them: classes, amounts, cgroups.
+
+Made once from what kubelet tells (`pod_of`), then read each second. Amounts are in milli-cores and bytes, by resource
+name; a resource that a container does not name is absent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
+from koord.api.cgroup import CgroupDriver
+from koord.api.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
+from koord.api.resources import amounts, pod_limits, pod_requests
+from koord.api.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
+from koord.api.words import KubeQoS, PodPhase
+
+log = logging.getLogger(__name__)
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+BATCH_CPU: Final = "kubernetes.io/batch-cpu"
+BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
+MID_CPU: Final = "kubernetes.io/mid-cpu"
+MID_MEMORY: Final = "kubernetes.io/mid-memory"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContainer:
+    name: str
+    id: str
+    "With its runtime, `containerd://ab12`; empty before it was made."
+    directory: str
+    "Its cgroup; empty before it was made."
+    is_running: bool
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPod:
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    phase: PodPhase
+    is_terminating: bool
+    labelled_qos: QoSClass
+    "What its label says, NONE without."
+    qos: QoSClass
+    "With the default by Kubernetes' QoS."
+    kube_qos: KubeQoS
+    priority: int | None
+    band: PriorityClass
+    "With the default by QoS."
+    directory: str
+    containers: tuple[AgentContainer, ...]
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
+    started: str | None
+    "When, as the API writes it."
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_active(self) -> bool:
+        """Running or about to, and not on its way out."""
+        return self.phase in (PodPhase.RUNNING, PodPhase.PENDING) and not self.is_terminating
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Of those that are held back: by label, or because Kubernetes takes them for best effort."""
+        return self.labelled_qos is QoSClass.BE or self.kube_qos is KubeQoS.BEST_EFFORT
+
+
+def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
+    of_kube = kube_qos(pod)
+    directory = pod_dir(pod.metadata.uid, of_kube, driver)
+    statuses = {status.name: status for status in pod.status.container_statuses}
+    statuses |= {status.name: status for status in pod.status.init_container_statuses}
+    containers = [*pod.spec.containers, *(each for each in pod.spec.init_containers if each.is_sidecar)]
+    return AgentPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        labels=pod.metadata.labels,
+        annotations=pod.metadata.annotations,
+        phase=pod.status.phase,
+        is_terminating=pod.metadata.deletion_timestamp is not None,
+        labelled_qos=raw_qos_class(pod.metadata.labels),
+        qos=qos_class(pod),
+        kube_qos=of_kube,
+        priority=pod.spec.priority,
+        band=priority_class(pod),
+        directory=directory,
+        containers=tuple(_container(each, statuses.get(each.name), directory, driver) for each in containers),
+        requests=pod_requests(pod),
+        limits=pod_limits(pod),
+        started=pod.status.start_time,
+    )
+
+
+def pods_of(pods: Iterable[RunnablePod], driver: CgroupDriver) -> dict[str, AgentPod]:
+    """By uid. Static pods are known by the uid of their own manifest, which is also their cgroup's."""
+    return {pod.metadata.uid: pod_of(pod, driver) for pod in pods}
+
+
+def _container(
+    container: RunnableContainer, status: RunnableContainerStatus | None, pod: str, driver: CgroupDriver
+) -> AgentContainer:
+    container_id = status.container_id if status else ""
+    directory = ""
+    if container_id:
+        try:
+            directory = container_dir(pod, container_id, driver)
+        except ContainerIdError as error:
+            log.warning("container %s is left alone: %s", container.name, error)
+    return AgentContainer(
+        name=container.name,
+        id=container_id,
+        directory=directory,
+        is_running=status is not None and status.state.running is not None,
+        requests=amounts(container.resources.requests),
+        limits=amounts(container.resources.limits),
+    )

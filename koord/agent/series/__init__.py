@@ -1,0 +1,1 @@
+"""What was measured lately: fixed-size rings, and what strategies ask of them."""

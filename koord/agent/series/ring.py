@@ -1,0 +1,54 @@
+"""Samples of one quantity over the last minutes, in a ring of fixed size.
+
+Two flat arrays, so that thousands of series stay small and no sample is an object. Times only grow: a sample that is
+older than the last one is dropped (a clock that was set back).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+NEVER: Final = float("-inf")
+
+
+class Ring:
+    __slots__ = ("_full", "_next", "_times", "_values")
+
+    def __init__(self, size: int) -> None:
+        self._times = array("d", bytes(8 * size))
+        self._values = array("d", bytes(8 * size))
+        self._next = 0
+        self._full = False
+
+    def __len__(self) -> int:
+        return len(self._times) if self._full else self._next
+
+    def add(self, at_s: float, value: float) -> None:
+        if at_s <= self.last_s:
+            return
+        self._times[self._next] = at_s
+        self._values[self._next] = value
+        self._next += 1
+        if self._next == len(self._times):
+            self._next, self._full = 0, True
+
+    @property
+    def last_s(self) -> float:
+        """When the last sample was taken."""
+        return self._times[self._next - 1] if len(self) else NEVER
+
+    @property
+    def last(self) -> float:
+        """The last sample; zero in an empty ring."""
+        return self._values[self._next - 1] if len(self) else 0.0
+
+    def since(self, from_s: float) -> tuple[Sequence[float], Sequence[float]]:
+        """Times and values from a moment on, oldest first."""
+        times, values = self._times[: self._next], self._values[: self._next]
+        if self._full:
+            times, values = self._times[self._next :] + times, self._values[self._next :] + values
+        first = bisect_left(times, from_s)
+        return times[first:], values[first:]

@@ -1,0 +1,53 @@
+"""All that decisions on this node go by, apart from usage: the node, its settings, its pods, its CPUs.
+
+Read-only and made anew when something changes, so that a round sees one state throughout. Usage comes as
+`koord.agent.series.Samples`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from koord.agent.host.topology import Topology
+from koord.agent.pods import AgentPod
+from koord.api.cgroup import CgroupDriver
+from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.crd.node_slo import NodeSLOSpec
+from koord.api.crd.resource_qos import ResourceQOSStrategy
+from koord.api.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """What kubelet's configuration says that concerns CPUs."""
+
+    cpu_policy: str = "none"
+    "`none` or `static`."
+    reserved_cpus: CPUSet = NO_CPUS
+    static_cpus: Mapping[str, CPUSet] = field(default_factory=dict)
+    "By pod uid, what its own CPU manager gave away."
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    node: Node
+    capacity_cpu_milli: int
+    capacity_memory_bytes: int
+    allocatable: Mapping[str, int]
+    "By resource name, milli-cores and bytes."
+    slo: NodeSLOSpec | None
+    "None while nobody has said anything: then nothing is done and nothing reset."
+    qos: ResourceQOSStrategy
+    "Of the settings, the QoS classes as they are in force."
+    pods: Mapping[str, AgentPod]
+    "By uid."
+    topology: Topology
+    driver: CgroupDriver
+    kubelet: Kubelet = Kubelet()
+    is_colocation_off: bool = False
+    "The switch: nothing new, and what is held back is let go."
+
+    @property
+    def cpus(self) -> int:
+        return len(self.topology.cpus)
