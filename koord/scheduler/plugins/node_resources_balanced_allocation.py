@@ -13,9 +13,9 @@ import numpy as np
 
 from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Reason
+from koord.scheduler.state.table import Array, Reason
 
 
 class NodeResourcesBalancedAllocation(Plugin):
@@ -46,9 +46,11 @@ class _Balanced(Judge):
 
     def __init__(self, adds: list[tuple[str, int]]) -> None:
         self._adds = [(("allocatable", name), ("requested", name), amount) for name, amount in adds]
+        self._views: list[tuple[memoryview, memoryview, int]] = []
+        self._views_of: Array | None = None
 
     def score(self, cells: Cells) -> Numbers:
-        if isinstance(cells["pod count"], int):
+        if isinstance(cells, One):
             return self._score_one(cells)
         fractions, has = [], []
         for capacity_column, requested_column, adds in self._adds:
@@ -71,12 +73,17 @@ class _Balanced(Judge):
             deviation = np.sqrt((((stacked - mean) * held) ** 2).sum(axis=0) / number)
         return ((1.0 - deviation) * 100).astype(np.int64)
 
-    def _score_one(self, cells: Cells) -> int:
-        fractions = []
-        for capacity_column, requested_column, adds in self._adds:
-            capacity = cells[capacity_column]
-            if capacity > 0:
-                fractions.append(min(1.0, (cells[requested_column] + adds) / capacity))
+    def _score_one(self, cells: One) -> int:
+        row, columns = cells.rows, cells.columns
+        if cells.overlay:
+            amounts = [(cells[capacity], cells[requested] + adds) for capacity, requested, adds in self._adds]
+        else:
+            if self._views_of is not columns["pod count"]:
+                # The table has grown: all columns are other arrays.
+                self._views_of = columns["pod count"]
+                self._views = [(columns[a].data, columns[b].data, adds) for a, b, adds in self._adds]
+            amounts = [(capacity[row], requested[row] + adds) for capacity, requested, adds in self._views]
+        fractions = [used / capacity if used < capacity else 1.0 for capacity, used in amounts if capacity > 0]
         if len(fractions) == 2:
             deviation = abs(fractions[0] - fractions[1]) / 2
         elif len(fractions) > 2:

@@ -12,7 +12,7 @@ have, and extended ones that the pod does not ask for, are left out.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -67,6 +67,16 @@ class NodeResourcesFit(Plugin):
         return named and is_extended_resource(name)
 
 
+class _Views(NamedTuple):
+    """What a judge reads of single rows: per resource the columns, what the pod adds, and the weight."""
+
+    of: Array
+    pods: memoryview
+    most_pods: memoryview
+    needed: list[tuple[memoryview, memoryview, int]]
+    scored: list[tuple[memoryview, memoryview, int, int]]
+
+
 class _Fit(Judge):
     filters_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
     scores_on = filters_on
@@ -95,10 +105,14 @@ class _Fit(Judge):
             for name, weight in resources
             if name in _NATIVE or asked.get(name)
         ]
+        self._plain = strategy != "RequestedToCapacityRatio"
+        self._views: _Views | None = None
 
     def feasible(self, cells: Cells) -> Numbers:
         if self.promised is not None:
             cells = self.promised(cells)
+        if type(cells) is One and not cells.overlay:
+            return self._feasible_one(cells)
         code = (cells["pod count"] >= cells["allocatable", "pods"]) * TOO_MANY_PODS
         for i, (name, amount) in enumerate(self._requests, 1):
             short = cells["allocatable", name] - cells["requested", name] < amount
@@ -106,8 +120,10 @@ class _Fit(Judge):
         return code
 
     def score(self, cells: Cells) -> Numbers:
-        if self._strategy == "RequestedToCapacityRatio":
+        if not self._plain:
             return self._by_ratio(cells)
+        if type(cells) is One and not cells.overlay:
+            return self._score_one(cells)
         total: Numbers = None
         weights: Numbers = 0
         for capacity_column, used_column, adds, weight in self._scored:
@@ -124,6 +140,44 @@ class _Fit(Judge):
                 score, weights = score * has, weights + weight * has
             total = total + score if total is not None else score
         return 0 if total is None else total // (weights + (weights == 0))
+
+    def _feasible_one(self, cells: One) -> int:
+        """As `feasible`. Every placement asks this of one row: plain branches are three times as fast as cells."""
+        views, row = self._views, cells.rows
+        if views is None or views.of is not cells.columns["pod count"]:
+            views = self._look_up(cells)
+        code, bit = (TOO_MANY_PODS if views.pods[row] >= views.most_pods[row] else 0), 1
+        for allocatable, requested, amount in views.needed:
+            bit <<= 1
+            if allocatable[row] - requested[row] < amount:
+                code |= bit
+        return code
+
+    def _score_one(self, cells: One) -> int:
+        """As `score`, likewise."""
+        views, row = self._views, cells.rows
+        if views is None or views.of is not cells.columns["pod count"]:
+            views = self._look_up(cells)
+        total = weights = 0
+        for capacities, used_of, adds, weight in views.scored:
+            capacity: int = capacities[row]
+            if capacity > 0:
+                used = used_of[row] + adds
+                weights += weight
+                if self._most:
+                    total += (used if used < capacity else capacity) * 100 // capacity * weight
+                elif used <= capacity:
+                    total += (capacity - used) * 100 // capacity * weight
+        return total // weights if weights else 0
+
+    def _look_up(self, cells: One) -> _Views:
+        """The columns that are read of single rows. They are other arrays once the table has grown."""
+        columns = cells.columns
+        needed = [(columns[has].data, columns[taken].data, amount) for has, taken, amount in self.amounts[1:]]
+        scored = [(columns[has].data, columns[used].data, adds, weight) for has, used, adds, weight in self._scored]
+        pods, most_pods = columns["pod count"], columns["allocatable", "pods"]
+        found = self._views = _Views(pods, pods.data, most_pods.data, needed, scored)
+        return found
 
     def _by_ratio(self, cells: Cells) -> Numbers:
         total: Numbers = 0

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from koord.api.faults import check
 from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.plugin import Many, One
 from koord.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.state.cluster import Cluster
@@ -80,3 +85,41 @@ def test_three_resources_are_balanced_by_their_deviation() -> None:
     found = engine(has={"cpu": 8, "memory": "32Gi", "more": {"example.com/gpu": 4}}, used={}, resources=resources)
     wanted = {"cpu": "4", "memory": "16Gi", "example.com/gpu": "1"}
     assert scores(found, **wanted)["NodeResourcesBalancedAllocation"] == 88
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(*[st.integers(0, 9)] * 4, st.integers(0, 3)), min_size=2, max_size=5),
+    st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    st.sampled_from(["LeastAllocated", "MostAllocated"]),
+    st.sampled_from([(1, 1), (2, 1)]),
+)
+def test_a_row_by_itself_is_judged_like_a_row_among_many(
+    nodes: list[tuple[int, ...]], asked: tuple[int, int], strategy: str, weights: tuple[int, int]
+) -> None:
+    resources = [{"name": name, "weight": n} for name, n in zip(("cpu", "memory"), weights, strict=True)]
+    args = check(NodeResourcesFitArgs, {"scoringStrategy": {"type": strategy, "resources": resources}}, "args")
+    plugins = (NodeResourcesFit(args), NodeResourcesBalancedAllocation())
+    cluster = Cluster()
+    ask = Ask(pod("p", requests={"cpu": f"{asked[0]}", "memory": f"{asked[1]}Gi"}))
+    judges = [judge for plugin in plugins if (judge := plugin.compile(ask, cluster)) is not None]
+    for i, (cpu, memory, used_cpu, used_memory, pods) in enumerate(nodes):
+        cluster.put_node(node(f"n{i}", cpu=cpu, memory=f"{memory}Gi", pods=pods))
+        put_pod(cluster, pod(f"on-{i}", on=f"n{i}", requests={"cpu": f"{used_cpu}", "memory": f"{used_memory}Gi"}))
+        columns, rows = cluster.table.columns, np.arange(i + 1)
+        for judge in judges:
+            if judge.filters_on:
+                masks = np.broadcast_to(judge.feasible(Many(columns, rows)), rows.shape).tolist()
+                assert [judge.feasible(One(columns, row)) for row in rows.tolist()] == masks
+            scores = np.broadcast_to(judge.score(Many(columns, rows)), rows.shape).tolist()
+            assert [judge.score(One(columns, row)) for row in rows.tolist()] == scores
+
+
+def test_a_row_is_read_from_the_columns_of_now_after_the_table_has_grown() -> None:
+    found = engine(has={"cpu": 8, "memory": "32Gi"}, used={})
+    cluster = found.cluster
+    found.place(Ask(pod("p", requests={"cpu": "1", "memory": "1Gi"})))
+    for i in range(2 * cluster.table.capacity):
+        cluster.put_node(node(f"small-{i}", cpu=1, memory="32Gi"))
+    places = [found.place(Ask(pod(f"p{i}", requests={"cpu": "1500m", "memory": "1Gi"}))).node for i in range(5)]
+    assert places == ["n"] * 4 + [None]
