@@ -2,7 +2,8 @@
 
     s=N      after each decision among several nodes, the N best with the weighted score of every plugin
     f=true   one line for every node that a filter turned away
-    d=true   one JSON line for every pod that fits nowhere; db is the same, as nothing here is left for later
+    d=true   one JSON line for every pod that fits nowhere, written when there is time for it
+    db=true  the same, written before the next decision
 
 All of it is text and data made from the engine that decides; who logs and serves it is elsewhere. It costs time only
 while a flag is set.
@@ -15,12 +16,16 @@ from dataclasses import dataclass
 
 import msgspec
 
+from koord.api.names import LABEL_TOPOLOGY_KEY_TO_EXPLAIN
 from koord.api.quantity import render
 from koord.api.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.pod_class import Part
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Row
+from koord.scheduler.suggestion import Suggestion
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
@@ -33,10 +38,20 @@ class Flags:
     top_scores: int = 0
     filter_failures: bool = False
     diagnoses: bool = False
+    at_once: bool = False
+    "Diagnoses are written before the next decision."
+
+    @property
+    def dumps(self) -> bool:
+        return self.diagnoses or self.at_once
+
+    @property
+    def before_placing(self) -> bool:
+        return self.top_scores > 0 or self.filter_failures
 
     @property
     def any(self) -> bool:
-        return bool(self.top_scores or self.filter_failures or self.diagnoses)
+        return self.before_placing or self.dumps
 
     def set(self, flag: str, text: str) -> str:
         """Set a flag from what somebody wrote; what to answer. Raises ValueError with what to answer then."""
@@ -51,10 +66,14 @@ class Flags:
             raise ValueError(f"there is no flag {flag}; there are s, f, d and db")
         if word not in (*_TRUE, *_FALSE):
             raise ValueError(f"failed set debugFilterFailure {word}: it must be true or false")
+        wanted = word in _TRUE
         if flag == "f":
-            self.filter_failures = word in _TRUE
+            self.filter_failures = wanted
+        elif flag == "db":
+            self.at_once = wanted
         else:
-            self.diagnoses = word in _TRUE
+            # Without diagnoses there is nothing to write, at once or later.
+            self.diagnoses, self.at_once = wanted, self.at_once and wanted
         return f"successfully set debugFilterFailure to {word}"
 
 
@@ -82,13 +101,49 @@ def score_table(engine: Engine, ask: Ask, top: int) -> str | None:
 
 
 def filter_lines(engine: Engine, ask: Ask) -> list[str]:
-    """A line for every node that is turned away."""
+    """A line for every node that is turned away: in the first pass, with all pods that were promised it, or in the
+    second, without them."""
     names = engine.cluster.table.names
-    return [
-        f'Failed to filter for Pod "{ask.key}" on Node "{names[row]}" (pass 1), '
-        f"failedPlugin: {part.plugin.name}, reason: {', '.join(reasons)}"
-        for row, (part, reasons) in sorted(engine.class_of(ask).rejections().items(), key=lambda item: names[item[0]])
-    ]
+    lines = []
+    for row, (part, reasons) in _against(engine, ask).items():
+        number = 2 if _passes_with_promised(engine, ask, row) else 1
+        lines.append(
+            f'Failed to filter for Pod "{ask.key}" on Node "{names[row]}" (pass {number}), '
+            f"failedPlugin: {part.plugin.name}, reason: {', '.join(reasons)}"
+        )
+    return lines
+
+
+def _against(engine: Engine, ask: Ask) -> dict[Row, tuple[Part, list[str]]]:
+    """Who turns which node away, exact checks included, in the order of names."""
+    found, table = engine.class_of(ask), engine.cluster.table
+    against: dict[Row, tuple[Part, list[str]]] = {}
+    for name in sorted(table.row_of):
+        row = table.row_of[name]
+        why = found.reasons(row)
+        for part in found.exact if why is None else ():
+            objection = part.judge.check(ask, row)
+            if objection is not None:
+                why = part, [objection]
+                break
+        if why is not None:
+            against[row] = why
+    return against
+
+
+def _passes_with_promised(engine: Engine, ask: Ask, row: Row) -> bool:
+    """Whether a node that is turned away would do if the pods were there that were promised it."""
+    nominations = engine.cluster.nominations
+    floor = nominations.floor(ask.priority) if nominations else None
+    promised = [] if floor is None else [each for each in nominations.at(row, floor) if each.key != ask.key]
+    if not promised:
+        return False
+    with engine.cluster.transaction() as trial:
+        for each in promised:
+            engine.cluster.place(each, row)
+        passes = engine.judged_alone(ask).look(ask, row) is None
+        trial.undo()
+    return passes
 
 
 # What is empty is left out, as whoever reads these lines expects.
@@ -111,11 +166,6 @@ class PreemptionDiagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defa
     failed_message: str = ""
 
 
-class Suggestion(msgspec.Struct, frozen=True):
-    type: str
-    message: str
-
-
 class Diagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     timestamp: str
     questioned_key: str
@@ -128,26 +178,25 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     suggestion: Suggestion | None = None
 
 
-def diagnosis(engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, now_s: float) -> Diagnosis:
+def diagnosis(
+    engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, now_s: float, suggestion: Suggestion | None = None
+) -> Diagnosis:
     """All about a pod that fits nowhere, for programs."""
-    found, names = engine.class_of(ask), engine.cluster.table.names
+    names = engine.cluster.table.names
     nodes: dict[tuple[str, str, bool], list[str]] = {}
     if not placement.refusal:
-        helped = set(found.resolvable().tolist())
-        for row, (part, reasons) in found.rejections().items():
+        helped = set(engine.class_of(ask).resolvable().tolist())
+        for row, (part, reasons) in _against(engine, ask).items():
             nodes.setdefault((part.plugin.name, ", ".join(reasons), row in helped), []).append(names[row])
-    suggestion = None
-    if remedy.node is not None and remedy.victims:
-        waited_for = f"{', '.join(remedy.victims)} on {remedy.node} must be gone first"
-        suggestion = Suggestion("WaitingVictimReleased", waited_for)
     return Diagnosis(
         timestamp=from_seconds(now_s),
         questioned_key=ask.key,
         nominated_node=remedy.node or ask.pod.status.nominated_node_name,
         pre_filter_message=placement.refusal,
+        topology_key_to_explain=ask.meta.labels.get(LABEL_TOPOLOGY_KEY_TO_EXPLAIN, ""),
         is_root_cause_pod=True,
         schedule_diagnosis=ScheduleDiagnosis(
-            0, {}, tuple(NodeFailedDetail(*key, tuple(sorted(each))) for key, each in sorted(nodes.items()))
+            0, {}, tuple(NodeFailedDetail(*key, tuple(each)) for key, each in sorted(nodes.items()))
         ),
         preemption_diagnosis=PreemptionDiagnosis(None, None, remedy.message) if remedy.message else None,
         suggestion=suggestion,

@@ -18,15 +18,27 @@ from koord.scheduler.state.table import Reason
 
 _CAME: Final = Reason.PODS
 _LEFT: Final = Reason.PODS | Reason.FREED
+_POD_NAMES: Final = {
+    Reason.PODS: "AssignedPodUpdatePodLabel",
+    Reason.FREED: "AssignedPodUpdatePodScaleDown",
+}
+"What kube-scheduler's metrics call a change of one kind."
+_NODE_NAMES: Final = {
+    Reason.ALLOCATABLE: "NodeUpdateNodeAllocatable",
+    Reason.LABELS: "NodeUpdateNodeLabel",
+    Reason.TAINTS: "NodeUpdateNodeTaint",
+    Reason.UNSCHEDULABLE: "NodeUpdateNodeTaint",
+    Reason.LOAD: "NodeUpdateNodeAnnotation",
+}
 
 
 def pod_event(old: Pod | None, new: Pod | None) -> Event | None:
     """A pod came, changed or went. Only pods that have a node matter to others."""
     was, is_there = _takes_room(old), _takes_room(new)
     if is_there and not was:
-        return Event(int(_CAME), new)
+        return Event(int(_CAME), new, "AssignedPodAdd")
     if was and not is_there:
-        return Event(int(_LEFT), old)
+        return Event(int(_LEFT), old, "AssignedPodDelete")
     if old is None or new is None or not is_there:
         return None
     reasons = Reason(0)
@@ -37,15 +49,15 @@ def pod_event(old: Pod | None, new: Pod | None) -> Event | None:
         before, now = dict(requests_of(old)), dict(requests_of(new))
         if any(now.get(name, 0) < amount for name, amount in before.items()):
             reasons |= Reason.FREED
-    return Event(int(reasons), new) if reasons else None
+    return Event(int(reasons), new, _POD_NAMES.get(reasons, "AssignedPodUpdate")) if reasons else None
 
 
 def node_event(old: Node | None, new: Node | None) -> Event | None:
     """A node came, changed or went. One that goes may take along what others are spread against, or shun."""
     if new is None:
-        return None if old is None else Event(int(Reason.LABELS), old)
+        return None if old is None else Event(int(Reason.LABELS), old, "NodeDelete")
     if old is None:
-        return Event(int(Reason.NODE), new)
+        return Event(int(Reason.NODE), new, "NodeAdd")
     reasons = Reason(0)
     if old.status.allocatable != new.status.allocatable or old.metadata.annotations != new.metadata.annotations:
         before = allocatable_of(old)
@@ -60,17 +72,17 @@ def node_event(old: Node | None, new: Node | None) -> Event | None:
         reasons |= Reason.TAINTS
     if old.spec.unschedulable and not new.spec.unschedulable:
         reasons |= Reason.UNSCHEDULABLE
-    return Event(int(reasons), new) if reasons else None
+    return Event(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate")) if reasons else None
 
 
 def storage_event(thing: StorageObject) -> Event:
     """A claim, a volume, a class, or what a driver says came, changed or went."""
-    return Event(int(Reason.STORAGE), thing)
+    return Event(int(Reason.STORAGE), thing, f"{type(thing).__name__}Update")
 
 
 def load_event(node: str) -> Event:
     """A node has reported its usage, or its report is gone."""
-    return Event(int(Reason.LOAD), node)
+    return Event(int(Reason.LOAD), node, "NodeMetricUpdate")
 
 
 def _takes_room(pod: Pod | None) -> bool:

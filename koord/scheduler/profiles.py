@@ -8,7 +8,7 @@ What a configuration asks for and koord does not have is named in `warnings`, ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -171,6 +171,9 @@ class _ScoreOnly(Plugin):
 
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         return self.plugin.post_filter(ask, engine)
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        return self.plugin.services()
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return self.plugin.keyed_by_spec(ask)

@@ -31,6 +31,13 @@ POOLED_AT_MOST_S: Final = 300.0
 MOST_EVENTS: Final = 4096
 """Events kept for those in flight. Beyond that, whoever was in flight is taken to have been helped."""
 
+POD_CAME: Final = "UnschedulablePodAdd"
+POD_CHANGED: Final = "UnschedulablePodUpdate"
+TRIED: Final = "ScheduleAttemptFailure"
+RESTED: Final = "BackoffComplete"
+ACTIVATED: Final = "ForceActivate"
+WAITED_LONG: Final = "UnschedulableTimeout"
+
 
 class Entity(msgspec.Struct, frozen=True):
     """What is queued as one: a pod, or all pods of a job."""
@@ -50,6 +57,8 @@ class Event:
 
     reasons: int
     subject: object = None
+    name: str = ""
+    "What metrics call it."
 
 
 class Where(Enum):
@@ -148,6 +157,8 @@ class Queue:
         self._events_before = 0
         self._arrivals = 0
         self._swept_s = -math.inf
+        self.moved: Callable[[Where, str], None] = lambda where, event: None
+        "Told of every move into a queue, and of what brought it about, in kube-scheduler's words."
 
     def __len__(self) -> int:
         """Entities that are here, those in flight not counted."""
@@ -170,7 +181,7 @@ class Queue:
         if known is None:
             self._arrivals += 1
             known = self._all[entity.key] = Attempt(entity, self._arrivals, now_s, now_s)
-            self._ready(known, now_s)
+            self._ready(known, now_s, POD_CAME)
             return
         known.entity = entity
         if known.where is Where.IN_FLIGHT:
@@ -178,7 +189,7 @@ class Queue:
             return
         was_active = known.where is Where.ACTIVE
         self._leave(known)
-        self._ready(known, now_s, at_once=was_active)
+        self._ready(known, now_s, POD_CHANGED, at_once=was_active)
 
     def remove(self, key: str) -> None:
         """An entity is gone, wherever it was; what becomes of an attempt in flight is no longer of interest."""
@@ -218,9 +229,10 @@ class Queue:
             attempt.queued_at_s = now_s
             missed = self._events[max(0, attempt._seen - self._events_before) :]
             if attempt._helped or any(self._helps(attempt, event) for event in missed):
-                self._ready(attempt, now_s)
+                self._ready(attempt, now_s, TRIED)
             else:
                 self._pool_it(attempt)
+                self.moved(attempt.where, TRIED)
         self._forget_events()
 
     def failed(self, attempt: Attempt, now_s: float) -> None:
@@ -229,7 +241,7 @@ class Queue:
             attempt.errors += 1
             attempt.queued_at_s = now_s
             attempt.rejected_by, attempt.pending = frozenset(), False
-            self._ready(attempt, now_s)
+            self._ready(attempt, now_s, TRIED)
         self._forget_events()
 
     def happened(self, event: Event, now_s: float) -> int:
@@ -252,7 +264,7 @@ class Queue:
             woken += [each for each in self._gated.values() if self._gate_of(each.entity) is None]
         for attempt in woken:
             self._leave(attempt)
-            self._ready(attempt, now_s)
+            self._ready(attempt, now_s, event.name)
         return len(woken)
 
     def activate(self, keys: Iterable[str], now_s: float) -> None:
@@ -265,14 +277,14 @@ class Queue:
                 attempt._helped = True
             elif attempt.where is not Where.ACTIVE:
                 self._leave(attempt)
-                self._ready(attempt, now_s, at_once=True)
+                self._ready(attempt, now_s, ACTIVATED, at_once=True)
 
     def tick(self, now_s: float) -> None:
         """Do what only time does: end backoffs, and try again whom no event helped for long."""
         for heap in (self._backoff, self._backoff_after_error):
             while heap.items and (first := heap.first()) is not None and not _backs_off(first, now_s):
                 self._leave(first)
-                self._ready(first, now_s, at_once=True)
+                self._ready(first, now_s, RESTED, at_once=True)
         if now_s - self._swept_s >= SWEEP_EVERY_S:
             self._swept_s = now_s
             late = [
@@ -283,7 +295,7 @@ class Queue:
             ]
             for attempt in late:
                 self._leave(attempt)
-                self._ready(attempt, now_s)
+                self._ready(attempt, now_s, WAITED_LONG)
 
     def next_change_s(self) -> float | None:
         """When time alone may make one ready; None where nothing waits for time."""
@@ -300,7 +312,7 @@ class Queue:
         # Beyond 2^30 every backoff is the longest.
         return float(min(self._longest_backoff_s, self._first_backoff_s * 2.0 ** min(number - 1, 30)))
 
-    def _ready(self, attempt: Attempt, now_s: float, *, at_once: bool = False) -> None:
+    def _ready(self, attempt: Attempt, now_s: float, event: str, *, at_once: bool = False) -> None:
         """To the active ones, or behind a gate or a backoff first."""
         if attempt.gate:
             attempt.came_s = now_s
@@ -308,6 +320,7 @@ class Queue:
         if attempt.gate:
             attempt.where = Where.GATED
             self._gated[attempt.entity.key] = attempt
+            self.moved(attempt.where, event)
             return
         rest_s = 0.0 if at_once else self.backoff_s(attempt)
         attempt.ends = math.floor(attempt.queued_at_s + rest_s)
@@ -315,6 +328,7 @@ class Queue:
             (self._backoff_after_error if attempt.errors else self._backoff).push(attempt)
         else:
             self._active.push(attempt)
+        self.moved(attempt.where, event)
 
     def _pool_it(self, attempt: Attempt) -> None:
         attempt.where = Where.UNSCHEDULABLE

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from koord.scheduler.diagnosis import Flags, diagnosis, diagnosis_line, filter_lines, node_told, score_table
 from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.suggestion import suggestion_for
 from tests.scheduler.builders import ask, engine, node
 
 GPU = {"key": "gpu", "effect": "NoSchedule"}
@@ -70,8 +73,9 @@ def test_every_failed_filter_is_a_line() -> None:
 def test_a_diagnosis_groups_nodes_by_what_failed_and_whether_preemption_might_help() -> None:
     found = engine(node("n1", cpu="1"), node("n2", cpu="4"), node("n3", taints=[GPU]), node("n4", taints=[GPU]))
     found.cluster.place(ask("other", cpu="4").record(), found.cluster.table.row_of["n2"])
-    wanted = ask("p", cpu="2")
-    told = diagnosis(found, wanted, found.place(wanted), Remedy("n2", ("shop/other",), "preemption: yes"), 0.0)
+    wanted = ask("p", cpu="2", labels={"scheduling.koordinator.sh/topology-key-to-explain": "zone"})
+    placement, remedy = found.place(wanted), Remedy("n2", ("shop/other",), "preemption: yes")
+    told = diagnosis(found, wanted, placement, remedy, 0.0, suggestion_for(found, wanted, placement, remedy))
     details = [
         (each.failed_plugin, each.reason, each.preempt_might_help, each.failed_nodes)
         for each in told.schedule_diagnosis.node_failed_details
@@ -85,8 +89,26 @@ def test_a_diagnosis_groups_nodes_by_what_failed_and_whether_preemption_might_he
     assert told.suggestion.type == "WaitingVictimReleased"
     line = diagnosis_line(wanted, told)
     assert line.startswith("dump diagnosis for shop/p, targetPod: shop/p/p: $")
-    assert '"questionedKey":"shop/p"' in line
-    assert '"isRootCausePod":true' in line
+    assert json.loads(line.partition("$")[2]) == {
+        "timestamp": "1970-01-01T00:00:00Z",
+        "questionedKey": "shop/p",
+        "nominatedNode": "n2",
+        "topologyKeyToExplain": "zone",
+        "isRootCausePod": True,
+        "scheduleDiagnosis": {
+            "alreadyWaitForBound": 0,
+            "nodeFailedDetails": [
+                {"failedPlugin": plugin, "reason": reason, "preemptMightHelp": helps, "failedNodes": list(nodes)}
+                for plugin, reason, helps, nodes in details
+            ],
+        },
+        "preemptionDiagnosis": {
+            "dryRunFilterDiagnosis": None,
+            "otherDiagnosis": None,
+            "failedMessage": "preemption: yes",
+        },
+        "suggestion": {"type": "WaitingVictimReleased", "message": "shop/other must be gone from n2 first"},
+    }
 
 
 def test_a_node_is_told_as_it_is_counted() -> None:

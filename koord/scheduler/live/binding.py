@@ -29,6 +29,8 @@ from koord.kube.retry import backoff_s
 from koord.scheduler.live import volumes
 from koord.scheduler.live.cycle import Bind
 from koord.scheduler.live.feed import Feed
+from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
+from koord.scheduler.queue import Attempt
 from koord.scheduler.state.storage import Promise
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ Told = Callable[[Bind, Outcome, str], None]
 @dataclass(slots=True)
 class _Waiting:
     bind: Bind
+    since_s: float
     until_s: float
 
 
@@ -58,7 +61,11 @@ async def _at_once(uid: str) -> None:
 
 
 class Bindings:
-    """All bindings under way. `settled` is awaited before a pod is bound: what is being written of it comes first."""
+    """All bindings under way.
+
+    `settled` is awaited before a pod is bound: what is being written of it comes first. `begun` is told when a binding
+    starts for real, `awaiting` when it takes long for what a volume is waited for, `spent` of the time that it takes.
+    """
 
     def __init__(
         self,
@@ -69,11 +76,15 @@ class Bindings:
         told: Told,
         wake: Callable[[], None],
         settled: Callable[[str], Awaitable[None]] = _at_once,
+        begun: Callable[[Bind], None] = lambda bind: None,
+        awaiting: Callable[[Bind, str], None] = lambda bind, what: None,
+        spent: Spent = uncounted,
         most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         # Attempts are made here, where it is known what has changed in between.
         self._client, self._feed, self._clock = client.limited(attempts=1), feed, clock
         self._told, self._wake, self._settled, self._most = told, wake, settled, most_at_once
+        self._begun, self._awaiting, self._spent = begun, awaiting, spent
         self._tasks: dict[asyncio.Task[None], Bind] = {}
         self._idle: set[asyncio.Task[None]] = set()
         "Those of them that wait for volumes, and ask nothing of the API server."
@@ -87,28 +98,41 @@ class Bindings:
         """Whether the API server has enough to do: then nothing is decided that would only wait for it."""
         return len(self._tasks) - len(self._idle) >= self._most
 
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Those whose outcome will be told from here."""
+        return [bind.attempt for bind in (*self._tasks.values(), *(each.bind for each in self._waiting.values()))]
+
     def start(self, bind: Bind) -> None:
         if bind.wait_s > 0:
-            self._waiting[bind.ask.key] = _Waiting(bind, self._clock.monotonic() + bind.wait_s)
+            now_s = self._clock.monotonic()
+            self._waiting[bind.ask.key] = _Waiting(bind, now_s, now_s + bind.wait_s)
             return
+        self._begun(bind)
         task = asyncio.create_task(self._carry_out(bind), name=f"bind {bind.ask.key}")
         self._tasks[task] = bind
         task.add_done_callback(self._ended)
 
     def look_after_waiting(self) -> None:
         """Let those go on who need not wait any more, and those give up who waited too long."""
-        for key, waiting in list(self._waiting.items()):
+        for waiting in list(self._waiting.values()):
             bind = waiting.bind
             row, engine = self._feed.stands(bind.ask, bind.node), self._feed.engine_of(bind.ask)
             if row is None or engine is None:
-                del self._waiting[key]
+                self._permitted(waiting, "Unschedulable")
                 self._failed(bind, "its node went away, or it did")
             elif engine.wait_s(bind.ask, row) <= 0:
-                del self._waiting[key]
+                self._permitted(waiting, "Success")
                 self.start(replace(bind, wait_s=0.0))
             elif self._clock.monotonic() >= waiting.until_s:
-                del self._waiting[key]
+                self._permitted(waiting, "Unschedulable")
                 self._failed(bind, "it waited for others in vain")
+
+    def _permitted(self, waiting: _Waiting, status: Status) -> None:
+        """A pod waits for others no longer."""
+        bind = waiting.bind
+        del self._waiting[bind.ask.key]
+        self._spent("Permit", status, bind.profile, self._clock.monotonic() - waiting.since_s)
 
     async def finish(self, within_s: float | None = GRACE_S) -> None:
         """Wait for what is under way, but not for ever; nothing new is started, and who waits for others gives up."""
@@ -168,24 +192,36 @@ class Bindings:
                 return
 
     async def _volumes(self, bind: Bind, promises: Sequence[Promise]) -> None:
+        began_s = self._clock.monotonic()
         await volumes.write(self._client, self._feed, promises)
         task = asyncio.current_task()
         assert task is not None
         self._idle.add(task)
         self._wake()
         try:
-            await volumes.bound(self._feed, bind.ask, bind.node, promises)
+            await volumes.bound(self._feed, bind.ask, bind.node, promises, late=lambda what: self._awaiting(bind, what))
         finally:
             self._idle.discard(task)
+        self._took(bind, "PreBind", began_s)
 
     async def _write(self, bind: Bind) -> None:
-        meta = bind.ask.meta
+        meta, began_s = bind.ask.meta, self._clock.monotonic()
         if bind.patch:
             wanted = {**bind.patch, "metadata": {**bind.patch.get("metadata", {}), "uid": meta.uid}}
             await self._client.patch(
                 PODS, meta.name, wanted, namespace=meta.namespace, type="merge", field_manager=FIELD_MANAGER
             )
-        await self._client.bind(meta.namespace, meta.name, bind.node, uid=meta.uid)
+            self._took(bind, "PreBind", began_s)
+            began_s = self._clock.monotonic()
+        try:
+            await self._client.bind(meta.namespace, meta.name, bind.node, uid=meta.uid)
+        except ApiError:
+            self._took(bind, "Bind", began_s, "Error")
+            raise
+        self._took(bind, "Bind", began_s)
+
+    def _took(self, bind: Bind, point: Point, began_s: float, status: Status = "Success") -> None:
+        self._spent(point, status, bind.profile, self._clock.monotonic() - began_s)
 
     def _is_ours(self, bind: Bind) -> bool:
         """Whether nothing has been heard of the pod since it was placed. Its node may be gone: a call is under way."""

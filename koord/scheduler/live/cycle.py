@@ -17,9 +17,11 @@ from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
+from koord.scheduler.live.metrics import Spent, uncounted
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.queue import Attempt
 from koord.scheduler.smallest import Hints
+from koord.scheduler.suggestion import suggestion_for
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +70,8 @@ Decision = Bind | Nowhere | Broken
 class Cycle:
     """Decides for all profiles, on the one state and the one queue of a feed."""
 
-    def __init__(self, feed: Feed, inspection: Inspection | None = None) -> None:
-        self._feed, self._inspection = feed, inspection or Inspection()
+    def __init__(self, feed: Feed, inspection: Inspection | None = None, spent: Spent = uncounted) -> None:
+        self._feed, self._inspection, self._spent = feed, inspection or Inspection(), spent
         self._hints = {engine.profile.name: Hints(engine) for engine in feed.engines.values()}
 
     def step(self) -> Decision | None:
@@ -94,19 +96,28 @@ class Cycle:
 
     def _decide(self, attempt: Attempt, ask: Ask, engine: Engine, now_s: float) -> Decision:
         feed, profile = self._feed, engine.profile
-        if self._inspection.flags.any:
+        if self._inspection.flags.before_placing:
             self._inspection.before(engine, ask)
+        clock, began_s = feed.clock.monotonic, feed.clock.monotonic()
         placement = engine.place(ask)
+        placed_s = clock()
         if placement.node is not None:
+            self._spent("Filter", "Success", profile.name, placed_s - began_s)
             row = feed.cluster.table.row_of[placement.node]
             patch, wait_s = engine.patch(ask, row), engine.wait_s(ask, row)
             feed.assume(ask, placement.node)
             return Bind(attempt, ask, profile.name, placement.node, patch, wait_s)
+        self._spent("Filter", "Unschedulable", profile.name, placed_s - began_s)
         remedy = engine.remedy(ask)
+        helped = remedy.node is not None
+        self._spent("PostFilter", "Success" if helped else "Unschedulable", profile.name, clock() - placed_s)
+        suggestion = suggestion_for(engine, ask, placement, remedy)
+        if self._inspection.flags.dumps:
+            self._inspection.nowhere(engine, ask, placement, remedy, suggestion)
         # Where room is being made, nobody need do anything.
-        hint = self._hints[profile.name].of(ask, placement) if remedy.node is None else ""
-        suggestion = self._inspection.nowhere(engine, ask, placement, remedy, feed.cluster.now_s)
-        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, suggestion or hint)
+        hint = self._hints[profile.name].of(ask, placement) if not helped and suggestion is None else ""
+        added = hint if suggestion is None else suggestion.told
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, added)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
         turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
         outbid = engine.nominate(ask, remedy)

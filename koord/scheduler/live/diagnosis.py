@@ -1,27 +1,31 @@
-"""Looking into a running scheduler, over HTTP beside its health, and attempts that take too long.
+"""Looking into a running scheduler, over HTTP beside its health.
 
     PUT /debug/flags/{s,f,d,db,v}            what is to be said of decisions: see koord.scheduler.diagnosis
     GET /apis/v1/__services__                what can be asked
     GET /apis/v1/nodes/:nodeName             a node, as it is counted
     GET /apis/v1/plugins/<Plugin>/...        what plugins tell
 
-Only the leader decides, so only the leader answers. Who may ask is the health server's to say.
+Only the leader decides, so only the leader answers. Who may ask is the health server's to say. Diagnoses are written
+by `run`, beside decisions: where more come than can be written, they are dropped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from koord.scheduler import diagnosis
-from koord.scheduler.diagnosis import Flags
+from koord.scheduler.diagnosis import Diagnosis, Flags
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.feed import Feed
+from koord.scheduler.suggestion import Suggestion
 
 if TYPE_CHECKING:
     # Imported when somebody asks: most schedulers are never looked into, and it is large.
@@ -31,19 +35,12 @@ log = logging.getLogger(__name__)
 
 BASE: Final = "/apis/v1"
 FLAGS: Final = "/debug/flags/"
-LOOK_EVERY_S: Final = 10.0
-LONGEST_ATTEMPT_S: Final = 30.0
+MOST_UNWRITTEN: Final = 1000
 LONGEST_BODY: Final = 1024
 DETAILED: Final = 4
 """From this verbosity on, everything is logged."""
 
 Service = Callable[[str], object]
-
-
-class _Attempt(NamedTuple):
-    ask: Ask
-    profile: str
-    began_s: float
 
 
 class Inspection:
@@ -53,71 +50,45 @@ class Inspection:
         self.flags = Flags()
         self._feed: Callable[[], Feed | None] = lambda: None
         self._leads: Callable[[], bool] = lambda: False
-        self._timed_out: Callable[[str], None] = lambda profile: None
-        self._under_way: dict[str, _Attempt] = {}
-        self._looked_s = float("-inf")
+        self._unwritten: deque[tuple[Ask, Diagnosis]] = deque()
+        self._work = asyncio.Event()
 
-    def look_at(
-        self, feed: Callable[[], Feed | None], leads: Callable[[], bool], timed_out: Callable[[str], None]
-    ) -> None:
-        """Where the state is, whether this instance leads, and who counts attempts that take too long, by profile."""
-        self._feed, self._leads, self._timed_out = feed, leads, timed_out
+    def look_at(self, feed: Callable[[], Feed | None], leads: Callable[[], bool]) -> None:
+        """Where the state is, and whether this instance leads."""
+        self._feed, self._leads = feed, leads
 
     def before(self, engine: Engine, ask: Ask) -> None:
         """A pod is about to be placed."""
         if self.flags.filter_failures:
             for line in diagnosis.filter_lines(engine, ask):
                 log.info(line)
-        if self.flags.top_scores > 0:
+        if self.flags.top_scores > 0 and not _is_promised(engine, ask):
             table = diagnosis.score_table(engine, ask, self.flags.top_scores)
             if table is not None:
                 log.info(table)
 
-    def nowhere(self, engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, now_s: float) -> str:
-        """A pod fits nowhere. What is to be added to what users are told."""
-        if not self.flags.diagnoses:
-            return ""
-        found = diagnosis.diagnosis(engine, ask, placement, remedy, now_s)
-        log.info(diagnosis.diagnosis_line(ask, found))
-        if found.suggestion is None:
-            return ""
-        return f"Suggestion: {{type: {found.suggestion.type}, message: {found.suggestion.message}}}"
+    def nowhere(
+        self, engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, suggestion: Suggestion | None
+    ) -> None:
+        """A pod fits nowhere. What there is to say is found out now, as things are; it is written later."""
+        found = diagnosis.diagnosis(engine, ask, placement, remedy, engine.cluster.now_s, suggestion)
+        if self.flags.at_once:
+            _write(ask, found)
+        elif len(self._unwritten) >= MOST_UNWRITTEN:
+            log.warning("too many diagnoses wait to be written: that of %s is dropped", ask.key)
+        else:
+            self._unwritten.append((ask, found))
+            self._work.set()
 
-    def began(self, ask: Ask, profile: str, now_s: float) -> None:
-        """An attempt is under way: its pod is being bound."""
-        self._under_way[ask.meta.uid] = _Attempt(ask, profile, now_s)
-
-    def ended(self, uid: str, now_s: float) -> None:
-        attempt = self._under_way.pop(uid, None)
-        if attempt is not None:
-            self._warn(attempt, now_s)
-
-    def look(self, now_s: float) -> None:
-        """Whether an attempt takes too long; not more often than it is worth."""
-        if now_s - self._looked_s < LOOK_EVERY_S:
-            return
-        self._looked_s = now_s
-        for attempt in list(self._under_way.values()):
-            self._warn(attempt, now_s)
-
-    def took(self, ask: Ask, profile: str, seconds: float) -> None:
-        """A decision was made, in so much time."""
-        if seconds > LONGEST_ATTEMPT_S:
-            self._warn(_Attempt(ask, profile, 0.0), seconds)
-
-    def _warn(self, attempt: _Attempt, now_s: float) -> None:
-        took_s = now_s - attempt.began_s
-        if took_s > LONGEST_ATTEMPT_S:
-            meta = attempt.ask.meta
-            log.warning(
-                "!!!CRITICAL TIMEOUT!!! scheduling pod %s/%s(%s) took longer (%.1fs) than the timeout %.0fs",
-                meta.namespace,
-                meta.name,
-                meta.uid,
-                took_s,
-                LONGEST_ATTEMPT_S,
-            )
-            self._timed_out(attempt.profile)
+    async def run(self) -> None:
+        """Writes diagnoses until cancelled."""
+        while True:
+            while self._unwritten:
+                ask, found = self._unwritten.popleft()
+                # A log that is slow to take them must not keep decisions waiting.
+                await asyncio.to_thread(_write, ask, found)
+            self._work.clear()
+            await self._work.wait()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answers a request for any of the paths."""
@@ -171,6 +142,18 @@ class Inspection:
                     # Of several profiles, the first one's plugin answers.
                     found.setdefault(f"{BASE}/plugins/{plugin.name}/{path}", service)
         return found
+
+
+def _is_promised(engine: Engine, ask: Ask) -> bool:
+    """Whether the pod was promised a node that takes it: then there is nothing to compare."""
+    cluster, name = engine.cluster, ask.pod.status.nominated_node_name
+    with cluster.nominations.without(ask.key) as promise:
+        row = cluster.table.row_of.get(name) if promise is None else promise.row
+        return row is not None and engine.fits(ask, row)
+
+
+def _write(ask: Ask, found: Diagnosis) -> None:
+    log.info(diagnosis.diagnosis_line(ask, found))
 
 
 def _set_verbosity(text: str) -> web.Response:

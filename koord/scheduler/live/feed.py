@@ -37,6 +37,8 @@ from koord.scheduler.state.table import Reason, Row
 log = logging.getLogger(__name__)
 
 FREED: Final = int(Reason.PODS | Reason.FREED)
+LET_GO: Final = "AssignedPodDelete"
+"""What metrics call it when a pod gives back a place that it never took."""
 
 
 @runtime_checkable
@@ -82,7 +84,8 @@ class Feed:
         self.cluster, self.queue, self.engines, self.clock = cluster, queue, engines, clock
         self.assumed: dict[str, Assumed] = {}
         self._metered = [plugin for plugin in plugins if isinstance(plugin, TakesNodeMetrics)]
-        self._pods_of, self._alone, self._wake, self._queued = pods_of, alone, wake, queued
+        self._pods_of, self._alone, self._wake = pods_of, alone, wake
+        queue.moved = queued
 
     def engine_of(self, pod: Pod | Ask) -> Engine | None:
         """Who decides about a pod; None where that is another scheduler."""
@@ -138,7 +141,7 @@ class Feed:
             self.cluster.put_namespace(delta.new)
         if delta.old is None or delta.new is None or delta.old.metadata.labels != delta.new.metadata.labels:
             # Terms choose namespaces by their labels: whose pods are shunned, or sought, is another question now.
-            self._happened(Event(int(Reason.PODS), delta.new or delta.old))
+            self._happened(Event(int(Reason.PODS), delta.new or delta.old, "NamespaceUpdate"))
 
     def storage(self, delta: Delta[StorageObject]) -> None:
         if delta.new is not None:
@@ -177,14 +180,14 @@ class Feed:
         if ask.key in self.cluster.pods:
             record, _ = self.cluster.pods[ask.key]
             self.cluster.remove_pod(ask.key)
-            self._happened(Event(FREED, record))
+            self._happened(Event(FREED, record, LET_GO))
         return True
 
     def take_back(self, key: str) -> None:
         """A pod is promised nothing any more, and tried again; others may have the room."""
         promise = self.cluster.nominations.withdraw(key)
         if promise is not None:
-            self._happened(Event(FREED, promise.record))
+            self._happened(Event(FREED, promise.record, LET_GO))
             self.queue.activate([key], self.clock.monotonic())
             self._wake()
 
@@ -204,7 +207,7 @@ class Feed:
             # It had a node by a history that is no longer true: the API server was restored from an older state.
             self.cluster.remove_pod(key)
         if changed or key not in self.queue:
-            self._ask(new, "PodAdd" if old is None else "PodUpdate")
+            self._ask(new)
         self._promised(key, old, new)
 
     def _promised(self, key: str, old: Pod | None, new: Pod) -> None:
@@ -219,10 +222,8 @@ class Feed:
         elif before and not now and held is not None and self.cluster.table.names[held.row] == before:
             self.take_back(key)
 
-    def _ask(self, pod: Pod, event: str) -> None:
-        key = pod.metadata.key
+    def _ask(self, pod: Pod) -> None:
         self.queue.put(Entity.of(Ask(pod)), self.clock.monotonic())
-        self._queued(self.queue.where(key), event)
         self._wake()
 
     def _repopulate(self, name: str, row: Row) -> None:
@@ -257,7 +258,7 @@ class Feed:
         self.queue.remove(key)
         self.assumed.pop(key, None)
         if (promise := self.cluster.nominations.withdraw(key)) is not None:
-            self._happened(Event(FREED, promise.record))
+            self._happened(Event(FREED, promise.record, LET_GO))
         if key in self.cluster.pods:
             self.cluster.remove_pod(key)
 
@@ -295,7 +296,7 @@ def _pod_event(old: Pod | None, new: Pod | None) -> Event | None:
     try:
         return pod_event(old, new)
     except BadInput:
-        return Event(FREED, new)
+        return Event(FREED, new, "AssignedPodUpdate")
 
 
 def _differs(old: Pod, new: Pod) -> bool:

@@ -16,6 +16,7 @@ from koord.scheduler.live.cycle import Bind, Cycle, Decision, Nowhere
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from koord.scheduler.live.monitor import Monitor
 from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.telling import Telling
 
@@ -39,10 +40,20 @@ class Loop:
     ) -> None:
         self._feed, self._telling, self._metrics, self._ready = feed, telling, metrics, ready
         self._clock = feed.clock
-        self._inspection = inspection or Inspection()
-        self._cycle = Cycle(feed, self._inspection)
-        self.bindings = Bindings(client, feed, feed.clock, told=self._told, wake=ready.set, settled=telling.settled)
-        self._preempting = Preempting(client, feed, telling, pod_of=pod_of, wake=ready.set)
+        self._monitor = Monitor(metrics.timed_out)
+        self._cycle = Cycle(feed, inspection, metrics.spent)
+        self.bindings = Bindings(
+            client,
+            feed,
+            feed.clock,
+            told=self._told,
+            wake=ready.set,
+            settled=telling.settled,
+            begun=self._begun,
+            awaiting=telling.awaits_volumes,
+            spent=metrics.spent,
+        )
+        self._preempting = Preempting(client, feed, telling, pod_of=pod_of, wake=ready.set, done=metrics.made_room)
         self._began_s: dict[str, float] = {}
         self._stopping = False
 
@@ -74,7 +85,7 @@ class Loop:
                 return
             took_s = self._clock.monotonic() - began_s
             self._metrics.decided(took_s)
-            self._inspection.took(decision.ask, decision.profile, took_s)
+            self._monitor.decided(decision.ask, decision.profile, took_s)
             self._carry_out(decision, began_s)
             self.bindings.look_after_waiting()
             decided += 1
@@ -84,21 +95,18 @@ class Loop:
     def _carry_out(self, decision: Decision, began_s: float) -> None:
         if isinstance(decision, Bind):
             self._began_s[decision.ask.meta.uid] = began_s
-            if not decision.wait_s:
-                self._inspection.began(decision.ask, decision.profile, began_s)
             self.bindings.start(decision)
             return
         nowhere = isinstance(decision, Nowhere)
         if isinstance(decision, Nowhere):
             self._telling.nowhere(decision)
             self._preempting.start(decision)
-            if decision.remedy.node is not None:
+            if decision.remedy.node is not None or decision.remedy.message:
                 self._metrics.preempted(len(decision.remedy.victims))
         else:
             self._telling.broken(decision)
         took_s = self._clock.monotonic() - began_s
         self._metrics.attempted(UNSCHEDULABLE if nowhere else ERROR, decision.profile, took_s)
-        self._metrics.queued(self._feed.queue.where(decision.ask.key), "ScheduleAttemptFailure")
 
     @property
     def _is_full(self) -> bool:
@@ -107,8 +115,7 @@ class Loop:
     async def _rest(self) -> None:
         """Until something happens, or time alone makes somebody ready."""
         self.bindings.look_after_waiting()
-        self._metrics.look(self._feed, self._clock.monotonic())
-        self._inspection.look(self._clock.monotonic())
+        self._look(self._clock.monotonic())
         rest_s = LONGEST_REST_S
         change_s = None if self._is_full else self._feed.queue.next_change_s()
         if change_s is not None:
@@ -122,10 +129,24 @@ class Loop:
         except TimeoutError:
             pass
 
+    def _look(self, now_s: float) -> None:
+        """What is to be seen of the whole, now and then."""
+        self._metrics.look(self._feed, now_s)
+        self._metrics.calls(len(self.bindings), self._telling.unwritten)
+        self._monitor.look(now_s)
+        queue = self._feed.queue
+        for attempt in self._monitor.unattended(queue, self.bindings.attempts, now_s):
+            for ask in attempt.entity.pods:
+                self._feed.let_go(ask)
+            queue.failed(attempt, now_s)
+
+    def _begun(self, bind: Bind) -> None:
+        self._monitor.began(bind.ask, bind.profile, self._clock.monotonic())
+
     def _told(self, bind: Bind, outcome: Outcome, why: str) -> None:
         now_s, uid = self._clock.monotonic(), bind.ask.meta.uid
         took_s = now_s - self._began_s.pop(uid, now_s)
-        self._inspection.ended(uid, now_s)
+        self._monitor.ended(uid, now_s)
         if outcome == "bound":
             self._telling.bound(bind)
             self._metrics.attempted(SCHEDULED, bind.profile, took_s)
@@ -133,6 +154,5 @@ class Loop:
         elif outcome == "failed":
             self._telling.not_bound(bind, why)
             self._metrics.attempted(ERROR, bind.profile, took_s)
-            self._metrics.queued(self._feed.queue.where(bind.ask.key), "ScheduleAttemptFailure")
         else:
             self._telling.forget(uid)

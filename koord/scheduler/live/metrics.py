@@ -7,7 +7,11 @@ at most, by the loop that owns it.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from prometheus_client import Counter as Counted
+from prometheus_client import Histogram
 
 from koord.kube.metrics import Metrics
 from koord.scheduler.live.feed import Feed
@@ -21,6 +25,8 @@ ATTEMPT_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(15))
 SLI_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 TRIES_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 VICTIMS_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+POINT_BUCKETS: Final = tuple(0.0001 * 2**exponent for exponent in range(12))
+PREEMPTING_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 LOOK_EVERY_S: Final = 1.0
 _QUEUES: Final = {
     Where.ACTIVE: "active",
@@ -29,6 +35,15 @@ _QUEUES: Final = {
     Where.GATED: "gated",
 }
 _MOST_TRIES_TOLD: Final = 16
+
+Point: TypeAlias = Literal["Filter", "PostFilter", "Permit", "PreBind", "Bind"]
+Status: TypeAlias = Literal["Success", "Unschedulable", "Error"]
+Spent: TypeAlias = Callable[[Point, Status, str, float], None]
+"""Who counts the seconds of an extension point, by how it ended and the profile."""
+
+
+def uncounted(point: Point, status: Status, profile: str, seconds: float) -> None:
+    """For those who decide without anybody counting."""
 
 
 class SchedulerMetrics:
@@ -66,7 +81,21 @@ class SchedulerMetrics:
             "scheduler_unschedulable_pods", "Pods that wait since a plugin turned them away", "plugin", "profile"
         )
         self._cache = metrics.gauge(
-            "scheduler_scheduler_cache_size", "Nodes, pods and pods not yet heard of as bound, in the state", "type"
+            "scheduler_cache_size", "Nodes, pods and pods not yet heard of as bound, in the state", "type"
+        )
+        self._points = metrics.histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Seconds at an extension point, all plugins together. Filters and scores are one pass, told as Filter",
+            POINT_BUCKETS,
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self._permits = metrics.histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "Seconds that placed pods waited for others",
+            ATTEMPT_BUCKETS,
+            "result",
         )
         self._victims = metrics.histogram(
             "scheduler_preemption_victims", "Pods that had to go for one", VICTIMS_BUCKETS
@@ -74,9 +103,24 @@ class SchedulerMetrics:
         self._preemptions = metrics.counter(
             "scheduler_preemption_attempts_total", "Attempts to make room for a pod by preemption"
         )
-        self._timeouts = metrics.counter(
-            "scheduler_scheduling_timeout", "Attempts that took longer than is acceptable", "profile"
+        self._preempting = metrics.histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Seconds until all victims of a preemption were told to go",
+            PREEMPTING_BUCKETS,
+            "result",
         )
+        self._preempting_number = metrics.counter(
+            "scheduler_preemption_goroutines_execution_total", "Preemptions carried out", "result"
+        )
+        self._calls = metrics.gauge(
+            "scheduler_pending_async_api_calls", "Calls of the API server that are under way or wait", "call_type"
+        )
+        # A gauge only because a counter's name would get an ending that the one in Koordinator does not have.
+        self._timeouts = metrics.gauge(
+            "scheduler_scheduling_timeout", "Attempts that took longer than is acceptable, so far", "profile"
+        )
+        self._by_point: dict[tuple[Point, Status, str], Histogram] = {}
+        self._by_move: dict[tuple[Where, str], Counted] = {}
         self._told_of: set[tuple[str, str]] = set()
         self._looked_s = float("-inf")
         for name in _QUEUES.values():
@@ -96,19 +140,45 @@ class SchedulerMetrics:
         self._sli.labels(tries).observe(since_s)
         self._tries.observe(attempt.tries)
 
+    def spent(self, point: Point, status: Status, profile: str, seconds: float) -> None:
+        """An extension point was passed, in so much time."""
+        key = (point, status, profile)
+        found = self._by_point.get(key)
+        if found is None:
+            found = self._by_point[key] = self._points.labels(*key)
+        found.observe(seconds)
+        if point == "Permit":
+            self._permits.labels(status).observe(seconds)
+
     def queued(self, where: Where, event: str) -> None:
         """A pod went into a queue, for that reason."""
-        if where in _QUEUES:
-            self._incoming.labels(_QUEUES[where], event).inc()
+        found = self._by_move.get((where, event))
+        if found is None:
+            if where not in _QUEUES:
+                return
+            found = self._by_move[where, event] = self._incoming.labels(_QUEUES[where], event)
+        found.inc()
 
     def timed_out(self, profile: str) -> None:
         """An attempt takes, or took, too long."""
         self._timeouts.labels(profile).inc()
 
     def preempted(self, victims: int) -> None:
-        """Room is being made for a pod, at the cost of so many."""
+        """It was tried to make room for a pod; so many are to go, or none."""
         self._preemptions.inc()
-        self._victims.observe(victims)
+        if victims:
+            self._victims.observe(victims)
+
+    def made_room(self, done: bool, took_s: float) -> None:
+        """The victims of a pod were told to go, or could not be."""
+        result = "success" if done else "error"
+        self._preempting.labels(result).observe(took_s)
+        self._preempting_number.labels(result).inc()
+
+    def calls(self, bindings: int, words: int) -> None:
+        """How many bindings and conditions are being written."""
+        self._calls.labels("pod_binding").set(bindings)
+        self._calls.labels("pod_status_patch").set(words)
 
     def look(self, feed: Feed, now_s: float) -> None:
         """How things are; not more often than it is worth."""
@@ -120,7 +190,8 @@ class SchedulerMetrics:
         for attempt in feed.queue:
             where[attempt.where] += 1
             if attempt.where is Where.UNSCHEDULABLE:
-                profile = str(attempt.entity.pods[0].spec.scheduler_name)
+                engine = feed.engine_of(attempt.entity.pods[0])
+                profile = "" if engine is None else engine.profile.name
                 by.update((plugin, profile) for plugin in attempt.rejected_by)
         for each, name in _QUEUES.items():
             self._pending.labels(name).set(where[each])

@@ -31,7 +31,8 @@ PREEMPTED: Final = "PreemptionByScheduler"
 
 
 class Preempting:
-    """All preemptions under way. `pod_of` gives a pod as it was last heard of."""
+    """All preemptions under way. `pod_of` gives a pod as it was last heard of; `done` hears whether all victims of one
+    were told to go, and how long that took."""
 
     def __init__(
         self,
@@ -41,9 +42,10 @@ class Preempting:
         *,
         pod_of: Callable[[str], Pod | None],
         wake: Callable[[], None],
+        done: Callable[[bool, float], None] = lambda all_went, took_s: None,
     ) -> None:
         self._client, self._feed, self._telling = client, feed, telling
-        self._pod_of, self._wake = pod_of, wake
+        self._pod_of, self._wake, self._done = pod_of, wake, done
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -76,7 +78,9 @@ class Preempting:
             log.error("%s ended with an error", task.get_name(), exc_info=error)
 
     async def _carry_out(self, decision: Nowhere) -> None:
+        began_s = self._feed.clock.monotonic()
         ended = await asyncio.gather(*(self._end(key, decision) for key in decision.remedy.victims))
+        self._done(all(ended), self._feed.clock.monotonic() - began_s)
         if not all(ended):
             self._feed.take_back(decision.ask.key)
 

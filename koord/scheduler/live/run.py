@@ -93,7 +93,7 @@ class Runner:
         self._disconnect: Callable[[], None] = lambda: None
         self.feed: Feed | None = None
         if options.inspection is not None:
-            options.inspection.look_at(lambda: self.feed, lambda: self._loop is not None, self._metrics.timed_out)
+            options.inspection.look_at(lambda: self.feed, lambda: self._loop is not None)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         metrics = self._metrics.metrics
@@ -158,6 +158,8 @@ class Runner:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(telling.run(), name="telling")
+                if self._options.inspection is not None:
+                    tasks.create_task(self._options.inspection.run(), name="diagnoses")
                 while True:
                     assert self.feed is not None
                     self._loop = Loop(

@@ -53,6 +53,11 @@ class Telling:
         self._work = asyncio.Event()
         self._writing: dict[str, asyncio.Event] = {}
 
+    @property
+    def unwritten(self) -> int:
+        """How many pods have a word that is not written, or being written."""
+        return len(self._unwritten) + len(self._writing)
+
     def pod(self, delta: Delta[Pod]) -> None:
         """What informers say: of pods that are gone, or on a node, nothing is remembered."""
         if delta.old is not None and (delta.new is None or delta.new.spec.node_name):
@@ -73,6 +78,11 @@ class Telling:
 
     def not_bound(self, bind: Bind, why: str) -> None:
         self._say(bind.ask.pod, _Word(SCHEDULER_ERROR, f"it was to go to {bind.node}, and was not bound: {why}"))
+
+    def awaits_volumes(self, bind: Bind, what: str) -> None:
+        """It has its place, and its volumes are long in coming: who looks at the pod is to see why nothing happens."""
+        note = for_an_event(f"It is to go to {bind.node}, and waits for its volumes. {what}")
+        self._events.record(reference(PODS, bind.ask.pod), "WaitingForVolumes", note, action="Binding")
 
     def nowhere(self, decision: Nowhere) -> None:
         remedy = decision.remedy

@@ -6,18 +6,24 @@ waited for. A claim that loses its node meanwhile has a provisioner that could n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from koord.kube.client import Client
+from koord.scheduler import claims as told
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
 from koord.scheduler.live.feed import Feed
+from koord.scheduler.plugins.volume_binding import VolumeBinding
 from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION, Promise, is_bound
 
 FIELD_MANAGER: Final = "koord-scheduler"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 WITHIN_S: Final = 600.0
+"""Where no profile says otherwise."""
+LATE_S: Final = 5.0
+"""After so long, people are told what is waited for."""
 LOOK_EVERY_S: Final = 0.2
 
 
@@ -58,10 +64,27 @@ async def write(client: Client, feed: Feed, promises: Sequence[Promise]) -> None
         await client.patch(PERSISTENT_VOLUMES, volume, wanted, field_manager=FIELD_MANAGER)
 
 
-async def bound(feed: Feed, ask: Ask, node: str, promises: Sequence[Promise]) -> None:
-    """Waits until all claims have their volumes."""
+def patience_s(engine: Engine | None) -> float:
+    """How long the volumes of a placed pod are waited for: bindTimeoutSeconds of the profile's VolumeBinding."""
+    for plugin in engine.profile.plugins if engine is not None else ():
+        own = getattr(plugin, "plugin", plugin)
+        if isinstance(own, VolumeBinding):
+            return float(own.args.bind_timeout_seconds)
+    return WITHIN_S
+
+
+async def bound(
+    feed: Feed,
+    ask: Ask,
+    node: str,
+    promises: Sequence[Promise],
+    *,
+    late: Callable[[str], None] = lambda what: None,
+) -> None:
+    """Waits until all claims have their volumes. `late` hears what is waited for, where that takes long."""
     clock, storage = feed.clock, feed.cluster.storage
-    until_s, seen = clock.monotonic() + WITHIN_S, set[str]()
+    within_s = patience_s(feed.engine_of(ask))
+    began_s, seen, is_told = clock.monotonic(), set[str](), False
     while True:
         claims = {key: storage.claims.get(key) for key, _, _ in promises}
         if all(claim is not None and is_bound(claim) for claim in claims.values()):
@@ -77,7 +100,11 @@ async def bound(feed: Feed, ask: Ask, node: str, promises: Sequence[Promise]) ->
                 seen.add(key)
             elif volume is None and key in seen and not is_bound(claim):
                 raise NotBound(f"no volume can be made for the claim {key} on {node}")
-        if clock.monotonic() >= until_s:
+        waited_s = clock.monotonic() - began_s
+        if waited_s >= within_s:
             missing = ", ".join(key for key, claim in claims.items() if claim is None or not is_bound(claim))
-            raise NotBound(f"no volume for {missing} within {WITHIN_S:g} s")
+            raise NotBound(f"no volume for {missing} within {within_s:g} s. {told.awaited(ask, feed.cluster)}".rstrip())
+        if waited_s >= LATE_S and not is_told:
+            late(told.awaited(ask, feed.cluster))
+            is_told = True
         await clock.sleep(LOOK_EVERY_S)

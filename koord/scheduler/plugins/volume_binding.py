@@ -19,8 +19,10 @@ from koord.api.scheduler_args import VolumeBindingArgs
 from koord.api.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
 from koord.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
 from koord.scheduler.framework.stable import Version
+from koord.scheduler.plugins import volume_changes
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import (
     SELECTED_NODE_ANNOTATION,
@@ -44,7 +46,7 @@ _REASONS: Final = {
     NO_ROOM: "node(s) did not have enough free storage",
     VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
-_NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
+NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
 
 
 NOWHERE: Final = "nowhere"
@@ -169,7 +171,7 @@ class _Bindable(Judge):
     filters_on = Reason.NODE | Reason.LABELS
 
     def __init__(self, reach: Sequence[_Reach], claims: Sequence[PersistentVolumeClaim], cluster: Cluster) -> None:
-        self._cluster, self._storage, self._reach = cluster, cluster.storage, reach
+        self._cluster, self._storage, self._reach, self._claims = cluster, cluster.storage, reach, claims
         waiting = [claim for claim in claims if not is_bound(claim)]
         self._selected = {claim.metadata.key: node for claim in waiting if (node := self._node_of(claim))}
         self._to_make = [claim for claim in waiting if claim.metadata.key in self._selected]
@@ -195,6 +197,46 @@ class _Bindable(Judge):
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return True
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """For the first claim that is in the way."""
+        index, storage = np.array([row], np.intp), self._storage
+        for claim in self._claims:
+            volume = storage.volumes.get(claim.spec.volume_name)
+            if is_bound(claim) and volume is None:
+                return [volume_changes.back(claim, storage)]
+            selector = _affinity(volume) if volume is not None and is_bound(claim) else None
+            if selector is not None and not matching_rows(selector, self._cluster.labels, index)[0]:
+                assert volume is not None
+                return [volume_changes.within_reach(volume, claim, storage)]
+        for claim in self._to_make:
+            selected = claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
+            if selected is not None and selected != self._cluster.table.names[row]:
+                return [volume_changes.untied(claim, selected, storage)]
+        _, missed = self._found(index)
+        missing = [claim for claim, here in zip(self._to_find, missed, strict=True) if here[0]]
+        return next(filter(None, (self._made(claim, index) for claim in (*self._to_make, *missing))), [])
+
+    def _made(self, claim: PersistentVolumeClaim, index: Array) -> list[Change]:
+        """What it takes for a claim without a volume to have one made; nothing, where nothing is in the way."""
+        storage = self._storage
+        class_ = storage.classes[class_name(claim)]
+        if class_.provisioner in NO_PROVISIONER:
+            return [volume_changes.free_volume(claim, storage)]
+        if not self._allowed(class_, index)[0]:
+            return [volume_changes.makes_there(class_, storage), volume_changes.free_volume(claim, storage)]
+        if self._has_room(class_, claim, index)[0]:
+            return []
+        most_bytes = max(
+            (
+                _largest_bytes(each)
+                for each in self._capacities(class_)
+                if self._reaches(each, index)[0] and _largest_bytes(each) > 0
+            ),
+            default=0,
+        )
+        less = [volume_changes.smaller_claim(claim, most_bytes, storage)] if most_bytes else []
+        return [volume_changes.more_room(claim, storage), *less]
 
     def _codes(self, rows: Array) -> Array:
         codes = np.zeros(len(rows), np.int64)
@@ -222,7 +264,7 @@ class _Bindable(Judge):
         ]:
             class_ = self._storage.classes[class_name(claim)]
             open_ = wanted & (codes == 0)
-            if class_.provisioner in _NO_PROVISIONER:
+            if class_.provisioner in NO_PROVISIONER:
                 codes[open_] = NO_VOLUME
                 continue
             codes[open_ & ~self._allowed(class_, rows)] = NO_VOLUME
@@ -311,15 +353,21 @@ class _Bindable(Judge):
         if not published or "storage" not in claim.spec.resources.requests:
             return np.ones(len(rows), np.bool_)
         found = np.zeros(len(rows), np.bool_)
-        for capacity in self._storage.capacities.values():
-            if capacity.storage_class_name != class_.metadata.name or capacity.node_topology is None:
-                continue
+        for capacity in self._capacities(class_):
             if _largest_bytes(capacity) >= wanted_bytes(claim):
-                here = np.ones(len(rows), np.bool_)
-                for requirement in compile_labels(capacity.node_topology, absent=NOTHING).requirements:
-                    here &= self._cluster.labels.matches(requirement, rows)
-                found |= here
+                found |= self._reaches(capacity, rows)
         return found
+
+    def _capacities(self, class_: StorageClass) -> list[CSIStorageCapacity]:
+        """What is known to be left of a class, part of the cluster by part."""
+        every, name = self._storage.capacities.values(), class_.metadata.name
+        return [each for each in every if each.storage_class_name == name and each.node_topology is not None]
+
+    def _reaches(self, capacity: CSIStorageCapacity, rows: Array) -> Array:
+        here = np.ones(len(rows), np.bool_)
+        for requirement in compile_labels(capacity.node_topology, absent=NOTHING).requirements:
+            here &= self._cluster.labels.matches(requirement, rows)
+        return here
 
 
 def _is_alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -15,7 +15,6 @@ from koord.kube.health import HealthServer
 from koord.kube.metrics import Metrics
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.run import Options
-from tests.scheduler.builders import ask
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 
 
@@ -88,27 +87,3 @@ async def test_services_of_a_running_scheduler(tmp_path: Path, caplog: pytest.Lo
     assert "Top2 scores for Pod: default/small, feasibleNodes: 2" in logged
     assert 'Failed to filter for Pod "default/giant" on Node "node-000"' in logged
     assert "dump diagnosis for default/giant" in logged
-
-
-def test_attempts_that_take_too_long_are_reported_while_they_do_and_when_they_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    inspection = Inspection()
-    counted: list[str] = []
-    inspection.look_at(lambda: None, lambda: True, counted.append)
-    inspection.began(ask("slow"), "mine", 0.0)
-    inspection.began(ask("quick"), "mine", 25.0)
-    inspection.look(20.0)
-    assert counted == []
-    inspection.look(31.0)
-    inspection.look(35.0)
-    assert counted == ["mine"]
-    assert (
-        "!!!CRITICAL TIMEOUT!!! scheduling pod shop/slow(slow) took longer (31.0s) than the timeout 30s" in caplog.text
-    )
-    inspection.ended("slow", 40.0)
-    inspection.ended("quick", 41.0)
-    inspection.took(ask("late"), "mine", 29.0)
-    assert counted == ["mine", "mine"]
-    inspection.took(ask("late"), "mine", 31.0)
-    assert counted == ["mine", "mine", "mine"]

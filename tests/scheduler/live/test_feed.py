@@ -194,7 +194,7 @@ def test_a_waiting_pod_whose_status_changes_is_not_asked_about_anew() -> None:
     fed.nowhere()
     fed.put(changed(waiting))
     assert fed.feed.queue.where(KEY) is Where.UNSCHEDULABLE
-    assert fed.queued == [("active", "PodAdd")]
+    assert fed.queued == [("active", "UnschedulablePodAdd"), ("unschedulable", "ScheduleAttemptFailure")]
 
 
 @pytest.mark.parametrize(

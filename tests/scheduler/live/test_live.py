@@ -188,10 +188,10 @@ async def test_metrics_have_the_names_that_dashboards_know(client: Client) -> No
             'scheduler_schedule_attempts_total{profile="koord-scheduler",result="unschedulable"} 1.0',
             'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"} 1.0',
             "scheduler_pod_scheduling_attempts_count 1.0",
-            'scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"} 2.0',
+            'scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 2.0',
             'scheduler_pending_pods{queue="unschedulable"} 1.0',
-            'scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"} 1.0',
-            'scheduler_scheduler_cache_size{type="nodes"} 1.0',
+            'scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="koord-scheduler"} 1.0',
+            'scheduler_cache_size{type="nodes"} 1.0',
         }
 
         async def measured() -> bool:

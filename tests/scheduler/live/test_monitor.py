@@ -1,0 +1,58 @@
+"""Attempts that take too long, and such that nobody makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.scheduler.live.monitor import Monitor
+from koord.scheduler.queue import Where
+from tests.scheduler.builders import ask
+from tests.scheduler.live.build import Fed, node, pod
+
+
+def test_attempts_that_take_too_long_are_reported_while_they_do_and_when_they_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    counted: list[str] = []
+    monitor = Monitor(counted.append)
+    monitor.began(ask("slow"), "mine", 0.0)
+    monitor.began(ask("quick"), "mine", 25.0)
+    monitor.look(20.0)
+    assert counted == []
+    monitor.look(31.0)
+    monitor.look(35.0)
+    assert counted == ["mine"]
+    assert (
+        "!!!CRITICAL TIMEOUT!!! scheduling pod shop/slow(slow) took longer (31.0s) than the timeout 30s" in caplog.text
+    )
+    monitor.look(41.0)
+    assert counted == ["mine", "mine"], "every 10 seconds, as long as it lasts"
+    monitor.ended("slow", 42.0)
+    monitor.ended("quick", 43.0)
+    monitor.ended("unknown", 44.0)
+    assert counted == ["mine"] * 3
+    monitor.look(100.0)
+    monitor.decided(ask("late"), "mine", 29.0)
+    assert counted == ["mine"] * 3
+    monitor.decided(ask("late"), "mine", 31.0)
+    assert counted == ["mine"] * 4
+
+
+def test_a_pod_that_was_taken_and_that_nobody_is_at_is_dropped_after_five_seconds() -> None:
+    fed, monitor = Fed(), Monitor()
+    fed.put(node("n1"), pod("lost"), pod("held"), pod("waiting", schedulingGates=[{"name": "later"}]))
+    queue = fed.feed.queue
+    lost, held = queue.pop(0.0), queue.pop(0.0)
+    assert lost is not None
+    assert held is not None
+    assert monitor.unattended(queue, [held], 0.0) == []
+    assert monitor.unattended(queue, [held], 4.0) == []
+    assert monitor.unattended(queue, [held], 5.0) == [lost]
+    queue.failed(lost, 5.0)
+    assert queue.where("shop/lost") is Where.BACKOFF
+    assert monitor.unattended(queue, [held], 20.0) == []
+    # Taken again, its time begins anew.
+    again = queue.pop(25.0)
+    assert again is lost
+    assert monitor.unattended(queue, [held], 25.0) == []
+    assert monitor.unattended(queue, [held, again], 30.0) == []
