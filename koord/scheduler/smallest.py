@@ -109,14 +109,22 @@ def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smal
 class _Trial:
     def __init__(self, engine: Engine) -> None:
         self._cluster = engine.cluster
+        self._takes_back: list[Callable[[], None]] = []
 
     def apply(self, change: Change) -> None:
         """To the state. A changed pod is asked for anew by whoever tries it."""
+        if change.trial is not None:
+            self._takes_back.append(change.trial())
         if change.node is not None:
             self._cluster.put_node(change.node)
         for key in change.gone:
             if key in self._cluster.pods:
                 self._cluster.remove_pod(key)
+
+    def take_back(self) -> None:
+        """What no transaction knows of, the last first."""
+        while self._takes_back:
+            self._takes_back.pop()()
 
 
 @contextmanager
@@ -126,9 +134,11 @@ def _tried(engine: Engine, row: Row) -> Iterator[_Trial]:
     node = cluster.nodes[row]
     try:
         with cluster.transaction() as transaction:
+            trial = _Trial(engine)
             try:
-                yield _Trial(engine)
+                yield trial
             finally:
+                trial.take_back()
                 transaction.undo()
     finally:
         if cluster.nodes[row] is not node:

@@ -7,7 +7,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -19,11 +19,13 @@ from koord.api.quantity import amount, render
 from koord.api.words import RestartPolicy
 
 Side: TypeAlias = Literal["pod", "node", "others"]
+Trial: TypeAlias = Callable[[], Callable[[], None]]
+"""Makes something so on the state, and returns what takes it back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that would be otherwise: the pod, the node, or that other pods are gone. Exactly one of the three."""
+    """One thing that would be otherwise: the pod, the node, that other pods are gone, or else. Exactly one of these."""
 
     text: str
     "Goes on after `it would fit on <node> with`: a toleration for the taint gpu:NoSchedule."
@@ -31,6 +33,10 @@ class Change:
     node: Node | None = None
     gone: tuple[str, ...] = ()
     "Keys of pods."
+    trial: Trial | None = None
+    "How to have anything else for a moment: a volume, a driver's limit, a report."
+    whose: Side = "others"
+    "Of a trial: who would have to see to it."
     size: float = 1.0
     "How much is asked of people, where one label or toleration is 1: smaller changes are proposed first."
 
@@ -38,7 +44,7 @@ class Change:
     def on(self) -> Side:
         if self.pod is not None:
             return "pod"
-        return "node" if self.node is not None else "others"
+        return "node" if self.node is not None else self.whose
 
 
 def listed(words: Iterable[str]) -> str:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -37,9 +36,14 @@ from koord.api.resources import amounts
 from koord.api.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
+from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.load_aware_service import load_told
+from koord.scheduler.plugins.load_changes import Excess, Limit, higher_limit, smaller_load
+from koord.scheduler.plugins.load_estimate import REAL_NAMES, estimate_of
+from koord.scheduler.plugins.load_threshold import UNCHECKED
+from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import LoadBasis, PodRecord
 from koord.scheduler.state.table import Column, Reason, Row
@@ -51,7 +55,6 @@ Vector = tuple[int, ...]
 """An amount for each resource of the plugin, in its order."""
 
 DEFAULT_REPORT_INTERVAL_S: Final = 60
-UNCHECKED: Final = 1 << 62
 NO_DATA: Final = 1 << 56
 """A load that is above any capacity, so that a node without data scores nothing."""
 EXPIRED: Final = 1
@@ -59,20 +62,6 @@ AGGREGATED: Final = 1 << 31
 PLAIN_CHECK, AGGREGATED_CHECK = 1, 2
 ESTIMATES_KEPT: Final = 1 << 15
 _NO, _YES = Version(0), Version(1)
-
-_REAL_NAMES: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
-    PriorityClass.BATCH: {"cpu": names.RESOURCE_BATCH_CPU, "memory": names.RESOURCE_BATCH_MEMORY},
-    PriorityClass.MID: {"cpu": names.RESOURCE_MID_CPU, "memory": names.RESOURCE_MID_MEMORY},
-    PriorityClass.FREE: {},
-}
-"""What pods of a class ask for in place of cpu and memory. Others ask by the name itself."""
-_UNSTATED: Final[Mapping[str, int]] = {
-    "cpu": 250,
-    names.RESOURCE_BATCH_CPU: 250,
-    "memory": 200 * 1024**2,
-    names.RESOURCE_BATCH_MEMORY: 200 * 1024**2,
-}
-"""What a pod that asks for nothing is taken to use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +210,26 @@ class LoadAwareScheduling(Plugin):
         shares = {each.key: self._share(each, report) for each in loads} if report is not None else {}
         return load_told(self.resources, records.values(), report if measured else None, shares)
 
+    def limit(self, row: Row, by_prod: bool) -> Limit:
+        """What limits pods on a row, or those judged by what prod pods use."""
+        prod, limits = self._prod_limits(row), self._limits(row)
+        if by_prod and any(prod):
+            return Limit(dict(zip(self.resources, prod, strict=True)), True, None)
+        return Limit(dict(zip(self.resources, limits.percent, strict=True)), False, limits.aggregation)
+
+    def as_if_reported(self, node: str) -> Callable[[], None]:
+        """A node has just said again what it said last, until what is returned is called."""
+        assert self._cluster is not None
+        old = self._reports[node]
+        self._reports[node] = replace(old, updated_s=self._cluster.now_s)
+        self._reported(node)
+
+        def take_back() -> None:
+            self._reports[node] = old
+            self._reported(node)
+
+        return take_back
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if cluster.now_s != self._now_s:
             self._advance(cluster)
@@ -335,7 +344,7 @@ class LoadAwareScheduling(Plugin):
         scored = self._measured(report, self._score_by)
         for i, whole in enumerate(capacity):
             base = measured[i] if measured is not None else full[i] - delta[i]
-            ceiling = _ceiling(limits.percent[i], whole)
+            ceiling = ceiling_of(limits.percent[i], whole)
             relative = UNCHECKED if ceiling == UNCHECKED else ceiling - base
             put(columns.assigned[i], row, delta[i])
             put(columns.ceiling[i], row, relative)
@@ -343,7 +352,7 @@ class LoadAwareScheduling(Plugin):
             if self._by_prod:
                 put(columns.prod[i], row, prod[i])
                 if by_prod:
-                    relative = _ceiling(prod_limits[i], whole)
+                    relative = ceiling_of(prod_limits[i], whole)
                 elif relative != UNCHECKED:
                     relative += prod[i] - delta[i]
                 put(columns.prod_ceiling[i], row, relative)
@@ -427,7 +436,7 @@ class LoadAwareScheduling(Plugin):
                 _said(LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED, basis.seconds_after_scheduled),
             )
             after = [of if own is None or own < 0 else own for own, of in zip(said, after, strict=True)]
-        estimate = self._vector({name: _estimate(basis, name, factor) for name, factor in factors.items()})
+        estimate = self._vector({name: estimate_of(basis, name, factor) for name, factor in factors.items()})
         return _Wish(estimate, basis.priority_class is PriorityClass.PROD, after[0] or 0, after[1] or 0)
 
     def _read(self, metric: NodeMetric) -> _Report:
@@ -481,6 +490,7 @@ class _Load(Judge):
     def __init__(self, plugin: LoadAwareScheduling, cluster: Cluster, columns: _Columns, kind: _Kind) -> None:
         estimate, by_prod, filters = kind
         args = plugin.args
+        self._plugin, self._by_prod, self._capacity = plugin, bool(by_prod), columns.capacity
         self._cluster, self._resources, self._updated = cluster, plugin.resources, columns.updated
         self._expiration_s = args.node_metric_expiration_seconds
         self._heeds_expiry = args.filter_expired_node_metrics
@@ -540,6 +550,28 @@ class _Load(Judge):
         first = next(name for i, name in enumerate(self._resources) if mask & 2 << i)
         return [f"node(s) {first} {what} exceed threshold"]
 
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """A report, where the last one is too old; a higher limit, or a pod that is taken to use less."""
+        cells, node = One(self._cluster.table.columns, row), self._cluster.nodes[row]
+        if self.feasible(cells) == EXPIRED:
+            age_s = self._cluster.now_s - cells[self._updated]
+            said = (
+                f"a new report of its usage (the last is {age_s:.0f} s old)"
+                if age_s < math.inf
+                else "a report of its usage"
+            )
+            return [Change(said, trial=lambda: self._plugin.as_if_reported(node.metadata.name), whose="node")]
+        limit, excess = self._plugin.limit(row, self._by_prod), []
+        real_names = REAL_NAMES.get(ask.load.priority_class, {})
+        for i, (load, ceiling, adds, _) in enumerate(self._checked):
+            name, capacity, left = self._resources[i], int(cells[self._capacity[i]]), int(cells[ceiling] - cells[load])
+            if adds > left:
+                allowed = ceiling_of(limit.percent[name], capacity)
+                asked = real_names.get(name, name)
+                excess.append(Excess(name, limit.percent[name], allowed - left + adds, capacity, adds, left, asked))
+        found = (higher_limit(node, limit, excess), smaller_load(ask.pod, excess)) if excess else ()
+        return [each for each in found if each is not None]
+
     def _is_expired(self, cells: Cells) -> Numbers:
         return self._cluster.now_s - cells[self._updated] >= self._expiration_s
 
@@ -553,18 +585,6 @@ def _resources(args: LoadAwareSchedulingArgs) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _estimate(basis: LoadBasis, resource: str, factor: int) -> int:
-    """How much of a resource a pod is taken to use: a part of its limit or request, never above its limit."""
-    class_ = basis.priority_class
-    name = _REAL_NAMES[class_].get(resource, "") if class_ in _REAL_NAMES else resource
-    limit = dict(basis.limits).get(name, 0)
-    asked = max(limit, dict(basis.requests).get(name, 0))
-    if asked == 0:
-        return _UNSTATED.get(name, 0)
-    estimated = _rounded(float(asked) * float(factor) / 100)
-    return min(estimated, limit) if limit > 0 else estimated
-
-
 def _said(annotation: Annotation[T, D], text: str) -> T | D | None:
     """What a pod says itself. What cannot be understood counts as not said."""
     if not text:
@@ -573,22 +593,3 @@ def _said(annotation: Annotation[T, D], text: str) -> T | D | None:
         return annotation.read(ObjectMeta(annotations={annotation.key: text}))
     except AnnotationError:
         return None
-
-
-@lru_cache(maxsize=4096)
-def _ceiling(percent: int, capacity: int) -> int:
-    """The largest load that is, rounded, not above a percentage of a capacity."""
-    if percent <= 0 or capacity <= 0:
-        return UNCHECKED
-    load = int((percent + 0.5) / 100 * capacity)
-    while _rounded(load / capacity * 100) > percent:
-        load -= 1
-    while _rounded((load + 1) / capacity * 100) <= percent:
-        load += 1
-    return load
-
-
-def _rounded(x: float) -> int:
-    """To the nearest integer, halves away from zero."""
-    whole = int(x)
-    return whole + (0 if abs(x - whole) < 0.5 else 1 if x > 0 else -1)

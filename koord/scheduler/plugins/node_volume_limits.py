@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, KeysView
+from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
+from koord.api.storage import CSINode
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster, Index
@@ -145,9 +149,57 @@ class _Attachable(Judge):
         return found[cells.rows]
 
     def _exceeds(self, driver: str, row: Row, limit: int) -> bool:
+        return self._excess(driver, row, limit) > 0
+
+    def _excess(self, driver: str, row: Row, limit: int) -> int:
+        """How many volumes too many there would be."""
         attached = self._attached.volumes(driver, row)
         more = self._new.get(driver, 0) + len(self._known[driver] - attached)
-        return more > 0 and len(attached) + more > limit
+        return len(attached) + more - limit if more > 0 else 0
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """For the first driver that has no room: a higher limit, or fewer pods with volumes of it."""
+        storage, name = self._cluster.storage, self._cluster.table.names[row]
+        for driver in self._known:
+            limit = storage.limits[driver].get(name)
+            excess = 0 if limit is None else self._excess(driver, row, limit)
+            if limit is None or excess <= 0:
+                continue
+            volumes = f"{excess} more volume{'s' if excess > 1 else ''} of {driver}"
+            raised = partial(storage.tried, _raised(storage.csi_nodes[name], driver, limit + excess))
+            found = [Change(f"room for {volumes} there", trial=raised, whose="node", size=3.0)]
+            users = self._users(driver, row, excess)
+            return [*found, without_pods(users, f"to make room for {volumes}")] if users else found
+        return []
+
+    def _users(self, driver: str, row: Row, number: int) -> list[str]:
+        """As few pods as can be, and the least important, with that many volumes of a driver that no other pod uses."""
+        storage, used_by, disks = self._cluster.storage, Counter[Disk](), dict[str, set[Disk]]()
+        records = self._cluster.pods_on[row]
+        for key, record in records.items():
+            claims = {f"{record.namespace}/{claim}" for claim in (*record.claims, *record.own_claims)}
+            found = {disk for claim in claims if (disk := storage.disk_of(claim)) is not None and disk[0] == driver}
+            if found:
+                disks[key] = found
+                used_by.update(found)
+        alone = {key: sum(1 for disk in found if used_by[disk] == 1) for key, found in disks.items()}
+        chosen, freed = [], 0
+        for key in sorted(alone, key=lambda key: (-min(alone[key], number), records[key].priority, key)):
+            if freed < number and alone[key]:
+                chosen.append(key)
+                freed += alone[key]
+        return chosen if freed >= number else []
 
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) exceed max volume count"]
+
+
+def _raised(node: CSINode, driver: str, limit: int) -> CSINode:
+    """The node with another limit of one driver."""
+    drivers = tuple(
+        replace(each, allocatable=replace(each.allocatable, count=limit))
+        if each.name == driver and each.allocatable is not None
+        else each
+        for each in node.spec.drivers
+    )
+    return replace(node, spec=replace(node.spec, drivers=drivers))

@@ -13,7 +13,9 @@ import numpy as np
 
 from koord.api.selector import Operator, Requirement
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.plugins import volume_changes
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import WAITS_FOR_POD, class_name
 from koord.scheduler.state.table import Array, Reason, Row
@@ -104,6 +106,20 @@ class _There(Judge):
             by_present_name = labels.matches(Requirement(PRESENT_NAMES[label], Operator.IN, values), rows)
             fits &= np.where(has[label], by_label, by_present_name)
         return zoned & ~fits
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        """The first volume that is elsewhere, there."""
+        index, storage = np.array([row], np.intp), self._cluster.storage
+        for name in ask.claims:
+            found = _places(ask.meta.namespace, name, self._cluster)
+            if isinstance(found, str):
+                return []
+            elsewhere = [place for place in found if _There((place,), self._cluster)._elsewhere(index)[0]]
+            if elsewhere:
+                claim = storage.claims[f"{ask.meta.namespace}/{name}"]
+                labels = tuple(label for label, _ in elsewhere)
+                return [volume_changes.in_its_zone(storage.volumes[claim.spec.volume_name], name, labels, storage)]
+        return []
 
     def reasons(self, mask: int) -> list[str]:
         return ["node(s) had no available volume zone"]

@@ -6,7 +6,7 @@ keeps verdicts asks for `version`, and the one who keeps something by claim asks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -75,6 +75,20 @@ class Storage:
     def remove(self, thing: StorageObject) -> None:
         """Something is gone; only its name counts."""
         self._replace(thing, None)
+
+    def tried(self, *things: StorageObject) -> Callable[[], None]:
+        """Things are so for a moment, until what is returned is called; nobody may keep what follows from them."""
+        before = [(thing, self._kept(thing).get(thing.metadata.key)) for thing in things]
+        versions = self.version, self.limits_version
+        for thing in things:
+            self.put(thing)
+
+        def take_back() -> None:
+            for thing, old in reversed(before):
+                self._replace(thing, old)
+            self.version, self.limits_version = versions
+
+        return take_back
 
     def promise(self, pod: str, claim: str, volume: str | None, node: str) -> None:
         """A pod with this claim goes to a node: the claim gets that volume, or one is made for it there."""

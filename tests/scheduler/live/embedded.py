@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from koord.api.kinds import NODES, PODS
-from koord.api.pod import Pod
 from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.apiserver.server import ApiServer, ServeOptions
 from koord.kube.client import Client
@@ -95,14 +94,3 @@ async def until_bound(client: Client, *names: str, within_s: float = 20.0) -> di
 
     await until(bound, within_s)
     return found
-
-
-def over_committed(pods: list[Pod], cpu_milli: int) -> dict[str, int]:
-    """Nodes on which pods ask for more than there is."""
-    from koord.api.resources import pod_requests
-
-    taken: dict[str, int] = {}
-    for pod in pods:
-        if pod.spec.node_name and not pod.is_finished:
-            taken[pod.spec.node_name] = taken.get(pod.spec.node_name, 0) + pod_requests(pod).get("cpu", 0)
-    return {node: amount for node, amount in taken.items() if amount > cpu_milli}

@@ -1,0 +1,97 @@
+"""What would have to be otherwise for a busy node to take a pod: another limit there, or a pod that asks for less.
+
+A limit stands on the node itself (its usage-thresholds annotation), so that other nodes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from koord.api.annotations.load import USAGE_THRESHOLDS, AggregatedThresholds
+from koord.api.node import Node
+from koord.api.pod import Container, Pod
+from koord.api.quantity import amount, render
+from koord.scheduler.framework.change import Change, listed
+from koord.scheduler.plugins.load_threshold import needed_percent
+
+
+class Excess(NamedTuple):
+    """A resource of which a node has too little left below its limit."""
+
+    resource: str
+    percent: int
+    load: int
+    "With the pod, in the resource's unit."
+    capacity: int
+    adds: int
+    "What the pod is taken to use."
+    left: int
+    "What it might use."
+    asked: str
+    "The name by which the pod asks for it."
+
+
+class Limit(NamedTuple):
+    """Which of a node's limits it is that turns a pod away."""
+
+    percent: Mapping[str, int]
+    of_prod: bool
+    aggregation: tuple[str, float] | None
+
+
+def higher_limit(node: Node, limit: Limit, excess: Sequence[Excess]) -> Change | None:
+    """The node with limits that let the pod in; None where that would be more than it has."""
+    needed = {each.resource: needed_percent(each.load, each.capacity) for each in excess}
+    if max(needed.values()) > 100:
+        return None
+    own = USAGE_THRESHOLDS.read(node.metadata, "Node")
+    wanted = {**{name: percent for name, percent in limit.percent.items() if percent}, **needed}
+    if limit.of_prod:
+        own = replace(own, prod_usage_thresholds=wanted)
+    elif limit.aggregation is not None:
+        kind, duration_s = limit.aggregation
+        part = AggregatedThresholds(wanted, kind, f"{duration_s:g}s")  # type: ignore[arg-type]  # as it was read
+        own = replace(own, aggregated_usage=part)
+    else:
+        own = replace(own, usage_thresholds=wanted)
+    said = {**node.metadata.annotations, USAGE_THRESHOLDS.key: USAGE_THRESHOLDS.render(own)}
+    words = [f"{needed[each.resource]}% {each.resource} usage instead of {each.percent}%" for each in excess]
+    changed = replace(node, metadata=replace(node.metadata, annotations=said))
+    return Change(f"a limit of {listed(words)} there, or that much less usage", node=changed, size=2.0)
+
+
+def smaller_load(pod: Pod, excess: Sequence[Excess]) -> Change | None:
+    """The pod with requests and limits by which it is taken to use no more than is left."""
+    words, size = [], 1.0
+    for each in excess:
+        asks = [_most(container, each.asked) for container in pod.spec.containers]
+        now = sum(asks)
+        less = now * each.left // each.adds if each.adds else 0
+        if less <= 0 or less >= now:
+            return None
+        containers = tuple(
+            _with(container, each.asked, own * less // now) if own else container
+            for container, own in zip(pod.spec.containers, asks, strict=True)
+        )
+        pod = replace(pod, spec=replace(pod.spec, containers=containers))
+        words.append(f"{render(each.asked, less)} {each.asked} instead of {render(each.asked, now)}")
+        size += 1 - less / now
+    return Change(f"requests and limits of {listed(words)}", pod=pod, size=size)
+
+
+def _most(container: Container, name: str) -> int:
+    found = container.resources
+    return max(amount(name, each.get(name, 0)) for each in (found.requests, found.limits))
+
+
+def _with(container: Container, name: str, most: int) -> Container:
+    """No more than so much, in the requests and the limits that it has."""
+    found = container.resources
+    requests, limits = (
+        {**each, name: render(name, min(most, amount(name, each[name])))} if name in each else each
+        for each in (found.requests, found.limits)
+    )
+    return replace(container, resources=replace(found, requests=requests, limits=limits))
