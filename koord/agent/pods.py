@@ -13,6 +13,7 @@ from typing import Final
 
 from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
 from koord.api.cgroup import CgroupDriver
+from koord.api.meta import ObjectMeta
 from koord.api.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
 from koord.api.resources import amounts, pod_limits, pod_requests
 from koord.api.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
@@ -42,13 +43,8 @@ class AgentContainer:
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    namespace: str
-    name: str
-    uid: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    meta: ObjectMeta
     phase: PodPhase
-    is_terminating: bool
     labelled_qos: QoSClass
     "What its label says, NONE without."
     qos: QoSClass
@@ -66,12 +62,16 @@ class AgentPod:
 
     @property
     def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return self.meta.key
+
+    @property
+    def uid(self) -> str:
+        return self.meta.uid
 
     @property
     def is_active(self) -> bool:
         """Running or about to, and not on its way out."""
-        return self.phase in (PodPhase.RUNNING, PodPhase.PENDING) and not self.is_terminating
+        return self.phase in (PodPhase.RUNNING, PodPhase.PENDING) and self.meta.deletion_timestamp is None
 
     @property
     def is_best_effort(self) -> bool:
@@ -86,13 +86,8 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
     statuses |= {status.name: status for status in pod.status.init_container_statuses}
     containers = [*pod.spec.containers, *(each for each in pod.spec.init_containers if each.is_sidecar)]
     return AgentPod(
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        labels=pod.metadata.labels,
-        annotations=pod.metadata.annotations,
+        meta=pod.metadata,
         phase=pod.status.phase,
-        is_terminating=pod.metadata.deletion_timestamp is not None,
         labelled_qos=raw_qos_class(pod.metadata.labels),
         qos=qos_class(pod),
         kube_qos=of_kube,

@@ -1,0 +1,63 @@
+"""Which CPUs best-effort pods get: whole cores first, spread over NUMA nodes, beside the services' own CPUs last.
+
+CPUs that belong to somebody alone (LSE pods, reserved, exclusive for system pods) are never theirs. Those that LSR pods
+own are lent in proportion.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle, pairwise
+
+from koord.agent.host.topology import Cpu, Topology
+from koord.api.cpuset import NO_CPUS, CPUSet
+
+
+def choose(count: int, topology: Topology, never: CPUSet, lsr: CPUSet) -> CPUSet:
+    """So many CPUs; none at all where there are not as many."""
+    eligible = topology.all - never
+    owned, rest = eligible & lsr, eligible - lsr
+    if not eligible:
+        return NO_CPUS
+    from_owned = count * len(owned) // len(eligible)
+    return _spread(from_owned, owned, topology) | _spread(count - from_owned, rest, topology)
+
+
+def _spread(count: int, among: CPUSet, topology: Topology) -> CPUSet:
+    if len(among) < count or count <= 0:
+        return NO_CPUS
+    buckets = _buckets(among, topology)
+    chosen: list[int] = []
+    turn = cycle(range(len(buckets)))
+    idle = 0
+    at = next(turn)
+    while count - len(chosen) > 1 and idle < len(buckets):
+        pair = _whole_core(buckets[at])
+        if pair:
+            chosen += [cpu.id for cpu in pair]
+            buckets[at] = [cpu for cpu in buckets[at] if cpu not in pair]
+        idle = 0 if pair else idle + 1
+        at = next(turn)
+    while len(chosen) < count:
+        if buckets[at]:
+            chosen.append(buckets[at].pop(0).id)
+        at = next(turn)
+    return CPUSet(chosen)
+
+
+def _buckets(among: CPUSet, topology: Topology) -> list[list[Cpu]]:
+    """By NUMA node and socket, the largest first; inside by core."""
+    groups: dict[tuple[int, int], list[Cpu]] = {}
+    for cpu in topology.cpus:
+        if cpu.id in among:
+            groups.setdefault((cpu.node, cpu.socket), []).append(cpu)
+    for group in groups.values():
+        group.sort(key=lambda cpu: (cpu.core, cpu.id))
+    return sorted(groups.values(), key=lambda group: (-len(group), min(cpu.id for cpu in group)))
+
+
+def _whole_core(bucket: list[Cpu]) -> list[Cpu]:
+    """The first core of which two threads are left."""
+    for first, second in pairwise(bucket):
+        if first.core == second.core:
+            return [first, second]
+    return []

@@ -1,0 +1,120 @@
+"""CPU suppress: holds best-effort pods to the CPU that services leave.
+
+By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says. Shrinks at once, grows by at most a
+tenth of the node per round, so that a service that comes back does not meet a burst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koord.agent.executor.write import Write
+from koord.agent.host.convert import UNLIMITED
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
+from koord.agent.qos.cpu_choice import choose
+from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.annotations.cpu import NODE_RESERVATION, RESOURCE_STATUS, SYSTEM_QOS_RESOURCE
+from koord.api.annotations.value import AnnotationError
+from koord.api.cgroup import qos_dir
+from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.priority import QoSClass
+from koord.api.slo_defaults import THRESHOLD_STRATEGY
+from koord.api.words import KubeQoS
+
+NAME: Final = "cpu_suppress"
+FEWEST_CPUS: Final = 2
+LEAST_QUOTA_US: Final = 2000
+GROWTH: Final = 10
+"""Percent of the node per round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What best-effort pods have at present."""
+
+    cpus: CPUSet
+    quota_us: int
+    pod_directories: Sequence[str] = ()
+    "Directories of pods below the best-effort one, whoever made them."
+    container_directories: Sequence[str] = ()
+
+
+def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Decision | None:
+    if state.slo is None or state.slo.resource_used_threshold_with_be is None:
+        return None
+    strategy = state.slo.resource_used_threshold_with_be
+    if not strategy.enable or state.is_colocation_off:
+        return NOTHING
+    threshold = strategy.cpu_suppress_threshold_percent
+    if threshold is None:
+        threshold = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
+    budget = cpu_budget(state, samples, threshold, strategy.cpu_suppress_min_percent, now_s)
+    if budget is None:
+        return None
+    if strategy.cpu_suppress_policy == "cfsQuota":
+        return Decision((_quota_write(state, held, budget),))
+    return _cpuset_writes(state, held, budget)
+
+
+def quota_us(budget: CpuBudget, held_us: int) -> int:
+    """Small changes are not worth a write; growth is slow, except from no limit at all."""
+    wanted = max(budget.allowed * 100, LEAST_QUOTA_US)
+    percent = budget.capacity  # a hundredth of the node's quota, in microseconds
+    if abs(wanted - held_us) < percent and wanted != LEAST_QUOTA_US:
+        return held_us
+    if held_us != UNLIMITED and wanted - held_us > GROWTH * percent:
+        return held_us + GROWTH * percent
+    return wanted
+
+
+def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
+    wanted = max(FEWEST_CPUS, -(-allowed_milli // 1000))
+    return min(wanted, held + -(-cpus * GROWTH // 100))
+
+
+def _quota_write(state: NodeState, held: Held, budget: CpuBudget) -> Write:
+    directory = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
+    return Write(CPU_QUOTA, directory, quota_us(budget, held.quota_us), NAME, str(budget))
+
+
+def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
+    never, lsr = owned_cpus(state)
+    before = held.cpus or state.topology.all
+    cpus = choose(cpu_count(budget.allowed, len(before), state.cpus), state.topology, never, lsr)
+    if not cpus:
+        return None
+    everything = state.topology.all - never
+    best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
+    # Kubelet's static policy writes the CPUs of pods itself, from its own idea of what is shared.
+    above = everything if state.kubelet.cpu_policy == "static" else cpus
+    why = f"{budget}: {len(cpus)} CPUs"
+    directories = [(best_effort, above), *((each, above) for each in held.pod_directories)]
+    directories += [(each, cpus) for each in held.container_directories]
+    return Decision(tuple(Write(CPUSET_CPUS, directory, value, NAME, why) for directory, value in directories))
+
+
+def owned_cpus(state: NodeState) -> tuple[CPUSet, CPUSet]:
+    """CPUs that best effort never gets, and those of LSR pods, which are lent."""
+    meta = state.node.metadata
+    never = NODE_RESERVATION.read(meta).cpus | state.kubelet.reserved_cpus
+    system = SYSTEM_QOS_RESOURCE.read(meta)
+    if system.cpuset_exclusive:
+        never |= system.cpus
+    lsr = NO_CPUS
+    for pod in state.pods.values():
+        if not pod.is_active or pod.qos not in (QoSClass.LSE, QoSClass.LSR):
+            continue
+        try:
+            cpus = RESOURCE_STATUS.read(pod.meta).cpus
+        except AnnotationError:
+            continue
+        if pod.qos is QoSClass.LSE:
+            never |= cpus
+        else:
+            lsr |= cpus
+    return never, lsr

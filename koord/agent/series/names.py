@@ -1,0 +1,47 @@
+"""The series that collectors write and strategies read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.agent.series.samples import Series
+
+NODE_CPU: Final = Series("node_cpu")
+NODE_MEMORY: Final = Series("node_memory")
+NODE_MEMORY_WITH_CACHE: Final = Series("node_memory_with_cache")
+SYSTEM_CPU: Final = Series("system_cpu")
+SYSTEM_MEMORY: Final = Series("system_memory")
+BE_CPU: Final = Series("be_cpu")
+"""Used by all in the best-effort directory."""
+BE_CPU_REQUEST: Final = Series("be_cpu_request")
+BE_CPU_LIMIT: Final = Series("be_cpu_limit")
+"""What they may really use: the smallest of CPU sets and quota."""
+
+
+def pod_cpu(uid: str) -> Series:
+    return Series("pod_cpu", uid)
+
+
+def pod_memory(uid: str) -> Series:
+    return Series("pod_memory", uid)
+
+
+def container_cpu(container_id: str) -> Series:
+    return Series("container_cpu", container_id)
+
+
+def container_memory(container_id: str) -> Series:
+    return Series("container_memory", container_id)
+
+
+def container_throttled(container_id: str) -> Series:
+    """Throttled periods per period."""
+    return Series("container_throttled", container_id)
+
+
+def host_application_cpu(name: str) -> Series:
+    return Series("host_application_cpu", name)
+
+
+def host_application_memory(name: str) -> Series:
+    return Series("host_application_memory", name)
