@@ -22,8 +22,8 @@ from koord.manager.node_resource.prepare import Prepared
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, NodeFacts, TopologyFacts
 
-RATIO_STEP: Final = 0.01
-"""By how much the normalisation ratio must move."""
+RATIO_STEP: Final = 1
+"""By how many hundredths more than this the normalisation ratio must move: it has two decimals."""
 _WITH_STATUS: Final = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE
 """Says what the status says, and is written with it."""
 
@@ -159,8 +159,8 @@ def _is_urgent(key: str, old: str | None, new: str | None) -> bool:
     if key != names.ANNOTATION_CPU_NORMALIZATION_RATIO or old is None or new is None:
         return True
     try:
-        return abs(float(old) - float(new)) > RATIO_STEP
-    except ValueError:
+        return abs(round(float(old) * 100) - round(float(new) * 100)) > RATIO_STEP
+    except (ValueError, OverflowError):
         return True
 
 

@@ -1,0 +1,209 @@
+"""When a figure is worth a write, what the write names, and when to look again."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from koord.api.slo_config import SloConfig
+from koord.manager.node_resource.due import AFTER_S, look_again_s
+from koord.manager.node_resource.prepare import prepare
+from koord.manager.node_resource.state import NodeState, topology_facts
+from koord.manager.node_resource.writing import Decision, decide, is_beyond, zone_changes
+from tests.manager.builders import (
+    NOW_S,
+    base,
+    config,
+    device,
+    metric,
+    node,
+    outcomes,
+    prepared,
+    settings,
+    state,
+    topology,
+)
+
+CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+SHOWN = {CPU: "26700", MEMORY: "137868450202", "kubernetes.io/mid-cpu": "0", "kubernetes.io/mid-memory": "0"}
+ORIGIN = '{"resources":{"kubernetes.io/batch-cpu":"26700","kubernetes.io/batch-memory":"137868450202"}}'
+SAID = {
+    "node.koordinator.sh/cpu-normalization-ratio": "1.00",
+    "node.koordinator.sh/originExtendedAllocatable": ORIGIN,
+}
+
+
+def written(given: NodeState, slo: SloConfig | None = None, ago_s: float | None = 100.0) -> Decision:
+    slo = slo or config()
+    strategy = settings(given, slo).colocation
+    return decide(given.node, prepared(given, slo), strategy, None if ago_s is None else NOW_S - ago_s, NOW_S)
+
+
+def test_a_node_that_shows_what_it_should_is_not_written_even_by_a_new_process() -> None:
+    decision = written(state(node(published=SHOWN, annotations=SAID), report=base()), ago_s=None)
+    assert decision.patch is None
+    assert not decision.pending
+
+
+def test_the_first_write_names_only_what_changes() -> None:
+    decision = written(state(report=base()), ago_s=None)
+    assert decision.status
+    lent = {CPU: "26700", MEMORY: "137868450202", "kubernetes.io/mid-cpu": "0", "kubernetes.io/mid-memory": "0"}
+    assert decision.patch == {
+        "metadata": {"uid": "uid-n1", "annotations": SAID},
+        "status": {"capacity": lent, "allocatable": lent},
+    }
+
+
+def test_a_small_difference_waits_for_its_time() -> None:
+    given = state(node(published={**SHOWN, CPU: "26k"}, annotations=SAID), report=base())
+    assert written(given).patch is None
+    assert written(given).pending
+    assert written(given, ago_s=300).patch is None
+    late = written(given, ago_s=300.1)
+    assert late.patch is not None
+    assert late.patch["status"] == {"capacity": {CPU: "26700"}, "allocatable": {CPU: "26700"}}
+
+
+def test_what_is_taken_back_is_null_in_the_patch() -> None:
+    decision = written(state(node(published=SHOWN, annotations=SAID), report=None))
+    assert decision.patch is not None
+    assert decision.patch["status"]["allocatable"] == dict.fromkeys(SHOWN)
+    assert "originExtendedAllocatable" in str(decision.patch["metadata"])
+
+
+def test_a_node_on_which_nothing_was_lent_is_not_touched_where_co_location_is_off() -> None:
+    assert written(state(report=base()), config(enable=False), ago_s=None).patch is None
+
+
+def test_switching_off_takes_back_at_once() -> None:
+    decision = written(state(node(published=SHOWN, annotations=SAID), report=base()), config(enable=False), ago_s=1)
+    assert decision.patch is not None
+    assert decision.patch["status"]["allocatable"] == dict.fromkeys(SHOWN)
+    assert "cpu-normalization-ratio" not in str(decision.patch)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "urgent"),
+    [(None, "1.00", True), ("1.00", "1.01", False), ("1.00", "1.02", True), ("x", "1.00", True)],
+)
+def test_the_ratio_is_written_at_once_where_it_moves(old: str | None, new: str, urgent: bool) -> None:
+    said = {**SAID, "node.koordinator.sh/cpu-normalization-ratio": old}
+    given = state(
+        node(published=SHOWN, annotations={key: text for key, text in said.items() if text is not None}), report=base()
+    )
+    wanted = prepared(given, config())
+    wanted = replace(wanted, annotations={**wanted.annotations, "node.koordinator.sh/cpu-normalization-ratio": new})
+    decision = decide(given.node, wanted, settings(given, config()).colocation, NOW_S - 100, NOW_S)
+    assert (decision.patch is not None) == urgent
+    assert not decision.status
+
+
+def test_labels_of_devices_are_written_without_the_status() -> None:
+    devices = device([{"type": "gpu", "health": True}], {"node.koordinator.sh/gpu-model": "H200"})
+    given = state(
+        node(published={**SHOWN, "koordinator.sh/gpu": "0"}, annotations=SAID), report=base(), devices=devices
+    )
+    decision = written(given)
+    assert not decision.status
+    assert decision.patch == {"metadata": {"uid": "uid-n1", "labels": {"node.koordinator.sh/gpu-model": "H200"}}}
+
+
+@pytest.mark.parametrize(
+    ("published", "wanted", "beyond"),
+    [
+        (None, None, False),
+        (None, 0, True),
+        (0, None, True),
+        (0, 0, False),
+        (0, 1, True),
+        (10, 11, False),
+        (10, 12, True),
+    ],
+)
+def test_presence_counts_and_a_share_of_what_is_published(
+    published: int | None, wanted: int | None, beyond: bool
+) -> None:
+    assert is_beyond(published, wanted, 0.1) == beyond
+
+
+def test_under_noise_of_5_percent_a_node_is_written_once_in_300_s() -> None:
+    dice = random.Random(7)
+    slo, now_s, written_s, writes = config(), NOW_S, None, []
+    given = state(node(annotations=SAID), report=base())
+    while now_s < NOW_S + 3600:
+        noise = dice.uniform(0.95, 1.05)
+        report = base(pods={"web": (f"{int(6200 * noise)}m", f"{int(20480 * noise)}Mi")}, age_s=NOW_S - now_s)
+        seen = state(report=report)
+        given = NodeState(given.node, seen.pods, seen.metric)
+        shown = prepare(given.node, outcomes(given, slo, now_s))
+        decision = decide(given.node, shown, settings(given, slo).colocation, written_s, now_s)
+        if decision.patch is not None:
+            writes.append(now_s)
+            written_s = now_s if decision.status else written_s
+            lent = {name: amount for name, amount in shown.resources.items() if amount is not None}
+            facts = replace(given.node, allocatable=lent, lent_capacity=lent, annotations={**SAID, **_set(shown)})
+            given = NodeState(facts, given.pods, given.metric)
+        now_s += 60
+    assert 2 <= len(writes) <= 12
+    assert all(later - earlier > 300 for earlier, later in pairwise(writes))
+
+
+def _set(shown: Any) -> dict[str, str]:
+    return {key: text for key, text in shown.annotations.items() if text is not None}
+
+
+def test_a_report_that_goes_stale_is_looked_at_without_an_event() -> None:
+    given = state(report=base(age_s=60))
+    strategy = settings(given, config()).colocation
+    again = look_again_s(given, strategy, pending=False, written_s=NOW_S, now_s=NOW_S)
+    assert again == NOW_S - 60 + 900 + AFTER_S
+    assert prepared(given, config(), again).resources[CPU] is None
+    # Nothing further can happen by itself.
+    assert look_again_s(given, strategy, pending=False, written_s=again, now_s=again) is None
+
+
+def test_a_difference_that_waits_is_looked_at_when_its_time_has_come() -> None:
+    given = state(node(published={**SHOWN, CPU: "26k"}, annotations=SAID), report=base())
+    strategy = settings(given, config()).colocation
+    again = look_again_s(given, strategy, pending=True, written_s=NOW_S - 100, now_s=NOW_S)
+    assert again is not None
+    assert decide(given.node, prepared(given, config()), strategy, NOW_S - 100, again).patch is not None
+
+
+def test_zones_are_written_whole_and_only_when_they_change_enough() -> None:
+    given = topology_facts(topology())
+    wanted = {"node-0": {CPU: 14850, MEMORY: 7}, "node-1": {CPU: 11850, MEMORY: 7}}
+    patch = zone_changes(given, wanted, 0.1)
+    assert patch is not None
+    assert patch["metadata"]["resourceVersion"] == "7"
+    zones = tuple(patch["zones"])
+    assert [each.name for each in zones[0].resources] == ["cpu", CPU, MEMORY, "memory"]
+    done = replace(given, zones=zones)
+    assert zone_changes(done, wanted, 0.1) is None
+    assert zone_changes(done, {**wanted, "node-0": {CPU: 14900, MEMORY: 7}}, 0.1) is None
+    moved = zone_changes(done, {**wanted, "node-0": {CPU: 7000, MEMORY: 7}}, 0.1)
+    assert moved is not None
+    assert moved["zones"][1] is zones[1]
+
+
+def test_a_zone_without_a_result_has_nothing_left_and_none_at_all_leaves_them_alone() -> None:
+    given = topology_facts(topology())
+    patch = zone_changes(given, {name: {CPU: 1000} for name in ("node-0", "node-1")}, 0.1)
+    assert patch is not None
+    done = replace(given, zones=tuple(patch["zones"]))
+    assert zone_changes(done, {}, 0.1) is None
+    emptied = zone_changes(done, {"node-0": {CPU: 1000}}, 0.1)
+    assert emptied is not None
+    assert [each.available for each in emptied["zones"][1].resources if each.name == CPU] == ["0"]
+
+
+def test_a_third_party_that_cannot_be_read_holds_nothing_and_it_is_said() -> None:
+    given = state(node(annotations={"node.koordinator.sh/thirdPartyAllocations": "{"}), report=metric())
+    shown = prepared(given, config())
+    assert shown.resources[CPU] is not None
+    assert "thirdPartyAllocations" in shown.notes[0]
