@@ -139,6 +139,8 @@ def _text(found: Explained) -> list[str]:
         paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
     elif told.why_not:
         paragraphs.append(_why_not(told))
+    if told.volumes:
+        paragraphs.append(f"{heading('VOLUMES')}   {told.volumes}")
     if told.changes:
         paragraphs.append(_changes(told.changes))
     elif told.chosen is None and told.nodes and not told.refusal:

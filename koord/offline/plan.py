@@ -18,12 +18,16 @@ from koord.api.faults import BadInput
 from koord.api.manifest import Manifests
 from koord.api.quantity import render
 from koord.offline.world import World, engine_name, world_of
+from koord.scheduler.claims import awaited
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.message import hint_for
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.queue import Attempt, Entity, Event, Queue
+from koord.scheduler.smallest import Hints
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason
+from koord.scheduler.suggestion import suggestion_for
 
 Outcome: TypeAlias = Literal["scheduled", "unschedulable", "waiting", "denied", "skipped"]
 
@@ -41,6 +45,8 @@ class PodPlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
     node: str | None
     outcome: Outcome
     reason: str
+    hint: str = ""
+    "What would let it in, or what its volumes wait for; it is the end of the reason, too."
     nodes_rejected: dict[str, int] = {}
     nominated_node: str | None = None
     victims: tuple[str, ...] = ()
@@ -157,6 +163,26 @@ class _Run:
         for left in self.queue:
             if left.gate:
                 self._note(left.entity.key, PodPlan(None, "waiting", left.gate))
+        self._hint()
+
+    def _hint(self) -> None:
+        """What would let those in who were left over. Found out when all is placed: so it holds beside the plan."""
+        hints = {name: Hints(engine) for name, engine in self.world.engines.items()}
+        for ask in self.world.waiting:
+            told, name = self.pods.get(ask.key), engine_name(self.world.engines, ask.pod)
+            if told is None or name is None or ask.key in self.evicted:
+                continue
+            engine = self.world.engines[name]
+            if told.node is not None:
+                hint = awaited(ask, engine.cluster)
+            elif told.outcome == "unschedulable" and told.nominated_node is None:
+                hint = hint_for(engine, hints[name], ask, _left_over(engine, ask))
+            else:
+                hint = ""
+            if hint:
+                self.pods[ask.key] = replace(told, hint=hint, reason=f"{told.reason} {hint}")
+                if ask.key in self.said:
+                    self.said[ask.key] += f" {hint}"
 
     def _try(self, attempt: Attempt) -> None:
         (ask,) = attempt.entity.pods
@@ -190,7 +216,9 @@ class _Run:
         remedy = engine.remedy(ask)
         for key in engine.nominate(ask, remedy):
             self._note(key, replace(self.pods[key], nominated_node=None, victims=()))
-        self.said[ask.key] = f"{told.reason} {remedy.message}".rstrip()
+        suggestion = suggestion_for(engine, ask, placement, remedy)
+        said = (told.reason, remedy.message, "" if suggestion is None else suggestion.told)
+        self.said[ask.key] = " ".join(each for each in said if each)
         if remedy.node is not None:
             gone = _listed(remedy.victims)
             reason = f"{told.reason} It would fit on {remedy.node} once {gone} made room."
@@ -232,6 +260,18 @@ def _somewhere(placement: Placement, promised: PodPlan | None) -> PodPlan:
     )
 
 
+def _left_over(engine: Engine, ask: Ask) -> Placement:
+    """What speaks against a pod at the end."""
+    found = engine.class_of(ask)
+    if found.best() is not None:
+        return Placement(ask.key, None)
+    counts: Counter[str] = Counter()
+    for reasons in found.why_not().values():
+        counts.update(reasons)
+    refusal = found.refusal()
+    return Placement(ask.key, None, rejections=counts, refusal=", ".join(refusal[1]) if refusal else "")
+
+
 def _listed(keys: Sequence[str]) -> str:
     """The first few, and how many more."""
     shown = ", ".join(keys[:MOST_NAMED])
@@ -247,7 +287,7 @@ def _nowhere(placement: Placement, nodes: int) -> PodPlan:
         for plugin, counts in placement.why_not.items()
         for why, number in counts.items()
     }
-    return PodPlan(None, "unschedulable", reason, rejected)
+    return PodPlan(None, "unschedulable", reason, nodes_rejected=rejected)
 
 
 def _inside_a_sentence(words: str) -> str:

@@ -21,9 +21,13 @@ def claims_of(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:
 
 
 def awaited(ask: Ask, cluster: Cluster) -> str:
-    """A sentence for each claim of a pod that has no volume; nothing where none is missing."""
-    missing = [claim for claim in claims_of(ask, cluster) if not is_bound(claim)]
-    return " ".join(sentence(claim, cluster.storage) for claim in missing)
+    """A sentence for each claim of a pod that has no volume; nothing where none is missing, or a claim itself is."""
+    if not ask.spec.volumes:
+        return ""
+    claims = claims_of(ask, cluster)
+    if len(claims) < len(ask.claims) + len(ask.own_claims):
+        return ""
+    return " ".join(sentence(claim, cluster.storage) for claim in claims if not is_bound(claim))
 
 
 def sentence(claim: PersistentVolumeClaim, storage: Storage) -> str:

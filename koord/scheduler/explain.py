@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from koord.scheduler.claims import awaited
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Side
 from koord.scheduler.framework.engine import Engine
@@ -85,6 +86,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why_there: tuple[Standing, ...]
     changes: tuple[ChangeTold, ...]
     preemption: Preemption | None
+    volumes: str
+    "What the pod's claims wait for, where they have no volumes."
 
 
 def explain(engine: Engine, ask: Ask, *, top: int = TOP, examples: int = EXAMPLES, changes: int = 5) -> Explanation:
@@ -136,6 +139,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         why_there=tuple(standings[:top]),
         changes=told,
         preemption=preemption,
+        volumes=awaited(ask, cluster),
     )
 
 

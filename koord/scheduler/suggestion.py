@@ -118,11 +118,12 @@ def _fits_without(engine: Engine, ask: Ask, volumes: Sequence[Volume]) -> str | 
     names = {each.name for each in volumes}
     left = tuple(each for each in ask.pod.spec.volumes if each.name not in names)
     trial = Ask(replace(ask.pod, spec=replace(ask.pod.spec, volumes=left)))
-    found = engine.class_of(ask)
-    for row in engine.judged_alone(trial).feasible_rows().tolist():
-        why = found.reasons(row)
-        if why is not None and why[0].plugin.name in OF_VOLUMES:
-            return str(engine.cluster.table.names[row])
+    with engine.cluster.nominations.without(ask.key):
+        found = engine.class_of(ask)
+        for row in engine.judged_alone(trial).feasible_rows().tolist():
+            why = found.reasons(row)
+            if why is not None and why[0].plugin.name in OF_VOLUMES:
+                return str(engine.cluster.table.names[row])
     return None
 
 

@@ -51,7 +51,7 @@ def test_json_has_the_keys_that_programs_count_on(capsys: pytest.CaptureFixture[
     assert run(["plan", "-f", str(EXAMPLE), "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"pods", "nodes", "quotas", "podGroups", "reservations", "events", "ignored"}
-    keys = {"node", "outcome", "reason", "nodesRejected", "nominatedNode", "victims", "annotations", "labels"}
+    keys = {"node", "outcome", "reason", "hint", "nodesRejected", "nominatedNode", "victims", "annotations", "labels"}
     assert all(set(pod) == {*keys, "score", "scores"} for pod in found["pods"].values())
     assert all(set(node) == {"allocatable", "requested", "annotations", "labels"} for node in found["nodes"].values())
     assert found["nodes"]["west-1"]["requested"] == {"cpu": "6", "memory": "12Gi", "pods": "2"}

@@ -65,12 +65,57 @@ def test_a_pod_without_a_place_has_the_reasons_of_all_nodes() -> None:
     found = plan_of(node("a", "1"), node("b", "1"), node("c", taints=[taint]), pod("big", "4"))
     big = found.pods["shop/big"]
     assert (big.node, big.outcome) == (None, "unschedulable")
-    assert big.reason == "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+    assert big.hint.startswith("It would fit on ")
+    reasons = "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+    assert big.reason == f"{reasons} {big.hint}"
     assert big.nodes_rejected == {
         "TaintToleration: node(s) had untolerated taint(s)": 1,
         "NodeResourcesFit: insufficient cpu": 2,
     }
     assert [(event.object, event.reason) for event in found.events] == [("shop/big", "FailedScheduling")]
+    assert found.events[0].message.endswith(big.hint)
+
+
+def test_the_hint_for_a_pod_without_a_place_is_true_beside_the_whole_plan() -> None:
+    found = plan_of(node("a", "4"), pod("big", "6", priority=10), pod("small", "3"))
+    assert found.pods["shop/small"].node == "a"
+    # Of 4 cpu, the small one has 3.
+    assert found.pods["shop/big"].hint == "It would fit on a with a request of 1 cpu instead of 6."
+    assert "1 Insufficient cpu." in found.pods["shop/big"].reason
+
+
+def test_a_pod_whose_claims_have_no_volumes_is_told_who_is_to_make_them() -> None:
+    late = {
+        "metadata": {"name": "late"},
+        "provisioner": "disks.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    soon = {"metadata": {"name": "soon"}, "provisioner": "disks.example.com"}
+    classes = [{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **each} for each in (late, soon)]
+    claims = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"storageClassName": name, "accessModes": ["ReadWriteOnce"]},
+        }
+        for name in ("late", "soon", "missing")
+    ]
+    pods = [
+        pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}])
+        for name in ("late", "soon", "missing")
+    ]
+    found = plan_of(node("a"), *classes, *claims, *pods).pods
+    maker = "waits for disks.example.com, the provisioner of its StorageClass"
+    assert found["shop/late"].node == "a"
+    assert found["shop/late"].hint == f"The claim shop/late {maker} late, to make a volume."
+    assert found["shop/soon"].reason == (
+        "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. "
+        f"The claim shop/soon {maker} soon, to make a volume."
+    )
+    assert found["shop/missing"].hint == (
+        "The claim shop/missing waits for the StorageClass missing, which does not exist."
+    )
 
 
 def test_without_nodes_that_is_the_reason() -> None:

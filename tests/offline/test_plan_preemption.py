@@ -78,7 +78,8 @@ def test_a_pod_that_nobody_could_make_room_for_is_told_so() -> None:
     (event,) = found.plan.events
     assert event.message == (
         "0/1 nodes are available: 1 Insufficient cpu. "
-        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod. "
+        "It would fit on a with 2 more cpu there."
     )
 
 

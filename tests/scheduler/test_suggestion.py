@@ -66,7 +66,7 @@ def test_a_claim_that_keeps_a_pod_off_nodes_that_would_take_it_is_in_the_way() -
     fed.put(pod("db", volumes=uses("data")))
     assert fed.nowhere().message.endswith(
         "Suggestion: {type: DeleteConflictPVC, message: shop/data is bound to v1, and keeps it off n2, "
-        "where it would fit}"
+        "where it would fit} It would fit on n1 with 1 more cpu there."
     )
 
 

@@ -18,7 +18,7 @@ from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.live.metrics import Spent, uncounted
-from koord.scheduler.message import fits_nowhere
+from koord.scheduler.message import fits_nowhere, hint_for
 from koord.scheduler.queue import Attempt
 from koord.scheduler.smallest import Hints
 from koord.scheduler.suggestion import suggestion_for
@@ -115,9 +115,10 @@ class Cycle:
         if self._inspection.flags.dumps:
             self._inspection.nowhere(engine, ask, placement, remedy, suggestion)
         # Where room is being made, nobody need do anything.
-        hint = self._hints[profile.name].of(ask, placement) if not helped and suggestion is None else ""
-        added = hint if suggestion is None else suggestion.told
-        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, added)
+        in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
+        hint = "" if in_the_making else hint_for(engine, self._hints[profile.name], ask, placement)
+        told = "" if suggestion is None else suggestion.told
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
         turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
         outbid = engine.nominate(ask, remedy)

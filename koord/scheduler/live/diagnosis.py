@@ -58,20 +58,26 @@ class Inspection:
         self._feed, self._leads = feed, leads
 
     def before(self, engine: Engine, ask: Ask) -> None:
-        """A pod is about to be placed."""
-        if self.flags.filter_failures:
-            for line in diagnosis.filter_lines(engine, ask):
-                log.info(line)
-        if self.flags.top_scores > 0 and not _is_promised(engine, ask):
-            table = diagnosis.score_table(engine, ask, self.flags.top_scores)
-            if table is not None:
-                log.info(table)
+        """A pod is about to be placed. Where it was promised a node that takes it, no other is looked at."""
+        with engine.cluster.nominations.without(ask.key) as promise:
+            name = ask.pod.status.nominated_node_name
+            row = engine.cluster.table.row_of.get(name) if promise is None else promise.row
+            if row is not None and engine.fits(ask, row):
+                return
+            if self.flags.filter_failures:
+                for line in diagnosis.filter_lines(engine, ask):
+                    log.info(line)
+            if self.flags.top_scores > 0:
+                table = diagnosis.score_table(engine, ask, self.flags.top_scores)
+                if table is not None:
+                    log.info(table)
 
     def nowhere(
         self, engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, suggestion: Suggestion | None
     ) -> None:
         """A pod fits nowhere. What there is to say is found out now, as things are; it is written later."""
-        found = diagnosis.diagnosis(engine, ask, placement, remedy, engine.cluster.now_s, suggestion)
+        with engine.cluster.nominations.without(ask.key):
+            found = diagnosis.diagnosis(engine, ask, placement, remedy, engine.cluster.now_s, suggestion)
         if self.flags.at_once:
             _write(ask, found)
         elif len(self._unwritten) >= MOST_UNWRITTEN:
@@ -142,14 +148,6 @@ class Inspection:
                     # Of several profiles, the first one's plugin answers.
                     found.setdefault(f"{BASE}/plugins/{plugin.name}/{path}", service)
         return found
-
-
-def _is_promised(engine: Engine, ask: Ask) -> bool:
-    """Whether the pod was promised a node that takes it: then there is nothing to compare."""
-    cluster, name = engine.cluster, ask.pod.status.nominated_node_name
-    with cluster.nominations.without(ask.key) as promise:
-        row = cluster.table.row_of.get(name) if promise is None else promise.row
-        return row is not None and engine.fits(ask, row)
 
 
 def _write(ask: Ask, found: Diagnosis) -> None:
