@@ -6,7 +6,8 @@
 
     await run_as_leader(client, work, name=LEASE_MANAGER)
 
-Ending (return, error, cancellation) releases the lease, after the work has ended. The clock is the one that
+The namespace of the lease is made where it is koord's own and missing. Any other may be a slip of the pen, and is asked
+for. Ending (return, error, cancellation) releases the lease, after the work has ended. The clock is the one that
 also counts while a machine is suspended, so that a leader which slept through its lease knows it at once.
 """
 
@@ -24,18 +25,22 @@ from typing import Self, TypeVar
 
 from koord.api.codec import DecodeError
 from koord.api.coordination import Lease
-from koord.api.kinds import LEASES
+from koord.api.kinds import LEASES, NAMESPACES
 from koord.api.meta import ObjectMeta
 from koord.api.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
-from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 RELEASE_WITHIN_S = 5.0
+
+
+class NoNamespace(Exception):
+    """The lease has no place to be."""
 
 
 def boot_time() -> float:
@@ -135,7 +140,7 @@ class LeaderElection:
 
     async def _campaign(self) -> None:
         """Tries to get the lease, then to keep it, until leadership is lost."""
-        attempt, said = 0, ""
+        attempt, said, failure = 0, "", ""
         log.info("waiting for leadership", extra=self._fields)
         while not self._candidacy.lost:
             attempt += 1
@@ -143,9 +148,13 @@ class LeaderElection:
             try:
                 async with asyncio.timeout(self.timing.renew_deadline_s):
                     await self._attempt()
-            except (ApiError, DecodeError, OSError, TimeoutError) as error:
-                doing = "renew" if leading else "get"
-                log.warning("could not %s the lease: %s", doing, str(error) or "no answer in time", extra=self._fields)
+                failure = ""
+            except (ApiError, DecodeError, NoNamespace, OSError, TimeoutError) as error:
+                doing, why = "renew" if leading else "get", str(error) or "no answer in time"
+                # Who waits for hours need not read the same every other second.
+                level = logging.DEBUG if why == failure and not leading else logging.WARNING
+                log.log(level, "could not %s the lease: %s", doing, why, extra=self._fields)
+                failure = why
             if not self.leading and self.holder != said:
                 said = self.holder
                 log.info("another leads", extra=self._fields | {"holder": said})
@@ -191,7 +200,11 @@ class LeaderElection:
     async def _write(self, claim: Claim) -> Lease:
         if not claim.version:
             new = Lease(ObjectMeta(name=self.name, namespace=self.namespace), claim.spec)
-            return await self._leases.create(LEASES, new)
+            try:
+                return await self._leases.create(LEASES, new)
+            except NotFound:
+                await self._make_namespace()
+                return await self._leases.create(LEASES, new)
         # The version makes the patch a compare-and-swap. Every field is named, also those that are zero.
         spec = {
             "holderIdentity": claim.spec.holder_identity,
@@ -202,6 +215,19 @@ class LeaderElection:
         }
         patch = {"metadata": {"resourceVersion": claim.version}, "spec": spec}
         return await self._leases.patch(LEASES, self.name, patch, namespace=self.namespace)
+
+    async def _make_namespace(self) -> None:
+        missing = f"there is no namespace {self.namespace}"
+        if self.namespace != NAMESPACE_KOORDINATOR:
+            raise NoNamespace(f"{missing}: make it (kubectl create namespace {self.namespace}), or choose another")
+        try:
+            await self._leases.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        except AlreadyExists:
+            return
+        except ApiError as error:
+            how = f"kubectl create namespace {self.namespace}"
+            raise NoNamespace(f"{missing}, and it could not be made: {error}. Have somebody do it: {how}") from error
+        log.info("made the namespace of the lease", extra=self._fields)
 
     def _set_expiry(self) -> None:
         """`lost` is set at the moment the fence closes, even while a renewal hangs."""

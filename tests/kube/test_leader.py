@@ -211,6 +211,29 @@ async def test_a_stolen_lease_ends_the_work_and_is_not_released(client: Client) 
     assert lease.spec.holder_identity == "thief"
 
 
+async def test_koords_own_namespace_is_made_and_another_is_asked_for(
+    own_control_plane: ControlPlane, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    async def nothing(leader: LeaderElection) -> str:
+        return "done"
+
+    nobody = own_control_plane.write_kubeconfig(tmp_path / "nobody", {"token": "nobody-token"})
+    own_control_plane.kubectl("create", "clusterrole", "leads", "--resource=leases", "--verb=get,create,patch")
+    own_control_plane.kubectl("create", "clusterrolebinding", "leads", "--clusterrole=leads", "--user=nobody")
+    async with Client.from_config(str(nobody)) as stranger:
+        for namespace in ("koordinator-system", "koordinator-sytem"):
+            async with LeaderElection(stranger, name="n", namespace=namespace, timing=SHORT):
+                await asyncio.sleep(1.5)
+    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == 2, "each once, however often it was tried"
+    assert "no namespace koordinator-system, and it could not be made" in said[0]
+    assert "kubectl create namespace koordinator-system" in said[0]
+    assert "no namespace koordinator-sytem: make it (kubectl create namespace koordinator-sytem)" in said[1]
+    async with Client.from_config(str(own_control_plane.kubeconfig)) as client:
+        assert await run_as_leader(client, nothing, name="n", timing=SHORT) == "done"
+        await client.get(NAMESPACES, "koordinator-system")
+
+
 async def test_the_result_of_the_work_comes_back(client: Client) -> None:
     async def work(leader: LeaderElection) -> str:
         made = await leader.client.create(CONFIG_MAPS, {"metadata": {"name": "made-by-leader", "namespace": NAMESPACE}})

@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from msgspec.structs import replace
+
 from koord.api.kinds import NODES, PODS
 from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.api.resources import amounts, pod_requests
-from koord.api.scheduler_config import SHIPPED
+from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.informer import Informer
@@ -25,6 +27,8 @@ from tests.scheduler.live.embedded import until
 
 SOON_S = 30.0
 REST_WITHIN_S = 60.0
+NEVER_LEADS = replace(SHIPPED, leader_election=replace(SHIPPED.leader_election, resource_namespace="no-such"))
+"""Its lease has no place to be."""
 
 
 class Witness:
@@ -47,7 +51,7 @@ class Witness:
         assert {uid: places for uid, places in self._places.items() if len(places) > 1} == {}, "bound twice"
         assert min(free_milli(await self._client.list(NODES), pods)) >= 0, "more on a node than it has"
         if runner is None:
-            async with following(self._client, Options(elect=True, alone=True)) as stands_by:
+            async with following(self._client, Options(elect=True, alone=True), NEVER_LEADS) as stands_by:
                 assert await knows_what_is_so(self._client, stands_by)
         else:
             await until(lambda: knows_what_is_so(self._client, runner), SOON_S)
@@ -101,10 +105,12 @@ async def witness(client: Client) -> AsyncIterator[Witness]:
 
 
 @asynccontextmanager
-async def following(client: Client, options: Options | None = None) -> AsyncIterator[Runner]:
+async def following(
+    client: Client, options: Options | None = None, config: SchedulerConfiguration = SHIPPED
+) -> AsyncIterator[Runner]:
     """A scheduler in this process, into which tests can look."""
     ready = asyncio.Event()
-    runner = Runner(client, SHIPPED, options or Options(alone=True), SystemClock(), Metrics(process=False))
+    runner = Runner(client, config, options or Options(alone=True), SystemClock(), Metrics(process=False))
     task = asyncio.create_task(runner.run(ready.set))
     waiting = asyncio.create_task(ready.wait())
     try:
