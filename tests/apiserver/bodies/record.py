@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ DATA = Path(__file__).parent.parent / "data"
 Json = dict[str, Any]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 VALIDATIONS = ("Ignore", "Warn", "Strict")
+AT_ONCE = 12
 DROPPED = ("uid", "creationTimestamp", "resourceVersion", "managedFields", "generation", "namespace")
 
 
@@ -123,6 +125,16 @@ def changed(server: RealServer, number: int, schema: Json, before: Json, after: 
     return outcome(*server.send("PUT", f"{path}/a?dryRun=All", {**stored, "spec": after}))
 
 
+def changes(server: RealServer) -> Json:
+    """Each has a kind of its own, and is mostly waiting until the server knows it."""
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        asked = {
+            name: threads.submit(changed, server, number, *case)
+            for number, (name, case) in enumerate(custom.CHANGES.items())
+        }
+        return {name: answer.result() for name, answer in asked.items()}
+
+
 def answers(server: RealServer) -> Json:
     server.define(custom.DEFINITION, custom.PATH)
     tables = {**builtin.MALFORMED, **builtin.MISTYPED, **builtin.STRICT}
@@ -141,7 +153,7 @@ def answers(server: RealServer) -> Json:
             }
             for name, text in custom.BODIES.items()
         },
-        "changes": {name: changed(server, number, *case) for number, (name, case) in enumerate(custom.CHANGES.items())},
+        "changes": changes(server),
         "definitions": {
             name: outcome(*server.send("POST", f"{CRDS}?dryRun=All", definition))
             for name, definition in definitions.DEFINITIONS.items()

@@ -148,9 +148,10 @@ class _Words:
         text = _FAULT_LINES.sub(lambda match: match[1] + "\n".join(sorted(match[2].split("\n"))), text)
         for literal, word in self._literals:
             text = text.replace(literal, word)
+        # Uids first: a part of one may look like a made-up name.
+        text = _UUID.sub(self._uid, text)
         if self._generated is not None:
             text = self._generated.sub(self._name, text)
-        text = _UUID.sub(self._uid, text)
         text = _QUOTED_UID.sub(r"uid: \1", text)
         text = _TIME.sub(lambda match: "<microtime>" if match[1] else "<time>", text)
         text = _GO_TIME.sub("<go time>", text)

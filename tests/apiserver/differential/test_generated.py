@@ -44,7 +44,7 @@ from tests.apiserver.differential.steps import (
 )
 from tests.apiserver.differential.targets import Failed, embedded, real, run_all
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("differential")]
+pytestmark = pytest.mark.cluster
 
 NAMES = st.sampled_from(["a", "b"])
 MANAGERS = st.sampled_from(["first", "second"])
