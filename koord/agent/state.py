@@ -45,6 +45,8 @@ class NodeState:
     topology: Topology
     driver: CgroupDriver
     kubelet: Kubelet = Kubelet()
+    burst_within_quota: bool = True
+    "Whether this kernel lets nobody save up more than one period's quota, as mainline does."
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
 

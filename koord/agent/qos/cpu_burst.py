@@ -1,0 +1,211 @@
+"""CPU burst: a service that is throttled gets more, as long as the CPUs that services share have room.
+
+Two means. The kernel lets a container save up unused quota (`cpu.cfs_burst_us`); and its quota itself is raised while
+it is throttled, by a fifth per round up to a multiple of its limit, and lowered again when the share pool fills up.
+Pods of LSR, LSE and BE have no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from koord.agent.executor.write import Write
+from koord.agent.host.convert import PERIOD_US, UNLIMITED, quota_of_milli
+from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA
+from koord.agent.pods import CPU, AgentContainer, AgentPod
+from koord.agent.qos.burst_tokens import Tokens
+from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.series import names
+from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.annotations import pod_qos
+from koord.api.annotations.value import AnnotationError
+from koord.api.crd.node_slo import CPUBurstConfig, CPUBurstStrategy
+from koord.api.overlay import overlay
+from koord.api.priority import QoSClass
+from koord.api.slo_defaults import CPU_BURST_STRATEGY
+
+NAME: Final = "cpu_burst"
+FRESH_WITHIN_S: Final = 2.0
+WINDOW_S: Final = 5.0
+MOST_BURST_US: Final = 100_000_000
+RAISED: Final = 1.2
+LOWERED: Final = 0.8
+COOLING: Final = 0.9
+"""From this part of the threshold on, quotas are no longer raised."""
+
+_EXEMPT: Final = frozenset({QoSClass.LSR, QoSClass.LSE, QoSClass.BE})
+_OWN_CPUS: Final = frozenset({QoSClass.LSR, QoSClass.LSE})
+
+
+class Pool(Enum):
+    """How busy the CPUs are that services share."""
+
+    IDLE = "idle"
+    COOLING = "cooling"
+    OVERLOAD = "overload"
+    UNKNOWN = "unknown"
+
+
+class Move(Enum):
+    UP = "raised, since it is throttled"
+    REMAIN = "as it is"
+    DOWN = "lowered"
+    RESET = "as its limit says"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    decision: Decision
+    tokens: Mapping[str, Tokens]
+    "By container; what the next round goes by."
+
+
+def decide(
+    state: NodeState,
+    samples: Samples,
+    quotas: Mapping[str, int],
+    tokens: Mapping[str, Tokens],
+    seed: int,
+    now_s: float,
+) -> Outcome | None:
+    """`quotas`: what the directories of containers and pods have at present."""
+    if state.slo is None or state.slo.cpu_burst_strategy is None:
+        return None
+    strategy = overlay(CPU_BURST_STRATEGY, state.slo.cpu_burst_strategy)
+    pool = pool_state(state, samples, strategy.share_pool_threshold_percent or 0, now_s)
+    writes: list[Write] = []
+    kept: dict[str, Tokens] = {}
+    for pod in state.pods.values():
+        if not pod.is_active or pod.qos in _EXEMPT:
+            continue
+        config = _config(strategy, pod)
+        if config.policy not in (None, "none"):
+            if config.policy != "cfsQuotaBurstOnly":
+                writes += _burst_writes(pod, config, state.burst_within_quota)
+            if config.policy != "cpuBurstOnly":
+                writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s)
+    return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
+
+
+def pool_state(state: NodeState, samples: Samples, threshold_percent: int, now_s: float) -> Pool:
+    """Of the CPUs that no pod has for itself; used by all but those pods and best effort."""
+    node = samples.mean(names.NODE_CPU, now_s, WINDOW_S)
+    if node is None:
+        return Pool.UNKNOWN
+    owned = sum(pod.requests.get(CPU, 0) for pod in state.pods.values() if pod.qos in _OWN_CPUS)
+    others = [uid for uid, pod in state.pods.items() if pod.qos in _OWN_CPUS or pod.qos is QoSClass.BE]
+    used_by_others = sum(samples.mean(names.pod_cpu(uid), now_s, WINDOW_S) or 0.0 for uid in others)
+    total = state.capacity_cpu_milli - owned
+    ratio = 1.0 if total <= 0 else (node - used_by_others) / total
+    threshold = threshold_percent / 100
+    if ratio >= threshold:
+        return Pool.OVERLOAD
+    return Pool.COOLING if ratio >= COOLING * threshold else Pool.IDLE
+
+
+def _config(strategy: CPUBurstStrategy, pod: AgentPod) -> CPUBurstConfig:
+    """The node's settings, with the pod's own laid over them field by field; malformed ones count as none."""
+    own = CPUBurstConfig(
+        policy=strategy.policy,
+        cpu_burst_percent=strategy.cpu_burst_percent,
+        cfs_quota_burst_percent=strategy.cfs_quota_burst_percent,
+        cfs_quota_burst_period_seconds=strategy.cfs_quota_burst_period_seconds,
+    )
+    try:
+        return overlay(own, pod_qos.CPU_BURST.read(pod.meta))
+    except AnnotationError:
+        return own
+
+
+def _burst_writes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool) -> Iterator[Write]:
+    percent = config.cpu_burst_percent or 0
+    limited = {each.directory: each.limits[CPU] for each in _limited(pod)}
+    values = {directory: burst_us(limit, percent, within_quota) for directory, limit in limited.items()}
+    if values:
+        why = f"unused time is saved up to {percent}% of the limit" + (
+            ", or one period's quota" if within_quota else ""
+        )
+        for directory, value in ((pod.directory, sum(values.values())), *values.items()):
+            yield Write(CPU_BURST, directory, value, NAME, why)
+
+
+def _quota_writes(
+    pod: AgentPod,
+    config: CPUBurstConfig,
+    pool: Pool,
+    samples: Samples,
+    quotas: Mapping[str, int],
+    tokens: Mapping[str, Tokens],
+    kept: dict[str, Tokens],
+    seed: int,
+    now_s: float,
+) -> Iterator[Write]:
+    delta = 0
+    for each in _limited(pod):
+        held = quotas.get(each.directory, UNLIMITED)
+        if held == UNLIMITED:
+            continue
+        allowed = True
+        if (config.cfs_quota_burst_period_seconds or 0) > 0:
+            own = kept[each.id] = _spent(each, config, samples, tokens, seed, now_s)
+            allowed = own.allows
+        move = move_of(pool, samples.last(names.container_throttled(each.id), now_s, FRESH_WITHIN_S), allowed)
+        quota = moved(move, quota_of_milli(each.limits[CPU]), held, config.cfs_quota_burst_percent or 100)
+        delta += quota - held
+        yield Write(CPU_QUOTA, each.directory, quota, NAME, f"{move.value}; the share pool is {pool.value}")
+    pod_quota = quotas.get(pod.directory, UNLIMITED)
+    if pod_quota != UNLIMITED:
+        yield Write(CPU_QUOTA, pod.directory, pod_quota + delta, NAME, "the sum of its containers")
+
+
+def _limited(pod: AgentPod) -> list[AgentContainer]:
+    """Containers that have a limit, which is what there is to exceed."""
+    return [each for each in pod.containers if each.directory and each.limits.get(CPU, 0) > 0]
+
+
+def burst_us(limit_milli: int, percent: int, within_quota: bool) -> int:
+    """Of a container, how much unused time it can save up."""
+    most = quota_of_milli(limit_milli) if within_quota else MOST_BURST_US
+    return min(limit_milli * percent * PERIOD_US // 100_000, most)
+
+
+def move_of(pool: Pool, throttled: float | None, allowed: bool) -> Move:
+    if not allowed:
+        return Move.DOWN
+    wished = Move.UP if throttled else Move.REMAIN
+    if pool is Pool.OVERLOAD:
+        return Move.DOWN
+    if wished is Move.UP and pool in (Pool.COOLING, Pool.UNKNOWN):
+        return Move.REMAIN
+    return wished
+
+
+def moved(move: Move, base_us: int, held_us: int, most_percent: int) -> int:
+    """Within the limit and its multiple."""
+    wished = {
+        Move.UP: int(held_us * RAISED),
+        Move.DOWN: int(held_us * LOWERED),
+        Move.REMAIN: held_us,
+        Move.RESET: base_us,
+    }[move]
+    return min(max(wished, base_us), max(base_us * most_percent // 100, base_us))
+
+
+def _spent(
+    container: AgentContainer,
+    config: CPUBurstConfig,
+    samples: Samples,
+    tokens: Mapping[str, Tokens],
+    seed: int,
+    now_s: float,
+) -> Tokens:
+    period, percent = config.cfs_quota_burst_period_seconds or 0, config.cfs_quota_burst_percent or 100
+    own = tokens.get(container.id)
+    if own is None or own.capacity != Tokens.capacity_of(period, percent):
+        own = Tokens.fresh(period, percent, seed, container.id, now_s)
+    used = samples.last(names.container_cpu(container.id), now_s, FRESH_WITHIN_S)
+    return own if used is None else own.after(used * 100 / container.limits[CPU], now_s)

@@ -1,0 +1,146 @@
+"""CPU eviction: when holding best-effort pods back no longer helps, some of them go.
+
+Three reasons, in this order: best-effort pods get too little of what they asked for and use all of it (satisfaction);
+more was requested of a band than the node has for it (allocatable); the node as a whole is too busy (usage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from koord.agent.pods import BATCH_CPU, CPU, MID_CPU, AgentPod
+from koord.agent.qos.allocatable_evict import allocatable_tasks
+from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.evicting import Account, Candidate, Task, by_importance, evictions, is_offered, may_be_evicted
+from koord.agent.series import names
+from koord.agent.series.samples import Samples, Window
+from koord.agent.state import NodeState
+from koord.api.crd.node_slo import ResourceThresholdStrategy
+from koord.api.features import AgentGate
+from koord.api.priority import QoSClass
+from koord.api.slo_defaults import CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT, EVICT_LOWER_MARGIN_PERCENT
+
+NAME: Final = "cpu_evict"
+COOL_DOWN_S: Final = 20.0
+COLLECT_INTERVAL_S: Final = 1.0
+_HIGHEST_LOWER_PERCENT: Final = 60
+
+_RESOURCES: Final = (CPU, MID_CPU, BATCH_CPU)
+
+
+def decide(
+    state: NodeState,
+    samples: Samples,
+    gates: Mapping[AgentGate, bool],
+    on_their_way: Collection[str],
+    last_release_s: float,
+    now_s: float,
+) -> Decision | None:
+    """`last_release_s`: when this last evicted somebody, or the agent's start."""
+    if state.slo is None or state.slo.resource_used_threshold_with_be is None:
+        return None
+    strategy = state.slo.resource_used_threshold_with_be
+    if not strategy.enable or now_s - last_release_s < COOL_DOWN_S:
+        return NOTHING
+    tasks: list[Task] = []
+    if gates[AgentGate.BE_CPU_EVICT]:
+        tasks += _satisfaction(state, samples, strategy, now_s)
+    if gates[AgentGate.CPU_ALLOCATABLE_EVICT]:
+        tasks += allocatable_tasks(
+            state,
+            str(AgentGate.CPU_ALLOCATABLE_EVICT),
+            _RESOURCES,
+            strategy.cpu_allocatable_evict_threshold_percent,
+            strategy.cpu_allocatable_evict_lower_percent,
+            strategy.allocatable_evict_priority_threshold,
+        )
+    if gates[AgentGate.CPU_EVICT]:
+        tasks += _usage(state, samples, strategy, now_s)
+    return Decision(evictions=evictions(tasks, on_their_way))
+
+
+def _satisfaction(
+    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
+) -> Iterator[Task]:
+    lower = strategy.cpu_evict_be_satisfaction_lower_percent or 0
+    upper = strategy.cpu_evict_be_satisfaction_upper_percent or 0
+    if not (0 < lower <= _HIGHEST_LOWER_PERCENT and 0 < upper < 100 and upper >= lower):
+        return
+    window_s = max(COLLECT_INTERVAL_S, float(strategy.cpu_evict_time_window_seconds or 0))
+    found = [
+        samples.window(series, now_s, window_s) for series in (names.BE_CPU_REQUEST, names.BE_CPU_LIMIT, names.BE_CPU)
+    ]
+    windows = [window for window in found if window is not None and _is_enough(window, window_s)]
+    if len(windows) < len(found):
+        return
+    threshold = strategy.cpu_evict_be_usage_threshold_percent or CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT
+    sold = state.allocatable.get(BATCH_CPU, -1) if strategy.cpu_evict_policy == "evictByAllocatable" else None
+    sold = 1 if sold == 0 else sold
+    # What holds on average must also hold now: who has just become satisfied is left alone.
+    needs = [
+        to_release(request, limit if sold is None else sold, used, lower, upper, threshold)
+        for request, limit, used in (
+            tuple(window.mean for window in windows),
+            tuple(window.values[-1] for window in windows),
+        )
+    ]
+    if min(needs) > 0:
+        feature = str(AgentGate.BE_CPU_EVICT)
+        candidates = [pod for pod in state.pods.values() if pod.qos is QoSClass.BE and may_be_evicted(pod, feature)]
+        candidates.sort(key=lambda pod: _by_priority_then_use(pod, samples, now_s))
+        request, limit, _ = (window.mean for window in windows)
+        why = f"best-effort pods have {limit:.0f}m of the {request:.0f}m of CPU that they asked for"
+        account = Account("request", BATCH_CPU)
+        yield Task(feature, account, min(needs), [Candidate(pod, _batch_cpu(pod)) for pod in candidates], why)
+
+
+def to_release(
+    request: float, limit: float, used: float, lower_percent: int, upper_percent: int, usage_percent: int
+) -> int:
+    """Milli-cores of requests that have to go, so that those who stay get the upper share of what they asked for."""
+    if limit <= 0 or request <= 0:
+        return 0
+    if limit >= 1000 and used * 100 < limit * usage_percent:
+        return 0
+    rate = limit / request
+    return 0 if rate > lower_percent / 100 else int(request * (upper_percent / 100 - rate))
+
+
+def _is_enough(window: Window, seconds: float) -> bool:
+    return len(window.values) * COLLECT_INTERVAL_S >= seconds / 3
+
+
+def _batch_cpu(pod: AgentPod) -> int:
+    return pod.requests.get(BATCH_CPU, 0)
+
+
+def _by_priority_then_use(pod: AgentPod, samples: Samples, now_s: float) -> tuple[int, float, str]:
+    used = samples.last(names.pod_cpu(pod.uid), now_s, 2 * COLLECT_INTERVAL_S) or 0.0
+    return pod.priority or 0, -used / max(_batch_cpu(pod), 1), pod.key
+
+
+def _usage(state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float) -> Iterator[Task]:
+    threshold, highest = strategy.cpu_evict_threshold_percent, strategy.evict_enabled_priority_threshold
+    if threshold is None or highest is None:
+        return
+    lower = strategy.cpu_evict_lower_percent
+    lower = threshold - EVICT_LOWER_MARGIN_PERCENT if lower is None else lower
+    window_s = max(COLLECT_INTERVAL_S, float(strategy.cpu_evict_time_window_seconds or 0))
+    used = samples.mean(names.NODE_CPU, now_s, window_s)
+    if lower >= threshold or used is None or state.capacity_cpu_milli <= 0:
+        return
+    percent = int(used * 100 / state.capacity_cpu_milli)
+    if percent < threshold:
+        return
+    feature = str(AgentGate.CPU_EVICT)
+    measured = {
+        uid: int(value)
+        for uid in state.pods
+        if (value := samples.mean(names.pod_cpu(uid), now_s, window_s)) is not None
+    }
+    pods = [pod for uid, pod in state.pods.items() if uid in measured and is_offered(pod, feature, highest)]
+    pods.sort(key=by_importance(lambda pod: measured[pod.uid]))
+    need = state.capacity_cpu_milli * (percent - lower) // 100
+    why = f"the node's CPU usage is {percent}%, at or above {threshold}%"
+    yield Task(feature, Account("usage", CPU), need, [Candidate(pod, measured[pod.uid]) for pod in pods], why)

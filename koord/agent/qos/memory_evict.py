@@ -1,0 +1,117 @@
+"""Memory eviction: memory cannot be squeezed out of a pod, so before the node runs out, some pods go.
+
+Best-effort pods first (`BEMemoryEvict`), then what was requested above allocatable, then pods of any class that offer
+themselves, up to a priority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from koord.agent.pods import BATCH_MEMORY, MEMORY, MID_MEMORY, AgentPod
+from koord.agent.qos.allocatable_evict import allocatable_tasks
+from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.evicting import Account, Candidate, Task, by_importance, evictions, is_offered, may_be_evicted
+from koord.agent.series import names
+from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.crd.node_slo import ResourceThresholdStrategy
+from koord.api.features import AgentGate
+from koord.api.priority import QoSClass
+from koord.api.slo_defaults import EVICT_LOWER_MARGIN_PERCENT
+
+NAME: Final = "memory_evict"
+COOL_DOWN_S: Final = 4.0
+FRESH_WITHIN_S: Final = 2.0
+
+_RESOURCES: Final = (MEMORY, MID_MEMORY, BATCH_MEMORY)
+
+
+def decide(
+    state: NodeState,
+    samples: Samples,
+    gates: Mapping[AgentGate, bool],
+    on_their_way: Collection[str],
+    last_release_s: float,
+    now_s: float,
+) -> Decision | None:
+    """`last_release_s`: when this last evicted somebody."""
+    if state.slo is None or state.slo.resource_used_threshold_with_be is None:
+        return None
+    strategy = state.slo.resource_used_threshold_with_be
+    if not strategy.enable or now_s - last_release_s < COOL_DOWN_S:
+        return NOTHING
+    tasks: list[Task] = []
+    if gates[AgentGate.BE_MEMORY_EVICT]:
+        tasks += _best_effort(state, samples, strategy, now_s)
+    if gates[AgentGate.MEMORY_ALLOCATABLE_EVICT]:
+        tasks += allocatable_tasks(
+            state,
+            str(AgentGate.MEMORY_ALLOCATABLE_EVICT),
+            _RESOURCES,
+            strategy.memory_allocatable_evict_threshold_percent,
+            strategy.memory_allocatable_evict_lower_percent,
+            strategy.allocatable_evict_priority_threshold,
+        )
+    if gates[AgentGate.MEMORY_EVICT]:
+        tasks += _of_any_class(state, samples, strategy, now_s)
+    return Decision(evictions=evictions(tasks, on_their_way))
+
+
+def to_release(
+    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
+) -> tuple[int, str]:
+    """Bytes that have to go, and why; nothing below the threshold or without a fresh figure."""
+    threshold = strategy.memory_evict_threshold_percent
+    used = samples.last(names.NODE_MEMORY, now_s, FRESH_WITHIN_S)
+    if threshold is None or used is None or state.capacity_memory_bytes <= 0:
+        return 0, ""
+    lower = strategy.memory_evict_lower_percent
+    lower = threshold - EVICT_LOWER_MARGIN_PERCENT if lower is None else lower
+    percent = int(used) * 100 // state.capacity_memory_bytes
+    if percent < threshold or lower >= threshold:
+        return 0, ""
+    why = f"the node's memory usage is {percent}%, at or above {threshold}%"
+    return state.capacity_memory_bytes * (percent - lower) // 100, why
+
+
+def _used(state: NodeState, samples: Samples, now_s: float) -> dict[str, int]:
+    values = {uid: samples.last(names.pod_memory(uid), now_s, FRESH_WITHIN_S) for uid in state.pods}
+    return {uid: int(value) for uid, value in values.items() if value is not None}
+
+
+def _best_effort(
+    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
+) -> Iterator[Task]:
+    need, why = to_release(state, samples, strategy, now_s)
+    if need <= 0:
+        return
+    feature = str(AgentGate.BE_MEMORY_EVICT)
+    used = _used(state, samples, now_s)
+    pods = [pod for pod in state.pods.values() if pod.qos is QoSClass.BE and may_be_evicted(pod, feature)]
+    # By name, the last first, where nothing is known: a stable choice among equals.
+    pods.sort(key=lambda pod: pod.key, reverse=True)
+    pods.sort(key=lambda pod: _order(pod, used))
+    candidates = [Candidate(pod, used.get(pod.uid, 0)) for pod in pods]
+    yield Task(feature, Account("usage", MEMORY), need, candidates, why)
+
+
+def _order(pod: AgentPod, used: Mapping[str, int]) -> tuple[bool, int, int]:
+    if pod.uid not in used:
+        return True, 0, 0
+    return False, pod.priority or 0, -used[pod.uid]
+
+
+def _of_any_class(
+    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
+) -> Iterator[Task]:
+    need, why = to_release(state, samples, strategy, now_s)
+    highest = strategy.evict_enabled_priority_threshold
+    if need <= 0 or highest is None:
+        return
+    feature = str(AgentGate.MEMORY_EVICT)
+    used = _used(state, samples, now_s)
+    pods = [pod for uid, pod in state.pods.items() if uid in used and is_offered(pod, feature, highest)]
+    pods.sort(key=by_importance(lambda pod: used[pod.uid]))
+    yield Task(feature, Account("usage", MEMORY), need, [Candidate(pod, used[pod.uid]) for pod in pods], why)
