@@ -1,0 +1,78 @@
+"""A pod's batch resources in an annotation, for those who do not see its spec: container runtimes and their hooks.
+
+Only what regular containers ask for of batch-cpu and batch-memory is in it. It is written when it says something else
+than the one that is there: a stale one on a pod without batch resources becomes `{}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koord.admission.plain import annotations_of, part, with_annotation
+from koord.admission.request import FAILED, Json, refused
+from koord.api import names
+from koord.api.annotations.pod_qos import EXTENDED_RESOURCE_SPEC, ExtendedResources, ExtendedResourceSpec
+from koord.api.annotations.value import AnnotationError
+from koord.api.meta import ObjectMeta
+from koord.api.quantity import QuantityError, canonical
+from koord.api.struct import EMPTY
+
+_RESOURCES: Final = (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY)
+_KEY: Final = EXTENDED_RESOURCE_SPEC.key
+
+
+def annotated(pod: Json) -> Json:
+    """The pod with the annotation that belongs to it; the same object where it has that already."""
+    wanted = {}
+    for i, container in enumerate(part(pod, "spec").get("containers") or ()):
+        found = _resources(container, f"spec.containers[{i}].resources")
+        if found is not None:
+            wanted[str(container.get("name", ""))] = found
+    annotations = annotations_of(pod)
+    if not wanted and _KEY not in annotations:
+        return pod
+    # Defaults are left out of the text, an empty map of one's own is not.
+    spec = ExtendedResourceSpec(containers=wanted or EMPTY)
+    if _current(annotations.get(_KEY, "")) == spec:
+        return pod
+    return with_annotation(pod, _KEY, EXTENDED_RESOURCE_SPEC.render(spec))
+
+
+def _resources(container: Json, path: str) -> ExtendedResources | None:
+    resources = container.get("resources")
+    if not resources:
+        return None
+    limits = _batch(part(resources, "limits"), f"{path}.limits")
+    requests = _batch(part(resources, "requests"), f"{path}.requests")
+    return ExtendedResources(limits=limits or EMPTY, requests=requests or EMPTY) if limits or requests else None
+
+
+def _batch(amounts: Json, path: str) -> dict[str, Any]:
+    found = {}
+    for name in _RESOURCES:
+        if name in amounts:
+            try:
+                found[str(name)] = canonical(amounts[name])
+            except QuantityError as error:
+                raise refused(f"{path}[{name}]", str(error)) from None
+    return found
+
+
+def _current(text: str) -> ExtendedResourceSpec:
+    try:
+        spec = EXTENDED_RESOURCE_SPEC.read(ObjectMeta(annotations={_KEY: text}))
+    except AnnotationError as error:
+        wrong = "; ".join(map(str, error.faults))
+        raise refused(
+            f"metadata.annotations[{_KEY}]", f"{wrong}; leave it out, it is written for you", FAILED
+        ) from None
+    return ExtendedResourceSpec(
+        containers={
+            name: ExtendedResources(limits=_canonical(each.limits), requests=_canonical(each.requests))
+            for name, each in spec.containers.items()
+        }
+    )
+
+
+def _canonical(amounts: Json) -> dict[str, Any]:
+    return {name: canonical(amount) for name, amount in amounts.items()}

@@ -1,0 +1,103 @@
+"""Admission itself: what becomes of an object, and whether it may be stored.
+
+`mutate` and `validate` are the two questions that an API server asks; `admit` asks both, as it does, for those who want
+to know beforehand. The same request always has the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from koord.admission import typed
+from koord.admission.json_patch import difference
+from koord.admission.known import Known
+from koord.admission.request import Answer, Gates, Json, Refused, Request
+from koord.admission.rules import MUTATING, VALIDATING, Asked
+from koord.api.pod import Pod
+
+Observe = Callable[[str, bool], None]
+"""Is told after each rule: its name, and whether it let the request pass."""
+
+_NEW_POD = Request("CREATE", "pods")
+
+
+def nobody(name: str, passed: bool) -> None:
+    """For who does not want to know."""
+
+
+def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> Answer:
+    """The object as it is to be stored, and the patch that leads there."""
+    rules = [rule for rule in MUTATING if rule.concerns(request, gates)]
+    before = request.object
+    if not rules or before is None:
+        return Answer(True, before)
+    asked = Asked(request, known, gates, seed)
+    obj: Json = before
+    name = ""
+    try:
+        if request.resource == "pods":
+            # Rules look into it as plain data, and rely on its shape.
+            typed.pod(before)
+        for rule in rules:
+            name = rule.name
+            obj = rule.run(asked, obj)
+            observe(name, True)
+    except Refused as refusal:
+        if name:
+            observe(name, False)
+        return _refusal(before, refusal, asked)
+    patch = difference(before, obj) if obj is not before else ()
+    return Answer(True, obj, patch, warnings=tuple(dict.fromkeys(asked.warnings)))
+
+
+def validate(request: Request, known: Known, gates: Gates, observe: Observe = nobody) -> Answer:
+    """Whether the object may be stored as it is."""
+    return _validated(Asked(request, known, gates), observe)
+
+
+def admit(request: Request, known: Known, gates: Gates, seed: int = 0) -> Answer:
+    """Both: the object as it is to be stored, if it may be."""
+    mutated = mutate(request, known, gates, seed)
+    if not mutated.allowed:
+        return mutated
+    validated = validate(replace(request, object=mutated.object), known, gates)
+    warnings = tuple(dict.fromkeys((*mutated.warnings, *validated.warnings)))
+    if not validated.allowed:
+        return replace(validated, object=request.object, warnings=warnings)
+    return replace(mutated, warnings=warnings)
+
+
+def pod_denial(pod: Pod, known: Known, gates: Gates) -> str:
+    """Why a new pod would be denied, for those who have it typed already; empty where it would not."""
+    return _validated(Asked(_NEW_POD, known, gates, _pod=pod), nobody).message
+
+
+def _validated(asked: Asked, observe: Observe) -> Answer:
+    request = asked.request
+    name = ""
+    try:
+        for rule in VALIDATING:
+            if rule.concerns(request, asked.gates):
+                if request.resource == "pods" and not request.subresource and _is_going(asked):
+                    break
+                name = rule.name
+                faults = tuple(rule.run(asked))
+                if faults:
+                    raise Refused(faults)
+                observe(name, True)
+    except Refused as refusal:
+        if name:
+            observe(name, False)
+        return _refusal(request.object, refusal, asked)
+    return Answer(True, request.object, warnings=tuple(dict.fromkeys(asked.warnings)))
+
+
+def _is_going(asked: Asked) -> bool:
+    """A pod that is being deleted must be able to lose its finalizers, whatever else is wrong with it."""
+    return asked.request.operation == "UPDATE" and asked.pod.metadata.deletion_timestamp is not None
+
+
+def _refusal(obj: Json | None, refusal: Refused, asked: Asked) -> Answer:
+    warnings = tuple(dict.fromkeys(asked.warnings))
+    return Answer(False, obj, code=refusal.code, message=str(refusal), warnings=warnings)

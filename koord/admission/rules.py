@@ -1,0 +1,286 @@
+"""All rules, in the order in which they run. A new one is a file, its test, and a line here.
+
+Mutating rules make of an object the one to be stored. Validating rules find faults; the first rule that finds some
+decides. Rules of one resource see each other's work in this order; names are those that metrics and logs use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from koord.admission import (
+    binding,
+    device_resources,
+    extended_resource_spec,
+    node_amplification,
+    node_config,
+    pod_colocation,
+    pod_devices,
+    quota_tree_affinity,
+    slo_config,
+    strategic_merge,
+    typed,
+)
+from koord.admission.colocation_profile import with_profiles
+from koord.admission.known import Known
+from koord.admission.plain import labels_of, part
+from koord.admission.profiles import Profile, drawn_by
+from koord.admission.request import FAILED, FORBIDDEN, Gates, Json, Operation, Refused, Request
+from koord.admission.resource_translation import translated
+from koord.api import names
+from koord.api.faults import Fault
+from koord.api.features import ManagerGate
+from koord.api.pod import Pod
+from koord.api.priority import PRIORITY_CLASS_OF_QOS, PriorityClass, qos_class, raw_priority_class
+
+CREATE: Final[tuple[Operation, ...]] = ("CREATE",)
+UPDATE: Final[tuple[Operation, ...]] = ("UPDATE",)
+WRITES: Final[tuple[Operation, ...]] = ("CREATE", "UPDATE")
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request, with all that rules may use to judge it. Typed pods are made when first asked for."""
+
+    request: Request
+    known: Known
+    gates: Gates
+    seed: int = 0
+    warnings: list[str] = field(default_factory=list)
+    _pod: Pod | None = None
+    _old_pod: Pod | None = None
+
+    @property
+    def namespace(self) -> str:
+        own = part(self.request.object or {}, "metadata").get("namespace")
+        return own or self.request.namespace
+
+    @property
+    def pod(self) -> Pod:
+        if self._pod is None:
+            self._pod = typed.pod(self.request.object or {})
+        return self._pod
+
+    @property
+    def old_pod(self) -> Pod:
+        if self._old_pod is None:
+            self._old_pod = typed.pod(self.request.old or {})
+        return self._old_pod
+
+    def priority(self, pod: Pod) -> int | None:
+        return self.known.priority(pod.spec.priority, pod.spec.priority_class_name)
+
+
+Mutate = Callable[[Asked, Json], Json]
+Validate = Callable[[Asked], Iterable[Fault]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a rule is asked. A rule with a gate is asked while that is on, one with `off_by` while that is off."""
+
+    name: str
+    resource: str
+    operations: tuple[Operation, ...]
+    subresource: str = ""
+    gate: ManagerGate | None = None
+    off_by: ManagerGate | None = None
+
+    def concerns(self, request: Request, gates: Gates) -> bool:
+        if request.resource != self.resource or request.subresource != self.subresource:
+            return False
+        if request.operation not in self.operations:
+            return False
+        return (self.gate is None or gates[self.gate]) and (self.off_by is None or not gates[self.off_by])
+
+
+@dataclass(frozen=True, slots=True)
+class Mutating(Rule):
+    run: Mutate = lambda asked, obj: obj
+
+
+@dataclass(frozen=True, slots=True)
+class Validating(Rule):
+    run: Validate = lambda asked: ()
+
+
+def _profiles_of_pod(asked: Asked, pod: Json) -> Json:
+    matched = matching_profiles(asked.known, labels_of(pod), asked.namespace, asked.warnings)
+    if not matched:
+        return pod
+    drawn = _drawn(asked, matched)
+    after = with_profiles(pod, drawn, asked.known.priority_classes, spec=("spec",), shape=strategic_merge.POD)
+    if any(profile.spec.patch for profile in drawn):
+        # A patch can make anything of a pod; what is no pod any more must not go further.
+        typed.typed(Pod, after, FAILED)
+    if any(profile.keeps_resources for profile in matched):
+        return after
+    if asked.gates[ManagerGate.COLOCATION_PROFILE_SKIP_MUTATING_RESOURCES]:
+        return after
+    return translated(after, _class_of(asked, after))
+
+
+def matching_profiles(
+    known: Known, labels: Mapping[str, str], namespace: str, warnings: list[str] | None = None
+) -> list[Profile]:
+    """The profiles for a pod with these labels in that namespace."""
+    namespace_labels = known.namespaces.get(namespace)
+    matched = [profile for profile in known.profiles if profile.matches(labels, namespace_labels)]
+    if warnings is not None:
+        for profile in matched:
+            warnings += profile.faults
+            if namespace_labels is None and profile.namespaces.requirements:
+                who = f"ClusterColocationProfile {profile.name}"
+                warnings.append(f"{who} counts as matching: namespace {namespace} is not known")
+    return matched
+
+
+def _drawn(asked: Asked, matched: list[Profile]) -> list[Profile]:
+    who = drawn_by(asked.request)
+    return [profile for profile in matched if profile.drawn(who, asked.seed)]
+
+
+def _class_of(asked: Asked, pod: Json) -> PriorityClass:
+    """The priority class with default. A pod's resources are looked at only where nothing else says it."""
+    spec = part(pod, "spec")
+    number = asked.known.priority(spec.get("priority"), spec.get("priorityClassName") or "")
+    class_ = raw_priority_class(labels_of(pod), number)
+    return class_ if class_ is not PriorityClass.NONE else PRIORITY_CLASS_OF_QOS[qos_class(typed.pod(pod))]
+
+
+def _profiles_of_reservation(asked: Asked, reservation: Json) -> Json:
+    labels = labels_of(reservation)
+    matched = [profile for profile in asked.known.profiles if profile.pods.matches(labels)]
+    for profile in matched:
+        asked.warnings += profile.faults
+    template = part(reservation, "spec").get("template")
+    return with_profiles(
+        reservation,
+        _drawn(asked, matched),
+        asked.known.priority_classes,
+        spec=("spec", "template", "spec") if template is not None else (),
+        shape=strategic_merge.RESERVATION,
+    )
+
+
+def _affinity_of_pod(asked: Asked, pod: Json) -> Json:
+    return quota_tree_affinity.with_affinity(pod, asked.namespace, asked.known.trees)
+
+
+def _not_a_reservation(asked: Asked) -> Iterator[Fault]:
+    if names.ANNOTATION_RESERVE_POD in asked.pod.metadata.annotations:
+        yield Fault(
+            f"metadata.annotations[{names.ANNOTATION_RESERVE_POD}]",
+            "must be absent: only the scheduler's own stand-ins for reservations have it",
+        )
+
+
+def _colocation(asked: Asked) -> Iterator[Fault]:
+    pod = asked.pod
+    if asked.request.operation == "UPDATE":
+        old = asked.old_pod
+        yield from pod_colocation.change_faults(
+            old,
+            pod,
+            asked.priority(old),
+            asked.priority(pod),
+            rank_may_change=asked.gates[ManagerGate.COLOCATION_PROFILE_SKIP_VALIDATING_PRIORITY],
+        )
+    yield from pod_colocation.faults(pod, asked.priority(pod))
+
+
+def _enhanced(asked: Asked) -> Iterator[Fault]:
+    meta = asked.pod.metadata
+    return asked.known.enhanced.faults(meta.labels, meta.namespace or asked.request.namespace)
+
+
+def _may_bind(asked: Asked) -> Iterable[Fault]:
+    request, known = asked.request, asked.known
+    pod = known.pods.get(f"{request.namespace}/{request.name}")
+    denial = binding.denial(known.binding, request.user, request.namespace, pod)
+    if not denial:
+        return ()
+    if known.binding.dry_run:
+        asked.warnings.append(f"would be denied: {denial}")
+        return ()
+    raise Refused([Fault("", denial)], FORBIDDEN)
+
+
+def _node_config(asked: Asked) -> Iterator[Fault]:
+    request = asked.request
+    labels, old = labels_of(request.object or {}), labels_of(request.old or {})
+    if request.operation == "UPDATE" and labels == old:
+        return
+    for fault in node_config.conflicts(labels, asked.known.slo_config):
+        # A machine must be able to join; what is wrong with its labels can be mended then.
+        if request.operation == "CREATE":
+            asked.warnings.append(str(fault))
+        else:
+            yield fault
+
+
+def _slo_config(asked: Asked) -> Iterator[Fault]:
+    request, known = asked.request, asked.known
+    metadata = part(request.object or {}, "metadata")
+    who = (metadata.get("namespace") or request.namespace, metadata.get("name") or request.name)
+    if who != (known.config_namespace, known.slo_config_name):
+        return
+    old: Any = part(request.old or {}, "data") if request.operation == "UPDATE" else None
+    refusal, warnings = slo_config.verdict(
+        part(request.object or {}, "data"), old, known.node_labels, names_required=known.strategy_names_required
+    )
+    asked.warnings += warnings
+    if refusal:
+        yield Fault("", refusal)
+
+
+_pods = partial(Mutating, resource="pods", operations=CREATE)
+
+MUTATING: Final[tuple[Mutating, ...]] = (
+    _pods("ClusterColocationProfile", run=_profiles_of_pod),
+    _pods(
+        "ExtendedResourceSpec",
+        off_by=ManagerGate.DISABLE_EXTENDED_RESOURCE_SPEC,
+        run=lambda asked, pod: extended_resource_spec.annotated(pod),
+    ),
+    _pods("MultiQuotaTree", gate=ManagerGate.MULTI_QUOTA_TREE, run=_affinity_of_pod),
+    _pods(
+        "DeviceResourceSpec",
+        off_by=ManagerGate.DISABLE_DEVICE_RESOURCE_SPEC,
+        run=lambda asked, pod: device_resources.completed(pod),
+    ),
+    Mutating(
+        "NodeResourceAmplificationPlugin",
+        "nodes",
+        UPDATE,
+        subresource="status",
+        run=lambda asked, node: node_amplification.amplified(node, asked.request.old),
+    ),
+    Mutating("ClusterColocationProfile", "reservations", CREATE, run=_profiles_of_reservation),
+)
+
+_checked = partial(Validating, resource="pods", operations=WRITES)
+
+VALIDATING: Final[tuple[Validating, ...]] = (
+    _checked("ClusterReservation", run=_not_a_reservation),
+    _checked("ClusterColocationProfile", run=_colocation),
+    _checked(
+        "DeviceResource",
+        gate=ManagerGate.VALIDATE_POD_DEVICE_RESOURCE,
+        run=lambda asked: pod_devices.faults(asked.pod),
+    ),
+    _checked("EnhancedValidation", gate=ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR, run=_enhanced),
+    Validating(
+        "BindingAdmission",
+        "pods",
+        CREATE,
+        subresource="binding",
+        gate=ManagerGate.BINDING_ADMISSION_WEBHOOK,
+        run=_may_bind,
+    ),
+    Validating("SLOManagerConfigConflictForNode", "nodes", WRITES, run=_node_config),
+    Validating("SLOConfig", "configmaps", WRITES, run=_slo_config),
+)

@@ -1,0 +1,65 @@
+"""Whether slo-controller-config may be stored. Programs read the refusal, so it has the protocol's form:
+`___{"reason":"ConfigParamInvalid","message":"..."}___`, with the reason of the first fault and the words of all.
+
+Beside what `koord.api.slo_config_check` judges, thresholds that people set must be in order (`koord.api.thresholds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from koord.api.faults import Fault, Invalid
+from koord.api.slo_config import SloConfig, parse
+from koord.api.slo_config_check import Refusal, judge
+from koord.api.slo_config_types import COLOCATION, RESOURCE_THRESHOLD, NodeItem
+from koord.api.thresholds import check
+
+
+def verdict(
+    data: Mapping[str, str],
+    old: Mapping[str, str] | None,
+    nodes: Mapping[str, Mapping[str, str]],
+    *,
+    names_required: bool,
+) -> tuple[str, tuple[str, ...]]:
+    """The refusal, empty where there is none, and warnings."""
+    judged = judge(data, old, nodes=nodes, names_required=names_required)
+    refusals, warnings = list(judged.refusals), [str(fault) for fault in judged.warnings]
+    if not refusals and _changed(data, old):
+        found = {Refusal("ConfigParamInvalid", fault): None for fault in _disorder(data, warnings)}
+        refusals += found
+    if not refusals:
+        return "", tuple(dict.fromkeys(warnings))
+    message = "; ".join(str(refusal.fault) for refusal in refusals)
+    body = msgspec.json.encode({"reason": refusals[0].reason, "message": message}).decode()
+    return f"___{body}___", tuple(dict.fromkeys(warnings))
+
+
+def _changed(data: Mapping[str, str], old: Mapping[str, str] | None) -> bool:
+    return any(data.get(key) and data.get(key) != (old or {}).get(key) for key in (COLOCATION, RESOURCE_THRESHOLD))
+
+
+def _disorder(data: Mapping[str, str], warnings: list[str]) -> Iterator[Fault]:
+    """Thresholds out of order, for the cluster and for each kind of node that an entry is for."""
+    try:
+        config = parse(data)
+    except Invalid:
+        # Something that was stored before is broken; a repair elsewhere is still possible.
+        return
+    for labels in _kinds_of_nodes(config):
+        settings = config.for_node(labels, {})
+        report = check(strategy=settings.threshold_layers, colocation=settings.colocation_layers)
+        warnings += report.warnings
+        yield from report.faults
+
+
+def _kinds_of_nodes(config: SloConfig) -> Iterator[dict[str, str]]:
+    yield {}
+    items: tuple[NodeItem, ...] = (*config.colocation.items, *config.resource_threshold.items)
+    for item in items:
+        if item.node_selector is not None:
+            expressions = item.node_selector.match_expressions
+            chosen = {each.key: each.values[0] for each in expressions if each.operator == "In" and each.values}
+            yield {**chosen, **item.node_selector.match_labels}

@@ -1,0 +1,35 @@
+"""Plain objects as koord's types, for rules that reckon. What cannot be read is refused, with field and fault."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from koord.admission.request import BAD_REQUEST, Json, refused
+from koord.api.codec import DecodeError, convert
+from koord.api.node import Node
+from koord.api.pod import Pod
+from koord.api.struct import Struct
+
+T = TypeVar("T", bound=Struct)
+
+
+def pod(obj: Json) -> Pod:
+    return typed(Pod, obj)
+
+
+def node(obj: Json) -> Node:
+    return typed(Node, obj)
+
+
+def typed(type_: type[T], obj: Json, code: int = BAD_REQUEST) -> T:
+    """The object as a `type_`, nulls taken as absent."""
+    try:
+        return msgspec.convert(obj, type_)
+    except msgspec.ValidationError:
+        # Nulls are rare; looking for them first would cost more than all the rest.
+        try:
+            return convert(type_, obj)
+        except DecodeError as error:
+            raise refused(error.path, error.fault, code) from None
