@@ -4,12 +4,13 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test lint types layers tests bench clean help
+.PHONY: run test lint types layers tests coverage bench clean help
 
 help:
 	@echo "make run            run koord on this machine (ARGS='--nodes 100')"
-	@echo "make test           lint, types, import rules and tests, with coverage"
+	@echo "make test           lint, types, import rules and tests"
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
+	@echo "make coverage       the tests again, slower, and which lines they did not run"
 	@echo "make bench          the benchmarks (ARGS=informer)"
 	@echo "make clean          remove what was set up"
 
@@ -40,10 +41,18 @@ types: .venv/.dev
 layers: .venv/.dev
 	$(BIN)/lint-imports
 
+# Files go whole to the workers, in the order that tests/distribution.py gives them. Compiled modules are kept whatever
+# the surroundings say: the tests start hundreds of processes, and each would compile koord again.
 T ?=
+PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
+tests coverage: export PYTHONDONTWRITEBYTECODE =
+
 tests: .venv/.dev
+	$(BIN)/python -m $(PYTEST) $(T)
+
+coverage: .venv/.dev
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 2 --dist loadgroup $(T)
+	$(BIN)/coverage run -m $(PYTEST) $(T)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report | tail -n 60
 

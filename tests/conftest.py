@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.control_plane import ControlPlane
+from tests.distribution import place_in_the_queue
 from tests.groups import GROUPS
 
 settings.register_profile("koord", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
@@ -34,13 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     absent = {name: how for name, missing in GROUPS.items() if (how := missing())}
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=place_in_the_queue)
     for item in items:
         for name in GROUPS:
             if item.get_closest_marker(name) is None:
                 continue
-            if name == "cluster":
-                # One worker has the control plane; a second one would cost half the machine.
-                item.add_marker(pytest.mark.xdist_group("cluster"))
             if name in absent:
                 item.add_marker(pytest.mark.skip(reason=f"group {name}: {absent[name]}"))
 

@@ -33,8 +33,6 @@ from koord.apiserver.server import ApiServer, ServeOptions
 official: Any = kubernetes
 """Its annotations are not complete enough to check calls against."""
 
-pytestmark = pytest.mark.xdist_group("foreign-clients")
-
 GADGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",

@@ -16,7 +16,7 @@ import pytest
 
 from tests.apiserver.whole_cluster import WholeCluster
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.xdist_group("whole-cluster")]
+pytestmark = pytest.mark.kubectl
 
 WEB = """\
 apiVersion: apps/v1

@@ -26,7 +26,6 @@ def commands(page: str) -> list[str]:
 
 
 @pytest.mark.kubectl
-@pytest.mark.xdist_group("whole-cluster")
 def test_the_page_about_the_api_server(tmp_path: Path) -> None:
     lines = commands("apiserver.md")
     assert lines[-1] == "rm -r ./data"
@@ -40,7 +39,6 @@ def test_the_page_about_the_api_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.kubectl
-@pytest.mark.xdist_group("whole-cluster")
 def test_the_page_about_pending_pods(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("why-is-my-pod-pending.md"), tmp_path)
     assert "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector." in printed
@@ -53,7 +51,6 @@ def test_the_page_about_pending_pods(tmp_path: Path) -> None:
 
 
 @pytest.mark.kubectl
-@pytest.mark.xdist_group("whole-cluster")
 def test_the_page_about_using_the_scheduler(tmp_path: Path) -> None:
     port = free_port()
     lines = [line.replace(":10251", f":{port}") for line in commands("use-koord-as-your-scheduler.md")]

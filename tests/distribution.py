@@ -1,0 +1,28 @@
+"""In which order files go to the workers.
+
+A worker gets whole files (`--dist loadfile`), so that what a file sets up is set up once. The longest are handed out
+first, so that no worker is left alone with one of them while the others have nothing more to do.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+LONGEST_FIRST = (
+    "tests/apiserver/differential/test_records.py",
+    "tests/apiserver/differential/test_differential.py",
+    "tests/kube/test_informer_on_a_cluster.py",
+    "tests/docs/test_pages.py",
+    "tests/apiserver/test_kubectl.py",
+    "tests/hollow/test_live.py",
+    "tests/apiserver/differential/test_generated.py",
+    "tests/apiserver/test_faults.py",
+    "tests/scheduler/live/test_faults.py",
+    "tests/cli/test_scheduler.py",
+)
+_PLACES = {path: place for place, path in enumerate(LONGEST_FIRST)}
+
+
+def place_in_the_queue(item: pytest.Item) -> int:
+    """Of a test's file. Files that are not listed keep their order, after the others."""
+    return _PLACES.get(item.nodeid.partition("::")[0], len(_PLACES))
