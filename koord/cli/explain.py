@@ -1,4 +1,7 @@
-"""`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in."""
+"""`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in.
+
+`koord explain node/NAME` is in `explain_node`.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,10 @@ _PREFIX: Final = "preemption: "
 @click.command(
     epilog="""\b
 Example: koord explain web-0 -n shop                  on the cluster
-         koord explain shop/report -f examples/plan   in files"""
+         koord explain shop/report -f examples/plan   in files
+         koord explain node/n1                        how its batch-cpu came about"""
 )
-@click.argument("pod", metavar="POD")
+@click.argument("pod", metavar="POD|node/NAME")
 @click.option(
     "-f",
     "--filename",
@@ -72,6 +76,9 @@ def explain(
     The scheduler's own plugins answer, on the state of the cluster or of manifests: which nodes each of them turns
     away and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
     tried out. A pod that has a node is looked at as if it were to be placed now. Nothing is changed anywhere.
+
+    Of a node: how much of it is lent to batch and mid pods, line by line with the numbers used, and how what is
+    published differs from that and why.
     """
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED
@@ -79,11 +86,16 @@ def explain(
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
 
-    key = _key(pod, namespace)
     live = live or not paths
     if (kubeconfig or context) and not live:
         raise click.UsageError("--kubeconfig and --context need --live, where there are manifests")
     now_s = moment(now)
+    kind, _, name = pod.partition("/")
+    if kind in ("node", "nodes") and name:
+        from koord.cli.explain_node import explain_node
+
+        return explain_node(name, paths, namespace, now_s, output, live=live, kubeconfig=kubeconfig, context=context)
+    key = _key(pod, namespace)
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         if live:
@@ -112,11 +124,6 @@ def explain(
 def _key(pod: str, namespace: str) -> str:
     """`name`, `namespace/name` or `pod/name`, as a key."""
     kind, slash, name = pod.partition("/")
-    if kind in ("node", "nodes"):
-        raise click.UsageError(
-            f"{pod}: how a node's batch resources come about is the manager's to say, which koord does not have yet; "
-            "koord top nodes shows what it has"
-        )
     if not slash or kind in ("pod", "pods"):
         return f"{namespace}/{name if slash else pod}"
     return pod

@@ -111,7 +111,7 @@ def test_a_pod_of_another_scheduler_is_looked_at_with_the_first_profile(
     ("args", "words"),
     [
         (("shop/rapport", "-f", EXAMPLE), "shop/report"),
-        (("node/east-1",), "manager"),
+        (("node/east-11", "-f", EXAMPLE), "east-1"),
         (("p", "-f", EXAMPLE, "--context", "x"), "--live"),
         (("p", "-f", EXAMPLE, "--now", "noon"), "--now"),
         (("p", "-f", EXAMPLE, "--plugin", "nonsense"), "module:Class"),

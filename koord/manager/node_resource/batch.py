@@ -232,7 +232,7 @@ def _more_than(other: int, what: str) -> str:
 def _used_by(counted: Taken) -> str:
     said = f"used by {_pods(counted.measured)}"
     if counted.unmeasured:
-        said += f", requested by {counted.unmeasured} not measured yet"
+        said += f"; requested by {counted.unmeasured} not measured yet"
     return said + _gone(counted)
 
 
@@ -244,4 +244,4 @@ def _largest_of(counted: Taken) -> str:
 
 
 def _gone(counted: Taken) -> str:
-    return f", and by {counted.dangling} measured that are gone" if counted.dangling else ""
+    return f"; used by {counted.dangling} measured before it went" if counted.dangling else ""

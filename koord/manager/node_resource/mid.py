@@ -125,10 +125,7 @@ def _figure(
     else:
         unused, unused_why = capacity - used, f"capacity {capacity} less {used} used"
     unallocated = max(0, capacity - held - requested)
-    why = (
-        f"{share_percent}% ({share_said}) of {unallocated} that nobody asked for: capacity {capacity} less {held} "
-        f"for the system less {requested} requested by prod pods"
-    )
+    why = f"{share_percent}% of {unallocated}: capacity {capacity}, system {held}, prod pods {requested} ({share_said})"
     return figure(
         resource,
         (

@@ -103,22 +103,28 @@ def gate_opens_s(strategy: ColocationStrategy, written_s: float) -> float:
 
 
 def why_not_written(
-    each: Comparison, strategy: ColocationStrategy, written_s: float | None, now_s: float, last_seen: str = ""
+    each: Comparison, strategy: ColocationStrategy, written_s: float | None, now_s: float, manager: str = ""
 ) -> str:
-    """Why a published figure is not the recomputed one; empty where it is."""
+    """Why a published figure is not the recomputed one; empty where it is. `manager` is who should write it."""
     if not each.differs:
         return ""
+    soon = f"when the manager next looks ({manager})" if manager else "when the manager next looks"
+    if each.wanted is None:
+        return f"it is taken away {soon}"
+    if each.published is None:
+        return f"nothing is published yet: it is {soon}"
+    if not each.published:
+        return f"any change from nothing is written {soon}"
+    said = f"differs by {abs(each.wanted - each.published) / each.published:.1%}"
+    threshold = setting(strategy, "resource_diff_threshold")
     if each.beyond:
-        return "is to be written: the manager has not come to it yet" + (f", {last_seen}" if last_seen else "")
-    assert each.published is not None
-    assert each.wanted is not None
-    share = abs(each.wanted - each.published) / each.published
-    said = f"differs by {share:.1%}, which {setting(strategy, 'resource_diff_threshold')} lets stand"
+        return f"{said}, more than {threshold} lets stand: it is written {soon}"
+    said = f"{said}, which {threshold} lets stand"
     if written_s is None:
-        return f"{said} for up to {duration(given(strategy.update_time_threshold_seconds))}"
+        return f"{said} until {setting(strategy, 'update_time_threshold_seconds')} have passed since the last write"
     left_s = gate_opens_s(strategy, written_s) - now_s
     if left_s < 0:
-        return f"{said}; it was written {duration(now_s - written_s)} ago, and is to be written now"
+        return f"{said}; written {duration(now_s - written_s)} ago, it is written anew {soon}"
     return f"{said}; written {duration(now_s - written_s)} ago, it is written anew in {duration(left_s)}"
 
 

@@ -1,0 +1,312 @@
+"""How a node's figures came about, line by line, and how what is published differs from them and why.
+
+The lines are the terms of the calculation itself: this module calculates nothing. It adds what the terms were added up
+from (each pod), where each setting comes from, and what keeps a figure from being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from koord.api.crd.fields import FreeForm
+from koord.api.priority import QoSClass
+from koord.api.quantity import render
+from koord.api.slo_config import Layer, NodeSettings, SloConfig
+from koord.api.slo_config_types import ColocationStrategy
+from koord.api.struct import json_name
+from koord.api.timestamp import from_seconds
+from koord.manager.node_resource import batch
+from koord.manager.node_resource.batch import cpu_policy, dangling, memory_policy, share_of
+from koord.manager.node_resource.freshness import distrust, stale_at_s
+from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.plugins import Plugins, calculate, why_off
+from koord.manager.node_resource.prepare import Prepared, prepare
+from koord.manager.node_resource.settings import set_in
+from koord.manager.node_resource.state import BATCH, MID, NodeState, PodRow, PodUsage
+from koord.manager.node_resource.terms import Figure
+from koord.manager.node_resource.writing import Comparison, compare, why_not_written
+
+_SETTINGS: Final = (
+    "enable",
+    "cpu_reclaim_threshold_percent",
+    "memory_reclaim_threshold_percent",
+    "cpu_calculate_policy",
+    "memory_calculate_policy",
+    "batch_cpu_threshold_percent",
+    "batch_memory_threshold_percent",
+    "mid_reclaim_mode",
+    "mid_cpu_threshold_percent",
+    "mid_memory_threshold_percent",
+    "mid_unallocated_percent",
+    "mid_static_cpu_reserved_percent",
+    "mid_static_memory_reserved_percent",
+    "degrade_time_minutes",
+    "resource_diff_threshold",
+    "update_time_threshold_seconds",
+)
+_ALWAYS: Final = frozenset((*BATCH, *MID))
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of what is printed: every key is there, whatever its value, so that readers may count on it."""
+
+
+class Report(Told, frozen=True):
+    """The NodeMetric that was used."""
+
+    update_time: str | None
+    age_seconds: float | None
+    stale_in_seconds: float | None
+    "Negative where it is stale already."
+    ahead_seconds: float
+    "By how much the node's clock is ahead of the one here, as far as that can be told."
+    distrusted: str
+    "Why it is not used; empty where it is."
+
+
+class Setting(Told, frozen=True):
+    field: str
+    value: bool | int | float | str | None
+    set_in: str
+
+
+class Line(Told, frozen=True):
+    op: str
+    name: str
+    amount: int
+    why: str
+
+
+class Explained(Told, frozen=True):
+    """One resource."""
+
+    resource: str
+    unit: Literal["milli-cores", "bytes", "percent"]
+    policy: str
+    lines: tuple[Line, ...]
+    recomputed: int | None
+    "What the node should show; none at all where it is not lent."
+    quantity: str | None
+    "The same as Kubernetes writes it."
+    published: int | None
+    "What the node shows."
+    matches: bool
+    why_none: str
+    why_different: str
+
+
+class PodTold(Told, frozen=True):
+    """What a pod takes from the batch resources."""
+
+    pod: str
+    priority_class: str
+    qos: str
+    requested_cpu: int
+    requested_memory: int
+    used_cpu: int | None
+    used_memory: int | None
+    counted_cpu: int
+    counted_memory: int
+    why: str
+
+
+class ZoneTold(Told, frozen=True):
+    zone: str
+    resources: Mapping[str, int]
+    lines: Mapping[str, tuple[Line, ...]]
+
+
+class NodeExplanation(Told, frozen=True):
+    node: str
+    time: str
+    colocation: bool
+    why_off: str
+    "Why nothing is lent here at all."
+    configuration: Literal["current", "stale", "unavailable"]
+    report: Report
+    settings: tuple[Setting, ...]
+    resources: tuple[Explained, ...]
+    pods: tuple[PodTold, ...]
+    zones: tuple[ZoneTold, ...]
+    annotations: FreeForm
+    "What the manager would write, by key; none is taken away."
+    notes: tuple[str, ...]
+    "What plugins could not decide, and why."
+    last_written: str | None
+    "When the manager last wrote the node's status."
+    manager: str
+    "Who writes, as far as the cluster tells."
+
+
+def explain(
+    state: NodeState,
+    config: SloConfig,
+    settings: NodeSettings,
+    plugins: Plugins,
+    now_s: float,
+    *,
+    written_s: float | None = None,
+    manager: str = "",
+) -> NodeExplanation:
+    """All there is to say about what a node lends. `written_s` and `manager` are what the cluster tells, if it does."""
+    outcomes = calculate(state, config, settings, plugins, now_s)
+    prepared = prepare(state.node, outcomes)
+    strategy = settings.colocation
+    return NodeExplanation(
+        node=state.node.name,
+        time=from_seconds(now_s),
+        colocation=not why_off(config, settings),
+        why_off=why_off(config, settings),
+        configuration=config.colocation_state,
+        report=_report(state, strategy, now_s),
+        settings=_settings(strategy, settings.colocation_layers),
+        resources=_resources(state, outcomes, prepared, strategy, written_s, now_s, manager),
+        pods=_pods(state, strategy),
+        zones=_zones(outcomes, prepared),
+        annotations=dict(prepared.annotations),
+        notes=(*(f"{each.plugin}: {each.failed}" for each in outcomes if each.failed), *prepared.notes),
+        last_written=None if written_s is None else from_seconds(written_s),
+        manager=manager,
+    )
+
+
+def _report(state: NodeState, strategy: ColocationStrategy, now_s: float) -> Report:
+    reported_s, until_s = state.reported_s, stale_at_s(state, strategy)
+    return Report(
+        update_time=None if reported_s is None else from_seconds(reported_s),
+        age_seconds=None if reported_s is None else max(0.0, now_s - reported_s),
+        stale_in_seconds=None if until_s is None else until_s - now_s,
+        ahead_seconds=0.0 if reported_s is None else max(0.0, reported_s - now_s),
+        distrusted=distrust(state, strategy, now_s),
+    )
+
+
+def _settings(strategy: ColocationStrategy, layers: Sequence[Layer]) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(field=json_name(field), value=getattr(strategy, field), set_in=set_in(field, layers))
+        for field in _SETTINGS
+        if getattr(strategy, field) is not None
+    )
+
+
+def _resources(
+    state: NodeState,
+    outcomes: Sequence[Outcome],
+    prepared: Prepared,
+    strategy: ColocationStrategy,
+    written_s: float | None,
+    now_s: float,
+    manager: str,
+) -> tuple[Explained, ...]:
+    figures = {each.resource: each for each in prepared.figures}
+    notes = {name: outcome.failed or outcome.note for outcome in outcomes for name in outcome.deleted}
+    found = []
+    for each in sorted(compare(state.node, prepared, strategy), key=_order):
+        if each.resource not in _ALWAYS and each.published is None and each.wanted is None:
+            # Devices that the node does not have.
+            continue
+        known = figures.get(each.resource)
+        found.append(
+            Explained(
+                resource=each.resource,
+                unit=_unit(each.resource),
+                policy=known.policy if known is not None else "",
+                lines=_lines(known) if known is not None else (),
+                recomputed=each.wanted,
+                quantity=None if each.wanted is None else render(each.resource, each.wanted),
+                published=each.published,
+                matches=not each.differs,
+                why_none=notes.get(each.resource, "") if each.wanted is None else "",
+                why_different=why_not_written(each, strategy, written_s, now_s, manager),
+            )
+        )
+    return tuple(found)
+
+
+def _order(each: Comparison) -> tuple[bool, bool, str]:
+    return each.resource not in BATCH, each.resource not in MID, each.resource
+
+
+def _lines(known: Figure) -> tuple[Line, ...]:
+    return tuple(Line(op=term.op, name=term.name, amount=term.amount, why=term.why) for term in known.terms)
+
+
+def _unit(resource: str) -> Literal["milli-cores", "bytes", "percent"]:
+    if resource.endswith("-memory"):
+        return "bytes"
+    return "milli-cores" if resource in _ALWAYS else "percent"
+
+
+def _pods(state: NodeState, strategy: ColocationStrategy) -> tuple[PodTold, ...]:
+    measured = state.metric.pods if state.metric is not None else {}
+    told = [_pod(row, measured.get(row.key), strategy) for row in state.pods]
+    told += [_gone(key, usage) for key, usage in dangling(state.pods, measured).items()]
+    return tuple(sorted(told, key=lambda each: (-each.counted_cpu, -each.counted_memory, each.pod)))
+
+
+def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> PodTold:
+    cpu = memory = 0
+    if not row.active:
+        why = "has ended"
+    elif not row.above_batch:
+        why = "runs on what is lent"
+    else:
+        share = share_of(row, usage)
+        cpu = (share.used_cpu, share.largest_cpu)[cpu_policy(strategy) == "maxUsageRequest"]
+        memory = {
+            "usage": share.used_memory,
+            "request": share.request_memory,
+            "maxUsageRequest": share.largest_memory,
+        }[memory_policy(strategy)]
+        why = _why_counted(row, usage, strategy)
+    return PodTold(
+        pod=row.key,
+        priority_class=row.band.value,
+        qos=row.qos.value,
+        requested_cpu=row.cpu_milli,
+        requested_memory=row.memory_bytes,
+        used_cpu=None if usage is None else usage.cpu_milli,
+        used_memory=None if usage is None else usage.memory_bytes,
+        counted_cpu=cpu,
+        counted_memory=memory,
+        why=why,
+    )
+
+
+def _why_counted(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> str:
+    if usage is None:
+        left_out = "maxUsageRequest" in (cpu_policy(strategy), memory_policy(strategy))
+        return "not measured yet" + (": left out by maxUsageRequest" if left_out else ": counts as requested")
+    if row.qos is QoSClass.LSE and cpu_policy(strategy) == "usage":
+        return "LSE: lends none of its CPUs"
+    return ""
+
+
+def _gone(key: str, usage: PodUsage) -> PodTold:
+    return PodTold(
+        pod=key,
+        priority_class=usage.priority,
+        qos="",
+        requested_cpu=0,
+        requested_memory=0,
+        used_cpu=usage.cpu_milli,
+        used_memory=usage.memory_bytes,
+        counted_cpu=usage.cpu_milli,
+        counted_memory=usage.memory_bytes,
+        why="measured, but not there any more",
+    )
+
+
+def _zones(outcomes: Sequence[Outcome], prepared: Prepared) -> tuple[ZoneTold, ...]:
+    found = next((each.zones for each in outcomes if each.plugin == batch.NAME), {})
+    return tuple(
+        ZoneTold(
+            zone=zone,
+            resources=dict(prepared.zones[zone]),
+            lines={each.resource: _lines(each) for each in figures},
+        )
+        for zone, figures in found.items()
+    )

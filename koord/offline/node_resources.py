@@ -1,0 +1,111 @@
+"""What the nodes in a set of manifests lend: the manager's state and configuration, taken from files.
+
+Who wants one node asks `explain_node`; who wants all (a plan, a preview) takes `states` and `slo_config`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from koord.api import kinds, names
+from koord.api.faults import BadInput
+from koord.api.manifest import Manifests
+from koord.api.node import Node
+from koord.api.slo_config import SloConfig, reload
+from koord.manager.node_resource import explain as manager
+from koord.manager.node_resource.explain import NodeExplanation
+from koord.manager.node_resource.plugins import Plugins, choose
+from koord.manager.node_resource.state import (
+    NodeState,
+    device_facts,
+    metric_row,
+    node_facts,
+    on_nodes,
+    pod_row,
+    topology_facts,
+)
+from koord.offline import defaults
+
+CONFIG_KEY = f"{names.NAMESPACE_KOORDINATOR}/{names.CONFIGMAP_SLO_CONTROLLER}"
+
+
+class NoSuchNode(BadInput):
+    """The node is not there; others with such a name may be."""
+
+
+class Configured(NamedTuple):
+    """What a manager that starts on these manifests goes by, and what it would complain about."""
+
+    config: SloConfig
+    unusable: frozenset[str]
+    "Sections that cannot be read."
+    notes: tuple[str, ...]
+
+
+def slo_config(manifests: Manifests) -> Configured:
+    """The configuration in the manifests; the defaults, with co-location off, where there is none."""
+    maps = {each.metadata.key: each for each in manifests.of(kinds.CONFIG_MAPS)}
+    found = maps.get(CONFIG_KEY)
+    if found is None:
+        stray = [key for key in maps if key.endswith(f"/{names.CONFIGMAP_SLO_CONTROLLER}")]
+        hint = f"; {stray[0]} is in another namespace" if stray else ""
+        return Configured(SloConfig(), frozenset(), (f"there is no ConfigMap {CONFIG_KEY}: defaults hold{hint}",))
+    config, problems = reload(None, found.data)
+    unusable = frozenset(each.key for each in problems if each.kind != "invalid-item")
+    return Configured(config, unusable, tuple(f"ConfigMap {CONFIG_KEY}: {each}" for each in problems))
+
+
+def states(manifests: Manifests, unusable: frozenset[str] = frozenset()) -> dict[str, NodeState]:
+    """What is known of every node, by name."""
+    pods = on_nodes(pod_row(pod) for pod in manifests.of(kinds.PODS))
+    metrics = {each.metadata.name: metric_row(each) for each in manifests.of(kinds.NODE_METRICS)}
+    topologies = {each.metadata.name: topology_facts(each) for each in manifests.of(kinds.NODE_RESOURCE_TOPOLOGIES)}
+    devices = {each.metadata.name: device_facts(each) for each in manifests.of(kinds.DEVICES)}
+    found = {}
+    for node in manifests.of(kinds.NODES):
+        name = node.metadata.name
+        found[name] = NodeState(
+            node_facts(_completed(node)),
+            pods.get(name, ()),
+            metrics.get(name),
+            topologies.get(name),
+            devices.get(name),
+            unusable=unusable,
+        )
+    return found
+
+
+def explain_node(
+    manifests: Manifests,
+    name: str,
+    *,
+    now_s: float,
+    plugins: Plugins | None = None,
+    written_s: float | None = None,
+    who: str = "",
+) -> tuple[NodeExplanation, tuple[str, ...]]:
+    """How the node's figures came about, and what was odd about the manifests. Raises `NoSuchNode`, `Invalid`."""
+    manifests.require_valid()
+    configured = slo_config(manifests)
+    known = states(manifests, configured.unusable)
+    state = known.get(name)
+    if state is None:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise NoSuchNode(f"there is no node {name}{hint}")
+    settings = configured.config.for_node(state.node.labels, state.node.annotations)
+    told = manager.explain(
+        state, configured.config, settings, plugins or choose(), now_s, written_s=written_s, manager=who
+    )
+    return told, configured.notes
+
+
+def _completed(node: Node) -> Node:
+    """With allocatable, and a capacity that is at least that, where a manifest leaves them out."""
+    node = defaults.node(node)
+    if node.status.capacity:
+        return node
+    return replace(node, status=replace(node.status, capacity=node.status.allocatable))
