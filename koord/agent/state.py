@@ -30,6 +30,17 @@ class Kubelet:
 
 
 @dataclass(frozen=True, slots=True)
+class Kernel:
+    """What this kernel has, where decisions depend on it. The defaults are mainline's."""
+
+    burst_within_quota: bool = True
+    "Nobody can save up more than one period's quota."
+    has_group_identity: bool = False
+    has_watermarks: bool = False
+    "Memory is reclaimed in the background before a limit is met."
+
+
+@dataclass(frozen=True, slots=True)
 class NodeState:
     node: Node
     capacity_cpu_milli: int
@@ -45,8 +56,7 @@ class NodeState:
     topology: Topology
     driver: CgroupDriver
     kubelet: Kubelet = Kubelet()
-    burst_within_quota: bool = True
-    "Whether this kernel lets nobody save up more than one period's quota, as mainline does."
+    kernel: Kernel = Kernel()
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
 

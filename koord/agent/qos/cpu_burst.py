@@ -85,7 +85,7 @@ def decide(
         config = _config(strategy, pod)
         if config.policy not in (None, "none"):
             if config.policy != "cfsQuotaBurstOnly":
-                writes += _burst_writes(pod, config, state.burst_within_quota)
+                writes += _burst_writes(pod, config, state.kernel.burst_within_quota)
             if config.policy != "cpuBurstOnly":
                 writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s)
     return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
@@ -109,12 +109,7 @@ def pool_state(state: NodeState, samples: Samples, threshold_percent: int, now_s
 
 def _config(strategy: CPUBurstStrategy, pod: AgentPod) -> CPUBurstConfig:
     """The node's settings, with the pod's own laid over them field by field; malformed ones count as none."""
-    own = CPUBurstConfig(
-        policy=strategy.policy,
-        cpu_burst_percent=strategy.cpu_burst_percent,
-        cfs_quota_burst_percent=strategy.cfs_quota_burst_percent,
-        cfs_quota_burst_period_seconds=strategy.cfs_quota_burst_period_seconds,
-    )
+    own = overlay(CPUBurstConfig(), strategy)
     try:
         return overlay(own, pod_qos.CPU_BURST.read(pod.meta))
     except AnnotationError:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from koord.agent.cpu_pools import owned_cpus
 from koord.agent.executor.write import Write
 from koord.agent.host.convert import UNLIMITED
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
@@ -18,11 +19,8 @@ from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, Decision
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import NODE_RESERVATION, RESOURCE_STATUS, SYSTEM_QOS_RESOURCE
-from koord.api.annotations.value import AnnotationError
 from koord.api.cgroup import qos_dir
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.priority import QoSClass
+from koord.api.cpuset import CPUSet
 from koord.api.slo_defaults import THRESHOLD_STRATEGY
 from koord.api.words import KubeQoS
 
@@ -83,9 +81,10 @@ def _quota_write(state: NodeState, held: Held, budget: CpuBudget) -> Write:
 
 
 def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
-    never, lsr = owned_cpus(state)
+    owned = owned_cpus(state)
+    never = owned.never | owned.lse
     before = held.cpus or state.topology.all
-    cpus = choose(cpu_count(budget.allowed, len(before), state.cpus), state.topology, never, lsr)
+    cpus = choose(cpu_count(budget.allowed, len(before), state.cpus), state.topology, never, owned.lsr)
     if not cpus:
         return None
     everything = state.topology.all - never
@@ -96,25 +95,3 @@ def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision 
     directories = [(best_effort, above), *((each, above) for each in held.pod_directories)]
     directories += [(each, cpus) for each in held.container_directories]
     return Decision(tuple(Write(CPUSET_CPUS, directory, value, NAME, why) for directory, value in directories))
-
-
-def owned_cpus(state: NodeState) -> tuple[CPUSet, CPUSet]:
-    """CPUs that best effort never gets, and those of LSR pods, which are lent."""
-    meta = state.node.metadata
-    never = NODE_RESERVATION.read(meta).cpus | state.kubelet.reserved_cpus
-    system = SYSTEM_QOS_RESOURCE.read(meta)
-    if system.cpuset_exclusive:
-        never |= system.cpus
-    lsr = NO_CPUS
-    for pod in state.pods.values():
-        if not pod.is_active or pod.qos not in (QoSClass.LSE, QoSClass.LSR):
-            continue
-        try:
-            cpus = RESOURCE_STATUS.read(pod.meta).cpus
-        except AnnotationError:
-            continue
-        if pod.qos is QoSClass.LSE:
-            never |= cpus
-        else:
-            lsr |= cpus
-    return never, lsr

@@ -1,0 +1,74 @@
+"""The CPUs that pods share: those of services without CPUs of their own, and those of best effort.
+
+By NUMA node. Services share what nobody has for himself; best effort may also run on the CPUs of LSR pods, never on
+those of LSE pods. Neither gets CPUs that are reserved or exclusive for system pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koord.agent.host.topology import Topology
+from koord.agent.pods import AgentPod
+from koord.agent.state import NodeState
+from koord.api.annotations.cpu import NODE_RESERVATION, RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
+from koord.api.annotations.value import AnnotationError
+from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.priority import QoSClass
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """CPUs that are not for everybody."""
+
+    never: CPUSet
+    "Reserved, or exclusive for system pods."
+    lse: CPUSet
+    bound: CPUSet
+    "Of all pods with CPUs of their own, by the scheduler's or kubelet's word."
+    lsr: CPUSet
+
+
+def own_cpus(pod: AgentPod) -> CPUSet:
+    """The CPUs that the scheduler gave a pod; an annotation that cannot be read gives none."""
+    try:
+        return RESOURCE_STATUS.read(pod.meta).cpus
+    except AnnotationError:
+        return NO_CPUS
+
+
+def owned_cpus(state: NodeState) -> Owned:
+    meta = state.node.metadata
+    never = NODE_RESERVATION.read(meta).cpus | state.kubelet.reserved_cpus
+    system = SYSTEM_QOS_RESOURCE.read(meta)
+    if system.cpuset_exclusive:
+        never |= system.cpus
+    lse = lsr = bound = NO_CPUS
+    for pod in state.pods.values():
+        if not pod.is_active:
+            continue
+        cpus = own_cpus(pod)
+        bound |= cpus | state.kubelet.static_cpus.get(pod.uid, NO_CPUS)
+        if pod.qos is QoSClass.LSE:
+            lse |= cpus
+        elif pod.qos is QoSClass.LSR:
+            lsr |= cpus
+    return Owned(never, lse, bound, lsr)
+
+
+def service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
+    owned = owned_cpus(state)
+    return _by_node(state.topology, owned.never | owned.bound)
+
+
+def best_effort_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
+    owned = owned_cpus(state)
+    return _by_node(state.topology, owned.never | owned.lse)
+
+
+def _by_node(topology: Topology, taken: CPUSet) -> tuple[CPUSharedPool, ...]:
+    pools = []
+    for node, cpus in topology.nodes.items():
+        socket = min(topology.by_id[cpu].socket for cpu in cpus)
+        pools.append(CPUSharedPool(socket=socket, node=node, cpuset=str(cpus - taken)))
+    return tuple(pools)

@@ -1,0 +1,68 @@
+"""Batch resources: kubelet does not know them, so their shares, quota and memory limit are set here.
+
+A pod has the sums of its containers; a resource that some container does not limit has no limit at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from koord.agent.executor.write import Write
+from koord.agent.hooks.hook import Hook
+from koord.agent.hooks.ratio import normalization_ratio, normalized
+from koord.agent.host.convert import UNLIMITED, quota_of_milli, shares_of_milli
+from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT
+from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentContainer, AgentPod
+from koord.agent.state import NodeState
+from koord.api.features import AgentGate
+from koord.api.priority import QoSClass
+
+NAME: Final = "batch_resource"
+_WHY: Final = "batch resources of the pod's spec"
+
+
+def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
+    if _has_batch(pod):
+        limits = [each.limits for each in pod.containers]
+        requests = sum(each.requests.get(BATCH_CPU, 0) for each in pod.containers)
+        yield from _writes(state, pod.directory, requests, _sum(limits, BATCH_CPU), _sum(limits, BATCH_MEMORY))
+
+
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Write]:
+    if _has_batch(pod):
+        yield from _writes(
+            state,
+            container.directory,
+            container.requests.get(BATCH_CPU, 0),
+            container.limits.get(BATCH_CPU, UNLIMITED),
+            container.limits.get(BATCH_MEMORY, UNLIMITED),
+        )
+
+
+def _writes(state: NodeState, directory: str, request: int, cpu: int, memory: int) -> Iterator[Write]:
+    yield Write(CPU_SHARES, directory, shares_of_milli(request), NAME, _WHY)
+    yield Write(CPU_QUOTA, directory, _quota(state, cpu), NAME, _WHY)
+    yield Write(MEMORY_LIMIT, directory, memory if memory > 0 else UNLIMITED, NAME, _WHY)
+
+
+def _quota(state: NodeState, limit_milli: int) -> int:
+    strategy = state.slo.resource_used_threshold_with_be if state.slo else None
+    if strategy is not None and strategy.enable and strategy.cpu_suppress_policy == "cfsQuota":
+        # All of best effort has one quota then; smaller ones below would waste a part of it.
+        return UNLIMITED
+    return normalized(quota_of_milli(limit_milli), normalization_ratio(state))
+
+
+def _sum(limits: Iterable[Mapping[str, int]], resource: str) -> int:
+    values = [each.get(resource, UNLIMITED) for each in limits]
+    return UNLIMITED if UNLIMITED in values else sum(values)
+
+
+def _has_batch(pod: AgentPod) -> bool:
+    return pod.qos is QoSClass.BE and any(
+        name in each.requests or name in each.limits for each in pod.containers for name in (BATCH_CPU, BATCH_MEMORY)
+    )
+
+
+HOOK: Final = Hook(NAME, AgentGate.BATCH_RESOURCE, for_pod=_for_pod, for_container=_for_container)

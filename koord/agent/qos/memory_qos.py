@@ -1,0 +1,179 @@
+"""Memory QoS: what of a pod's memory is protected, and from where on it is slowed down instead of killed.
+
+Per container with request R and limit M: memory.min = R * min%, memory.low = R * low%, memory.high lies the throttling
+percentage of the way from R to M (or the node's allocatable). A pod has the sums of its containers, and the directory
+of a QoS class those of its pods, since the kernel grants no child more than its parent has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from koord.agent.executor.write import Write
+from koord.agent.host import knobs
+from koord.agent.host.knobs import MOST_BYTES, Knob
+from koord.agent.pods import BATCH_MEMORY, MEMORY, AgentPod
+from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.state import NodeState
+from koord.api.annotations import pod_qos
+from koord.api.annotations.value import AnnotationError
+from koord.api.cgroup import qos_dir
+from koord.api.crd.resource_qos import MemoryQOS, MemoryQOSCfg, ResourceQOS
+from koord.api.overlay import overlay
+from koord.api.priority import QoSClass
+from koord.api.slo_defaults import QOSClass, default_qos, qos_off
+from koord.api.words import KubeQoS
+
+NAME: Final = "memory_qos"
+_PAGE: Final = 4096
+
+_CLASS_OF: Final[Mapping[QoSClass, QOSClass]] = {
+    QoSClass.LSE: "LSR",
+    QoSClass.LSR: "LSR",
+    QoSClass.LS: "LS",
+    QoSClass.BE: "BE",
+    QoSClass.SYSTEM: "SYSTEM",
+}
+_DIRECTORY_CLASS: Final = {KubeQoS.BURSTABLE: QoSClass.LS, KubeQoS.BEST_EFFORT: QoSClass.BE}
+
+
+def decide(state: NodeState) -> Decision | None:
+    if state.slo is None or state.slo.resource_qos_strategy is None:
+        return None
+    pods = [(pod, _config(state, pod)) for pod in state.pods.values() if pod.is_active]
+    if not any(_is_enabled(state, qos) for qos in QoSClass) and not any(_asks(pod) for pod, _ in pods):
+        return NOTHING
+    writes = [write for pod, config in pods for write in _pod_writes(state, pod, config)]
+    return Decision((*writes, *_directory_writes(state, pods)))
+
+
+def protected(request: int, config: MemoryQOS) -> tuple[int | None, int | None]:
+    """memory.min and memory.low; None is not said."""
+    least = None if config.min_limit_percent is None else request * config.min_limit_percent // 100
+    low = None if config.low_limit_percent is None else request * config.low_limit_percent // 100
+    return least, max(low, least) if low and least else low
+
+
+def slowed_from(request: int, limit: int, allocatable: int, least: int, percent: int) -> int:
+    """memory.high."""
+    if percent == 0:
+        return MOST_BYTES
+    towards = limit if limit > 0 else allocatable
+    high = (request + (towards - request) * percent // 100) // _PAGE * _PAGE
+    return max(high, least)
+
+
+def page_cache_writes(directory: str, limit: int, config: MemoryQOS) -> Iterator[Write]:
+    """Of a pod: size beats percent; zero is no limit."""
+    size, percent = config.page_cache_limit_size, config.page_cache_limit_percent
+    if size is None and percent is None:
+        return
+    wanted = size if size is not None else limit * (percent or 0) // 100
+    wanted = min(wanted, limit) if limit > 0 else wanted
+    enable = config.page_cache_enable if config.page_cache_enable is not None else wanted > 0
+    why = "memory QoS: page cache"
+    yield Write(knobs.PAGE_CACHE_SIZE, directory, wanted, NAME, why)
+    yield Write(knobs.PAGE_CACHE_SYNC, directory, int(bool(config.page_cache_reclaim_sync)), NAME, why)
+    yield Write(knobs.PAGE_CACHE_LIMIT, directory, int(enable), NAME, why)
+
+
+def _config(state: NodeState, pod: AgentPod) -> MemoryQOS:
+    """The class's settings, or what the pod's policy says instead, and over both the pod's own fields."""
+    config: MemoryQOS = _of_class(state, pod.qos)
+    try:
+        own = pod_qos.MEMORY_QOS.read(pod.meta)
+    except AnnotationError:
+        return config
+    if own is None:
+        return config
+    if own.policy == "none":
+        config = qos_off().memory_qos or config
+    elif own.policy == "auto":
+        config = default_qos(_CLASS_OF.get(pod.qos, "LS")).memory_qos or config
+    return overlay(overlay(MemoryQOS(), config), own)
+
+
+def _of_class(state: NodeState, qos: QoSClass) -> MemoryQOSCfg:
+    found = _settings(state, qos)
+    return (found.memory_qos if found else None) or qos_off().memory_qos or MemoryQOSCfg()
+
+
+def _settings(state: NodeState, qos: QoSClass) -> ResourceQOS | None:
+    strategy = state.qos
+    return {
+        "LSR": strategy.lsr_class,
+        "LS": strategy.ls_class,
+        "BE": strategy.be_class,
+        "SYSTEM": strategy.system_class,
+    }.get(_CLASS_OF.get(qos, ""))
+
+
+def _is_enabled(state: NodeState, qos: QoSClass) -> bool:
+    settings = _settings(state, qos)
+    return bool(settings and settings.memory_qos and settings.memory_qos.enable)
+
+
+def _asks(pod: AgentPod) -> bool:
+    return pod_qos.MEMORY_QOS.is_on(pod.meta)
+
+
+def _pod_writes(state: NodeState, pod: AgentPod, config: MemoryQOS) -> Iterator[Write]:
+    # What was reclaimed is asked for under another name.
+    name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
+    why = f"memory QoS of {pod.qos}"
+    for container in pod.containers:
+        if not container.directory:
+            continue
+        request, limit = container.requests.get(name, 0), container.limits.get(name, 0)
+        least, low = protected(request, config)
+        yield from _each(container.directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
+        if config.throttling_percent is not None:
+            high = slowed_from(request, limit, state.allocatable.get(name, 0), least or 0, config.throttling_percent)
+            if high == MOST_BYTES and limit > 0 and not state.kernel.has_watermarks and config.wmark_ratio:
+                # Without watermarks, being slowed down early is what comes nearest to being reclaimed early.
+                high = max(limit * config.wmark_ratio // 100 // _PAGE * _PAGE, least or 0)
+            yield Write(knobs.MEMORY_HIGH, container.directory, high, NAME, why)
+        yield from _each(container.directory, why, _fixed(config))
+    least, low = protected(pod.requests.get(name, 0), config)
+    yield from _each(pod.directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low, **_fixed(config)})
+    yield from page_cache_writes(pod.directory, pod.limits.get(name, 0), config)
+
+
+def _fixed(config: MemoryQOS) -> dict[Knob, int | None]:
+    """What is set as it is configured."""
+    return {
+        knobs.MEMORY_WMARK_RATIO: config.wmark_ratio,
+        knobs.MEMORY_WMARK_SCALE: config.wmark_scale_permill,
+        knobs.MEMORY_WMARK_MIN_ADJ: config.wmark_min_adj,
+        knobs.MEMORY_PRIORITY: config.priority,
+        knobs.MEMORY_PRIORITY_OOM: config.priority_enable,
+        knobs.MEMORY_OOM_GROUP: config.oom_kill_group,
+    }
+
+
+def _directory_writes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS]]) -> Iterator[Write]:
+    sums = dict.fromkeys(KubeQoS, (0, 0))
+    for pod, config in pods:
+        name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
+        least, low = protected(pod.requests.get(name, 0), config)
+        before = sums[pod.kube_qos]
+        sums[pod.kube_qos] = before[0] + (least or 0), before[1] + (low or 0)
+    everything = sum(each[0] for each in sums.values()), sum(each[1] for each in sums.values())
+    for qos, (least, low) in {**sums, KubeQoS.GUARANTEED: everything}.items():
+        directory, why = qos_dir(qos, state.driver), "the sum of the pods below"
+        yield from _each(directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
+        if qos in _DIRECTORY_CLASS:
+            config = _of_class(state, _DIRECTORY_CLASS[qos])
+            rank: dict[Knob, int | None] = {
+                knobs.MEMORY_PRIORITY: config.priority,
+                knobs.MEMORY_PRIORITY_OOM: config.priority_enable,
+                knobs.MEMORY_OOM_GROUP: config.oom_kill_group,
+            }
+            yield from _each(directory, f"memory QoS of {_DIRECTORY_CLASS[qos]}", rank)
+
+
+def _each(directory: str, why: str, values: Mapping[Knob, int | None]) -> Iterator[Write]:
+    for knob, value in values.items():
+        if value is not None:
+            yield Write(knob, directory, value, NAME, why)

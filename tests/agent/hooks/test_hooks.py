@@ -1,0 +1,168 @@
+"""Hooks: what the kernel is told of each pod, with the specification's figures."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_identity
+from koord.agent.hooks.hook import Hook
+from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, Value
+from koord.agent.state import Kernel, NodeState
+from koord.api.cpuset import CPUSet
+from tests.agent.states import cpus, node, pod
+
+RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+MIB = 1 << 20
+
+
+def wanted(hook: Hook, state: NodeState) -> dict[tuple[str, str], Value]:
+    return {(write.knob.name, write.directory): write.value for write in hook.writes(state)}
+
+
+def batch(name: str, cpu: tuple[str, str], memory: str) -> dict[str, Any]:
+    keys = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
+    return {
+        "name": name,
+        "resources": {
+            "requests": {keys[0]: cpu[0], keys[1]: memory},
+            "limits": {keys[0]: cpu[1], keys[1]: memory},
+        },
+    }
+
+
+JOB = pod("job", "BE", containers=[batch("a", ("1500", "2500"), "2Gi"), batch("b", ("250", "250"), "512Mi")])
+JOB_DIR = "kubepods/besteffort/podjob"
+
+
+def test_batch_resources_become_shares_quota_and_memory_limit() -> None:
+    found = wanted(batch_resource.HOOK, node(JOB))
+    assert found == {
+        (CPU_SHARES.name, JOB_DIR): 1792,
+        (CPU_QUOTA.name, JOB_DIR): 275_000,
+        (MEMORY_LIMIT.name, JOB_DIR): 2684354560,
+        (CPU_SHARES.name, f"{JOB_DIR}/job-a"): 1536,
+        (CPU_QUOTA.name, f"{JOB_DIR}/job-a"): 250_000,
+        (MEMORY_LIMIT.name, f"{JOB_DIR}/job-a"): 2147483648,
+        (CPU_SHARES.name, f"{JOB_DIR}/job-b"): 256,
+        (CPU_QUOTA.name, f"{JOB_DIR}/job-b"): 25_000,
+        (MEMORY_LIMIT.name, f"{JOB_DIR}/job-b"): 536870912,
+    }
+
+
+def test_under_one_quota_for_all_there_is_none_for_each() -> None:
+    state = node(JOB, slo={"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": "cfsQuota"}})
+    found = wanted(batch_resource.HOOK, state)
+    assert {value for (knob, _), value in found.items() if knob == CPU_QUOTA.name} == {-1}
+
+
+def test_a_fast_cpu_makes_a_quota_smaller() -> None:
+    found = wanted(batch_resource.HOOK, node(JOB, annotations={RATIO: "1.25"}))
+    assert found[CPU_QUOTA.name, JOB_DIR] == 220_000
+    service = pod("web", "LS", requests={"cpu": "1"}, limits={"cpu": "3"})
+    found = wanted(cpu_normalization.HOOK, node(service, annotations={RATIO: "1.15"}))
+    assert found == {
+        (CPU_QUOTA.name, "kubepods/burstable/podweb"): 260_870,
+        (CPU_QUOTA.name, "kubepods/burstable/podweb/web-main"): 260_870,
+    }
+    assert wanted(cpu_normalization.HOOK, node(service)) == {}
+
+
+def test_one_container_without_a_limit_leaves_the_pod_without() -> None:
+    free = {"name": "free", "resources": {"requests": {"kubernetes.io/batch-cpu": "100"}}}
+    found = wanted(batch_resource.HOOK, node(pod("job", "BE", containers=[batch("a", ("1", "500"), "1Gi"), free])))
+    assert found[CPU_QUOTA.name, JOB_DIR] == -1
+    assert found[MEMORY_LIMIT.name, JOB_DIR] == -1
+    assert found[CPU_QUOTA.name, f"{JOB_DIR}/job-a"] == 50_000
+
+
+def test_pods_without_batch_resources_are_left_alone() -> None:
+    assert wanted(batch_resource.HOOK, node(pod("be", "BE"), pod("web", "LS", requests={"cpu": "1"}))) == {}
+
+
+def identities(**classes: int) -> dict[str, Any]:
+    return {
+        "resourceQOSStrategy": {
+            f"{name}Class": {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in classes.items()
+        }
+    }
+
+
+def anolis(*pods: Any, **classes: int) -> NodeState:
+    return replace(node(*pods, slo=identities(**classes)), kernel=Kernel(has_group_identity=True, has_watermarks=True))
+
+
+def test_classes_get_their_identity_and_what_is_off_is_neutral() -> None:
+    pods = [
+        pod("lsr", "LSR", requests={"cpu": "1"}),
+        pod("ls", "LS", requests={"cpu": "1"}),
+        pod("be", "BE"),
+        pod("guaranteed", requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "1Gi"}),
+        pod("burstable", requests={"cpu": "1"}),
+        pod("besteffort"),
+    ]
+    found = {
+        directory: value
+        for (_, directory), value in wanted(group_identity.HOOK, anolis(*pods, ls=2, be=-1)).items()
+        if directory.count("/") <= 2 and "main" not in directory
+    }
+    assert found == {
+        "kubepods": 0,
+        "kubepods/burstable": 2,
+        "kubepods/besteffort": -1,
+        "kubepods/burstable/podlsr": 0,
+        "kubepods/burstable/podls": 2,
+        "kubepods/besteffort/podbe": -1,
+        "kubepods/podguaranteed": 2,
+        "kubepods/burstable/podburstable": 2,
+        "kubepods/besteffort/podbesteffort": -1,
+    }
+
+
+def test_a_mainline_kernel_puts_best_effort_into_the_idle_class() -> None:
+    state = node(pod("be", "BE"), slo=identities(be=-1, ls=2))
+    assert wanted(group_identity.HOOK, state) == {(CPU_IDLE.name, "kubepods/besteffort"): 1}
+
+
+def test_without_a_class_switched_on_nothing_is_wanted() -> None:
+    assert wanted(group_identity.HOOK, node(pod("be", "BE"), slo={})) == {}
+    assert wanted(group_identity.HOOK, anolis(pod("be", "BE"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"), [('{"enable": false}', 0), ('{"enable": true, "groupIdentity": 1}', 1), ("{", 2)]
+)
+def test_a_service_can_say_for_itself(annotation: str, expected: int) -> None:
+    own = pod("ls", "LS", requests={"cpu": "1"}, annotations={"koordinator.sh/cpuQOS": annotation})
+    found = wanted(group_identity.HOOK, anolis(own, ls=2))
+    assert found[GROUP_IDENTITY.name, "kubepods/burstable/podls"] == expected
+
+
+def bound(name: str, cpuset: str) -> Any:
+    return pod(
+        name, "LSR", requests={"cpu": "2", "memory": "1Gi"}, limits={"cpu": "2", "memory": "1Gi"},
+        annotations={"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": cpuset})},
+    )  # fmt: skip
+
+
+def test_bound_pods_have_their_cpus_without_quota_and_services_share_the_rest() -> None:
+    state = node(bound("db", "0-1"), pod("web", "LS", requests={"cpu": "1"}), pod("be", "BE"), topology=cpus(1, 8, 1))
+    found = wanted(cpu_set.HOOK, state)
+    assert found[CPUSET_CPUS.name, "kubepods/poddb"] == CPUSet([0, 1])
+    assert found[CPUSET_CPUS.name, "kubepods/poddb/db-main"] == CPUSet([0, 1])
+    assert found[CPU_QUOTA.name, "kubepods/poddb/db-main"] == -1
+    assert found[CPUSET_CPUS.name, "kubepods/burstable/podweb"] == CPUSet(range(2, 8))
+    assert found[CPUSET_CPUS.name, "kubepods/burstable"] == CPUSet(range(2, 8))
+    assert not any("podbe" in directory for _, directory in found)
+
+
+def test_where_nobody_has_cpus_of_his_own_nothing_is_wanted() -> None:
+    assert wanted(cpu_set.HOOK, node(pod("web", "LS", requests={"cpu": "1"}))) == {}
+
+
+def test_a_pod_of_a_numa_node_shares_the_cpus_there() -> None:
+    status = json.dumps({"numaNodeResources": [{"node": 1, "resources": {"cpu": "1"}}]})
+    near = pod("near", "LS", requests={"cpu": "1"}, annotations={"scheduling.koordinator.sh/resource-status": status})
+    found = wanted(cpu_set.HOOK, node(bound("db", "4-5"), near, topology=cpus(2, 4, 1)))
+    assert found[CPUSET_CPUS.name, "kubepods/burstable/podnear"] == CPUSet([6, 7])

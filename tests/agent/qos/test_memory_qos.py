@@ -1,0 +1,100 @@
+"""Memory QoS: the specification's examples, sums, and what a pod says for itself."""
+
+import json
+from typing import Any
+
+from koord.agent.host import knobs
+from koord.agent.host.knobs import MOST_BYTES, Knob, Value
+from koord.agent.qos.decision import NOTHING
+from koord.agent.qos.memory_qos import decide, page_cache_writes, protected, slowed_from
+from koord.agent.state import NodeState
+from koord.api.crd.resource_qos import MemoryQOS
+from tests.agent.states import GIB, node, pod
+
+MIB = 1 << 20
+
+
+def of(state: NodeState, knob: Knob) -> dict[str, Value]:
+    decision = decide(state)
+    assert decision is not None
+    return {write.directory: write.value for write in decision.writes if write.knob is knob}
+
+
+def settings(**classes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "resourceQOSStrategy": {
+            f"{name}Class": {"memoryQOS": {"enable": True, **values}} for name, values in classes.items()
+        }
+    }
+
+
+def test_what_is_protected_and_from_where_on_it_is_slowed() -> None:
+    config = MemoryQOS(min_limit_percent=50, low_limit_percent=40)
+    assert protected(2 * GIB, config) == (1073741824, 1073741824)
+    assert slowed_from(2 * GIB, 6 * GIB, 0, 1073741824, 75) == 5368709120
+    assert slowed_from(1500 * MIB, 0, 60 * GIB, 0, 80) == 51854180352
+    assert slowed_from(2 * GIB, 6 * GIB, 0, 0, 0) == MOST_BYTES
+
+
+def test_directories_have_the_sums_of_their_pods() -> None:
+    def sized(name: str, size: str, guaranteed: bool = False) -> Any:
+        own = {"memory": size, "cpu": "1"}
+        return pod(name, requests=own, limits=own if guaranteed else {})
+
+    state = node(
+        sized("g", "700Mi", guaranteed=True),
+        sized("b1", "2Gi"),
+        sized("b2", "1Gi"),
+        slo=settings(lsr={"minLimitPercent": 30}, ls={"minLimitPercent": 30}),
+    )
+    found = of(state, knobs.MEMORY_MIN)
+    assert found["kubepods/podg"] == 220200960
+    assert found["kubepods/burstable/podb1"] == 644245094
+    assert found["kubepods/burstable/podb2"] == 322122547
+    assert found["kubepods/burstable"] == 966367641
+    assert found["kubepods"] == 1186568601
+    assert found["kubepods/besteffort"] == 0
+
+
+def test_the_page_cache_of_a_pod() -> None:
+    def values(**config: Any) -> dict[str, Value]:
+        return {write.knob.name: write.value for write in page_cache_writes("d", 3 * GIB, MemoryQOS(**config))}
+
+    prefix = "memory.pagecache_limit"
+    assert values(page_cache_limit_percent=25) == {
+        f"{prefix}.size": 805306368, f"{prefix}.enable": 1, f"{prefix}.sync": 0
+    }  # fmt: skip
+    assert values(page_cache_limit_size=5 * GIB)[f"{prefix}.size"] == 3221225472
+    off = values(page_cache_limit_size=0)
+    assert (off[f"{prefix}.size"], off[f"{prefix}.enable"]) == (0, 0)
+    assert values() == {}
+
+
+def test_best_effort_is_measured_by_its_batch_memory() -> None:
+    resources = {"kubernetes.io/batch-memory": "1Gi"}
+    state = node(pod("be", "BE", requests=resources, limits=resources), slo=settings(be={"throttlingPercent": 50}))
+    assert of(state, knobs.MEMORY_HIGH)["kubepods/besteffort/podbe/be-main"] == GIB
+
+
+def test_without_watermarks_the_ratio_becomes_a_point_from_where_on_it_is_slowed() -> None:
+    resources = {"kubernetes.io/batch-memory": "1Gi"}
+    state = node(pod("be", "BE", requests=resources, limits=resources), slo=settings(be={"wmarkRatio": 95}))
+    high = of(state, knobs.MEMORY_HIGH)["kubepods/besteffort/podbe/be-main"]
+    assert high == GIB * 95 // 100 // 4096 * 4096
+
+
+def test_a_pods_own_word_counts_most() -> None:
+    def web(own: dict[str, Any]) -> NodeState:
+        each = pod("web", "LS", requests={"memory": "1Gi"}, annotations={"koordinator.sh/memoryQOS": json.dumps(own)})
+        return node(each, slo=settings(ls={"minLimitPercent": 30}))
+
+    directory = "kubepods/burstable/podweb"
+    assert of(web({"minLimitPercent": 50}), knobs.MEMORY_MIN)[directory] == GIB // 2
+    assert of(web({"policy": "none"}), knobs.MEMORY_MIN)[directory] == 0
+    assert of(web({"policy": "auto"}), knobs.MEMORY_WMARK_RATIO)[directory] == 95
+    assert of(web({"policy": "none", "lowLimitPercent": 10}), knobs.MEMORY_LOW)[directory] == GIB // 10
+
+
+def test_switched_off_it_wants_nothing() -> None:
+    assert decide(node(pod("web", "LS", requests={"memory": "1Gi"}), slo={"resourceQOSStrategy": {}})) == NOTHING
+    assert decide(node(slo=None)) is None
