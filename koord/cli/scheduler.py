@@ -42,6 +42,12 @@ profiles, plugins, arguments and backoffs takes effect within seconds, and one t
     is_flag=True,
     help="No other scheduler is there: pods that name none are scheduled by the first profile, unless one is theirs.",
 )
+@click.option(
+    "--enable-workload-auditor",
+    "audit",
+    is_flag=True,
+    help="Log an alert for pods whose victims do not go, or to whom nothing happens for long; and measure both.",
+)
 @plugin_option
 @component_options
 def scheduler(
@@ -49,6 +55,7 @@ def scheduler(
     leader_elect: bool | None,
     namespace: str | None,
     alone: bool,
+    audit: bool,
     plugins: tuple[str, ...],
     common: Common,
 ) -> int:
@@ -56,6 +63,7 @@ def scheduler(
     from msgspec.structs import replace
 
     from koord.api.scheduler_config import SHIPPED
+    from koord.scheduler.auditor import Limits
     from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
 
@@ -82,6 +90,7 @@ def scheduler(
             reload=read if config is not None else None,
             plugins=own,
             inspection=inspection,
+            audit=Limits() if audit else None,
         )
         metrics = measured[0] if measured else None
         await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))

@@ -87,7 +87,9 @@ def score_table(engine: Engine, ask: Ask, top: int) -> str | None:
     given = next(iter(scores.values()))
     plugins = [name for name, weight in weights.items() if weight and name in given]
     totals = {node: sum(weights[name] * each[name] for name in plugins) for node, each in scores.items()}
-    best = sorted(totals, key=lambda node: (-totals[node], node))[:top]
+    winner = found.best()
+    chosen = None if winner is None else names[winner]
+    best = sorted(totals, key=lambda node: (-totals[node], node != chosen, node))[:top]
     lines = [
         f"Top{top} scores for Pod: {ask.key}, feasibleNodes: {len(rows)}, plugins:[{' '.join(plugins)}]",
         "| # | Pod | Node | Score | " + " | ".join(plugins) + " |",

@@ -11,6 +11,7 @@ from typing import Final
 
 from koord.api.pod import Pod
 from koord.kube.client import Client
+from koord.scheduler.live.auditing import Auditing
 from koord.scheduler.live.binding import Bindings, Outcome
 from koord.scheduler.live.cycle import Bind, Cycle, Decision, Nowhere
 from koord.scheduler.live.diagnosis import Inspection
@@ -37,9 +38,12 @@ class Loop:
         ready: asyncio.Event,
         pod_of: Callable[[str], Pod | None],
         inspection: Inspection | None = None,
+        audit: Auditing | None = None,
     ) -> None:
         self._feed, self._telling, self._metrics, self._ready = feed, telling, metrics, ready
-        self._clock = feed.clock
+        self._clock, self._audit = feed.clock, audit
+        if audit is not None:
+            audit.feed = feed
         self._monitor = Monitor(metrics.timed_out)
         self._cycle = Cycle(feed, inspection, metrics.spent)
         self.bindings = Bindings(
@@ -93,6 +97,8 @@ class Loop:
                 await asyncio.sleep(0)
 
     def _carry_out(self, decision: Decision, began_s: float) -> None:
+        if self._audit is not None:
+            self._audit.decided(decision)
         if isinstance(decision, Bind):
             self._began_s[decision.ask.meta.uid] = began_s
             self.bindings.start(decision)
@@ -134,6 +140,8 @@ class Loop:
         self._metrics.look(self._feed, now_s)
         self._metrics.calls(len(self.bindings), self._telling.unwritten)
         self._monitor.look(now_s)
+        if self._audit is not None:
+            self._audit.look(now_s)
         queue = self._feed.queue
         for attempt in self._monitor.unattended(queue, self.bindings.attempts, now_s):
             for ask in attempt.entity.pods:
@@ -149,10 +157,14 @@ class Loop:
         self._monitor.ended(uid, now_s)
         if outcome == "bound":
             self._telling.bound(bind)
+            if self._audit is not None:
+                self._audit.bound(bind)
             self._metrics.attempted(SCHEDULED, bind.profile, took_s)
             self._metrics.bound(bind.attempt, now_s - bind.attempt.came_s)
         elif outcome == "failed":
             self._telling.not_bound(bind, why)
+            if self._audit is not None:
+                self._audit.not_bound(bind)
             self._metrics.attempted(ERROR, bind.profile, took_s)
         else:
             self._telling.forget(uid)

@@ -29,7 +29,9 @@ from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
 from koord.kube.metrics import Metrics
+from koord.scheduler.auditor import Limits as AuditLimits
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.live.auditing import Auditing, AuditMetrics
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Assumed, Feed
 from koord.scheduler.live.loop import Loop
@@ -63,6 +65,8 @@ class Options:
     "The user's own, for every profile."
     inspection: Inspection | None = None
     "Through which people look into it."
+    audit: AuditLimits | None = None
+    "Alert on pods whose scheduling goes badly: what is late. None: nobody looks."
     seed: int = 0
 
 
@@ -88,6 +92,7 @@ class Runner:
     ) -> None:
         self._client, self._options, self._clock = client, options, clock
         self._config, self._metrics = config, SchedulerMetrics(metrics)
+        self._audited = AuditMetrics(metrics) if options.audit is not None else None
         self._ready = asyncio.Event()
         self._loop: Loop | None = None
         self._disconnect: Callable[[], None] = lambda: None
@@ -155,6 +160,11 @@ class Runner:
         """Decides until cancelled, by one configuration after the other."""
         telling = Telling(client, self._events, self._clock)
         forget = self._sources.pods.add_handler(telling.pod)
+        audit = None
+        if self._audited is not None and self._options.audit is not None:
+            audit = Auditing(self._audited, self._clock, self._options.audit)
+            audit.feed = self.feed
+            forget = _both(forget, self._sources.pods.add_handler(audit.pod))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(telling.run(), name="telling")
@@ -170,6 +180,7 @@ class Runner:
                         self._ready,
                         self._sources.pods.get,
                         self._options.inspection,
+                        audit,
                     )
                     await self._loop.run()
                     self._take_over(self._config)

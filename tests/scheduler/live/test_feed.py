@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
@@ -251,3 +253,39 @@ def test_without_nodes_a_pod_is_tried_again_as_soon_as_one_comes() -> None:
     assert fed.feed.queue.where(KEY) is not Where.UNSCHEDULABLE
     fed.clock.advance(3)
     assert fed.bind().node == "n1"
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        (lambda fed: fed.put(node("n2", cpu="200")), "NodeAdd"),
+        (lambda fed: fed.put(node("n1", cpu="200")), "NodeUpdateNodeAllocatable"),
+        (lambda fed: fed.delete(fed.pods.get("shop/full")), "AssignedPodDelete"),
+        (lambda fed: fed.put(pod("a", cpu="1")), "UnschedulablePodUpdate"),
+        (lambda fed: fed.feed.queue.activate([KEY], 0.0), "ForceActivate"),
+    ],
+)
+def test_what_brings_a_pod_back_into_a_queue_is_told_in_the_words_of_kube_scheduler(
+    happens: Callable[[Fed], None], told: str
+) -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("full", cpu="3", on="n1", priority=1), pod("a", cpu="100"))
+    fed.nowhere()
+    happens(fed)
+    assert fed.queued[-1][1] == told
+    assert fed.queued[-1][0] in ("active", "backoff")
+
+
+def test_time_brings_pods_back_too() -> None:
+    fed = Fed()
+    fed.put(node("n1"), pod("a", cpu="100"))
+    fed.nowhere()
+    fed.put(node("n2"))
+    assert fed.queued[-1] == ("backoff", "NodeAdd")
+    fed.clock.advance(3)
+    fed.feed.queue.tick(fed.clock.monotonic())
+    assert fed.queued[-1] == ("active", "BackoffComplete")
+    fed.nowhere()
+    fed.clock.advance(400)
+    fed.feed.queue.tick(fed.clock.monotonic())
+    assert fed.queued[-1] == ("active", "UnschedulableTimeout")

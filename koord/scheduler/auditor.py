@@ -1,0 +1,221 @@
+"""The workload auditor: looks on while pods are scheduled, and alerts where that goes badly.
+
+    stuck preemption     the victims of a pod are not gone 30 s after it was promised their room
+    no progress          nothing happened to a waiting pod for more than 5 min
+    and                  a pod that is promised room again and again, or in vain; victims that are gone, and their room
+                         is not taken within 10 s; more than 3 attempts while victims go
+
+Pure: it is told what happens, and when. It alerts as soon as something is late, and once for each time that it is; what
+took how long is measured when it is over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias
+
+Measure: TypeAlias = Literal[
+    "repeated_preemptions",
+    "preemption_invalidations",
+    "victim_reschedule_duration_seconds",
+    "preemption_victim_deleting_retries",
+    "preemption_to_victim_deleted_seconds",
+    "preemption_cycle_interrupted_seconds",
+    "scheduling_event_interval_seconds",
+]
+Outcome: TypeAlias = Literal["scheduled", "deleted"]
+
+
+class Record(StrEnum):
+    """What happens to a pod that waits, in Koordinator's words."""
+
+    CREATED = "create"
+    GATED = "gatedByQueueAdmission"
+    ADMITTED = "admissionPassed"
+    SCHEDULED = "scheduled"
+    PROMISED = "preemptNominated"
+    VICTIMS_GOING = "preemptVictimDeleting"
+    NOT_HELPED = "preemptFailure"
+    FAILED = "scheduleFailure"
+    VICTIMS_GONE = "victimAllDeleted"
+
+
+_IN_VAIN: Final = (Record.NOT_HELPED, Record.FAILED)
+_RESULTS: Final = (Record.PROMISED, Record.SCHEDULED, *_IN_VAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    victims_s: float = 30.0
+    room_s: float = 10.0
+    retries: int = 3
+    progress_s: float = 300.0
+
+
+@dataclass(slots=True)
+class _Workload:
+    key: str
+    priority: str
+    since_s: float | None
+    "When something last happened to it; None while it is gated."
+    counts: Counter[Record] = field(default_factory=Counter)
+    promised_s: float | None = None
+    victims: set[str] = field(default_factory=set)
+    retries: int = 0
+    gone_s: float | None = None
+    "When its victims were gone, until something comes of that."
+    in_vain: bool = True
+    "Whether the last promise has been found to be in vain; there is none to begin with."
+    told: set[str] = field(default_factory=set)
+    "Alerts that are not to be repeated as long as the same thing lasts."
+
+
+class Auditor:
+    """Of all waiting pods, by uid. `alert` hears sentences; `measure` figures, by the pod's priority class; `ended` how
+    often what happened to a pod before it was scheduled or deleted."""
+
+    def __init__(
+        self,
+        alert: Callable[[str], None],
+        measure: Callable[[Measure, str, float], None] = lambda what, priority, figure: None,
+        ended: Callable[[str, Outcome, Record, int], None] = lambda priority, outcome, record, times: None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._alert, self._measure, self._ended, self._limits = alert, measure, ended, limits or Limits()
+        self._workloads: dict[str, _Workload] = {}
+        self._waiting_for: dict[str, set[str]] = {}
+        "By victim, who waits for its room."
+
+    def __len__(self) -> int:
+        return len(self._workloads)
+
+    def came(self, uid: str, key: str, priority: str, now_s: float, *, gated: bool = False) -> None:
+        if uid not in self._workloads:
+            found = self._workloads[uid] = _Workload(f"{key}/{uid}", priority, now_s)
+            found.counts[Record.CREATED] += 1
+            self.gate(uid, now_s, gated=gated)
+
+    def gate(self, uid: str, now_s: float, *, gated: bool) -> None:
+        """Whether a pod must not be tried: time does not count against it then."""
+        found = self._workloads.get(uid)
+        if found is None or gated == (found.since_s is None):
+            return
+        found.counts[Record.GATED if gated else Record.ADMITTED] += 1
+        found.since_s = None if gated else now_s
+        if gated:
+            found.gone_s = None
+
+    def happened(self, uid: str, record: Record, now_s: float, victims: Collection[str] = ()) -> None:
+        """An attempt came to its end. `victims`: uids of those who are to go for the pod."""
+        found = self._workloads.get(uid)
+        if found is None:
+            return
+        found.counts[record] += 1
+        self._progress(found, now_s)
+        found.told.discard("progress")
+        if record in _IN_VAIN:
+            self._vain(found, record)
+        if record in _RESULTS:
+            if found.gone_s is not None:
+                self._room(found, now_s - found.gone_s)
+            self._close(uid, found, now_s, "preemption_cycle_interrupted_seconds")
+        if record is Record.PROMISED:
+            self._promise(uid, found, now_s, victims)
+        elif record is Record.VICTIMS_GOING:
+            found.retries += 1
+        elif record is Record.SCHEDULED:
+            self._end(uid, "scheduled")
+
+    def left(self, uid: str, now_s: float) -> None:
+        """A pod is gone: one that waited, or one that had to make room."""
+        for waiting in self._waiting_for.pop(uid, ()):
+            found = self._workloads.get(waiting)
+            if found is not None:
+                found.victims.discard(uid)
+                if not found.victims and found.promised_s is not None:
+                    found.counts[Record.VICTIMS_GONE] += 1
+                    self._close(waiting, found, now_s, "preemption_to_victim_deleted_seconds")
+                    found.gone_s = now_s
+        found = self._workloads.get(uid)
+        if found is not None:
+            self._close(uid, found, now_s, "preemption_cycle_interrupted_seconds")
+            self._end(uid, "deleted")
+
+    def look(self, now_s: float) -> None:
+        """What is late by now."""
+        for found in self._workloads.values():
+            if found.promised_s is not None:
+                self._victims(found, now_s - found.promised_s)
+            if found.gone_s is not None and now_s - found.gone_s > self._limits.room_s:
+                self._say(found, "room", f"its victims have been gone for {now_s - found.gone_s:.0f} s, not yet tried")
+            if found.since_s is not None and now_s - found.since_s > self._limits.progress_s:
+                self._say(found, "progress", f"no progress for {now_s - found.since_s:.0f} s")
+
+    def _progress(self, found: _Workload, now_s: float) -> None:
+        if found.since_s is not None:
+            took_s = now_s - found.since_s
+            self._measure("scheduling_event_interval_seconds", found.priority, took_s)
+            if took_s > self._limits.progress_s:
+                self._say(found, "progress", f"no progress for {took_s:.0f} s")
+            found.since_s = now_s
+
+    def _promise(self, uid: str, found: _Workload, now_s: float, victims: Collection[str]) -> None:
+        if found.counts[Record.PROMISED] > 1:
+            self._measure("repeated_preemptions", found.priority, 1)
+            self._say(found, "", f"room is made for it for the {found.counts[Record.PROMISED]}. time")
+            self._vain(found, Record.PROMISED)
+        found.in_vain, found.promised_s, found.retries, found.victims = False, now_s, 0, set(victims)
+        for victim in found.victims:
+            self._waiting_for.setdefault(victim, set()).add(uid)
+
+    def _vain(self, found: _Workload, by: Record) -> None:
+        if not found.in_vain:
+            found.in_vain = True
+            self._measure("preemption_invalidations", found.priority, 1)
+            self._say(found, "", f"room was made for it in vain, says {by}")
+
+    def _room(self, found: _Workload, took_s: float) -> None:
+        self._measure("victim_reschedule_duration_seconds", found.priority, took_s)
+        if took_s > self._limits.room_s:
+            self._say(found, "room", f"its victims were gone for {took_s:.0f} s before it was tried")
+        found.gone_s = None
+        found.told.discard("room")
+
+    def _victims(self, found: _Workload, took_s: float) -> None:
+        if took_s > self._limits.victims_s:
+            left = len(found.victims)
+            self._say(found, "victims", f"preemption is stuck: {left} of its victims are not gone after {took_s:.0f} s")
+
+    def _close(self, uid: str, found: _Workload, now_s: float, what: Measure) -> None:
+        """A promise is kept, or is none any more."""
+        if found.promised_s is None:
+            return
+        took_s, found.promised_s = now_s - found.promised_s, None
+        self._measure(what, found.priority, took_s)
+        self._measure("preemption_victim_deleting_retries", found.priority, found.retries)
+        if found.retries > self._limits.retries:
+            self._say(found, "", f"it was tried {found.retries} times while its victims went")
+        self._victims(found, took_s)
+        found.told.discard("victims")
+        for victim in found.victims:
+            waiting = self._waiting_for.get(victim, set())
+            waiting.discard(uid)
+            if not waiting:
+                self._waiting_for.pop(victim, None)
+        found.victims = set()
+
+    def _end(self, uid: str, outcome: Outcome) -> None:
+        found = self._workloads.pop(uid)
+        for record, times in found.counts.items():
+            self._ended(found.priority, outcome, record, times)
+
+    def _say(self, found: _Workload, once: str, what: str) -> None:
+        """`once`: what it is about, where that lasts."""
+        if once:
+            if once in found.told:
+                return
+            found.told.add(once)
+        self._alert(f"{found.key}: {what}")
