@@ -5,7 +5,10 @@
     /metrics                     for Prometheus
 
 The format is Kubernetes'. On loopback everything is open. On any other address TLS is required; the health paths stay
-open without their reasons (probes have no token), and /metrics is for callers whom the API server knows and allows.
+open without their reasons (probes have no token), and all else is for callers whom the API server knows and allows.
+
+Kubernetes lets everyone whom it knows read what is below /api and /apis, for discovery: a role for all says so, and it
+does not mean ours. So of further paths that are not below /debug, the right is asked for there: /debug/apis/v1/...
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ Check = Callable[[], str | None]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+DEBUG: Final = "/debug/"
 HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
 
@@ -211,7 +215,7 @@ class HealthServer:
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
         assert self._metrics is not None
-        refusal = None if self.address.loopback else await self._refuse(request)
+        refusal = None if self.address.loopback else await self._refuse(request, request.path)
         if refusal is not None:
             return refusal
         text = await asyncio.to_thread(self._metrics.render)
@@ -223,18 +227,20 @@ class HealthServer:
         if not self.address.loopback:
             if self._authorizer is None:
                 raise web.HTTPNotFound
-            refusal = await self._refuse(request)
+            path = request.path if request.path.startswith(DEBUG) else f"{DEBUG}{request.path[1:]}"
+            refusal = await self._refuse(request, path)
             if refusal is not None:
                 return refusal
         return await self._others(request)
 
-    async def _refuse(self, request: web.Request) -> web.Response | None:
+    async def _refuse(self, request: web.Request, right: str) -> web.Response | None:
+        """`right`: the path to which the caller must have a right."""
         assert self._authorizer is not None
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
         try:
             verb = request.method.lower()
-            verdict = await self._authorizer.verdict(token, request.path, verb)
+            verdict = await self._authorizer.verdict(token, right, verb)
         except (ApiError, OSError, TimeoutError) as error:
             log.error("cannot ask the API server who is calling: %s", error, extra={"path": request.path})
             return _text("the API server could not be asked whether you may do this; try again later\n", 503)
@@ -244,7 +250,7 @@ class HealthServer:
             case "unauthenticated":
                 return _text("Unauthorized: send a bearer token that the API server knows\n", 401)
             case "forbidden":
-                return _text(f"Forbidden: needs {verb} on the non-resource URL {request.path}\n", 403)
+                return _text(f"Forbidden: needs {verb} on the non-resource URL {right}\n", 403)
 
 
 def _failed(report: Report) -> str:
