@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from koord.apiserver.revision_log import SCHEMA_VERSION, DataDirInUse, DataDirUnusable, RevisionLog, Row
 
 WAL_HEADER_BYTES = 32
-FRAME_BYTES = 24 + 4096
+FRAME_HEADER_BYTES = 24
+FRAME_BYTES = FRAME_HEADER_BYTES + 4096
 
 
 class Tail(NamedTuple):
@@ -187,18 +188,20 @@ def tail(tmp_path_factory: pytest.TempPathFactory) -> Tail:
 
 
 def test_a_store_cut_at_any_byte_of_its_wal_opens_to_whole_groups(tail: Tail, tmp_path: Path) -> None:
-    """Cut at every byte of the last frame, and around every edge of frames before them."""
+    """Cut at every byte of the last frame's header, densely in its page and around every edge of frames before it."""
     last = max(tail.ends)
     dense = last - FRAME_BYTES
     cuts = [c for c in range(WAL_HEADER_BYTES, dense) if (c - WAL_HEADER_BYTES) % FRAME_BYTES in (0, 1, 24, 2000)]
-    for cut in [*cuts, *range(dense, last + 1)]:
+    page = dense + FRAME_HEADER_BYTES
+    for cut in [*cuts, *range(dense, page), *range(page, last - 8, 11), *range(last - 8, last + 1)]:
         newest = max((rev for end, rev in tail.ends.items() if end <= cut), default=0)
         assert _reopened(tmp_path, tail.database, tail.wal[:cut]) == list(range(1, newest + 1)), cut
 
 
 def test_a_store_with_a_damaged_byte_in_its_wal_opens_to_the_groups_before_it(tail: Tail, tmp_path: Path) -> None:
     last = max(tail.ends)
-    for damaged in range(WAL_HEADER_BYTES, last, 97):
+    headers = [frame + byte for frame in range(WAL_HEADER_BYTES, last, FRAME_BYTES) for byte in (0, 7, 8, 15, 16, 23)]
+    for damaged in [*headers, *range(WAL_HEADER_BYTES, last, 509)]:
         wal = bytearray(tail.wal)
         wal[damaged] ^= 0xFF
         newest = max((rev for end, rev in tail.ends.items() if end <= damaged), default=0)

@@ -9,15 +9,22 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
 from tests.cli.test_main import koord
-from tests.hollow.embedded import embedded
+from tests.hollow.embedded import Embedded, embedded
 
 KIND = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    with embedded() as running:
+        yield running
 
 
 @pytest.mark.parametrize(
@@ -55,8 +62,8 @@ def test_its_help_says_whose_pods_it_schedules() -> None:
 
 
 @pytest.mark.timeout(90)
-def test_it_answers_for_its_health_and_ends_when_told(tmp_path: Path) -> None:
-    with embedded() as server, (tmp_path / "log").open("wb") as log:
+def test_it_answers_for_its_health_and_ends_when_told(server: Embedded, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
         command = [sys.executable, "-m", "koord", "scheduler", "--kubeconfig", str(server.kubeconfig)]
         process = subprocess.Popen([*command, "--metrics-address", "127.0.0.1:0"], stderr=log)
         try:
@@ -84,14 +91,14 @@ def test_it_answers_for_its_health_and_ends_when_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_it_serves_with_a_certificate(tmp_path: Path) -> None:
+def test_it_serves_with_a_certificate(server: Embedded, tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
     own = authority.issue_cert("127.0.0.1")
     own.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
     own.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
     files = ["--tls-cert-file", str(tmp_path / "tls.crt"), "--tls-private-key-file", str(tmp_path / "tls.key")]
-    with embedded() as server, (tmp_path / "log").open("wb") as log:
+    with (tmp_path / "log").open("wb") as log:
         command = [sys.executable, "-m", "koord", "scheduler", "--kubeconfig", str(server.kubeconfig), *files]
         process = subprocess.Popen([*command, "--metrics-address", "127.0.0.1:0"], stderr=log)
         try:
@@ -116,9 +123,10 @@ def test_it_serves_with_a_certificate(tmp_path: Path) -> None:
         (("--metrics-address", "nowhere"), "nowhere"),
     ],
 )
-def test_an_address_that_others_can_reach_needs_a_certificate(arguments: tuple[str, ...], told: str) -> None:
-    with embedded() as server:
-        done = koord("scheduler", "--kubeconfig", str(server.kubeconfig), *arguments)
+def test_an_address_that_others_can_reach_needs_a_certificate(
+    arguments: tuple[str, ...], told: str, server: Embedded
+) -> None:
+    done = koord("scheduler", "--kubeconfig", str(server.kubeconfig), *arguments)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
