@@ -1,7 +1,7 @@
 """Informers on a real API server: at every quiet moment their state equals a fresh list.
 
-Thousands of objects change at random while the server is killed and restarted, its history is compacted, and its storage
-is lost. One informer follows by WatchList, one by pages; both are checked, and so are their deltas, replayed.
+Thousands of objects change at random while the server is killed and restarted, its history is compacted, and its
+storage is lost. One informer follows by WatchList, one by pages; both are checked, and so are their deltas, replayed.
 KOORD_OBJECTS=10000 makes so many; the usual number is a few pages.
 """
 
