@@ -1,0 +1,47 @@
+"""Best effort as a whole: what it uses, what it asked for, and what it may really use."""
+
+from __future__ import annotations
+
+from koord.agent.collect.round import Round
+from koord.agent.host import usage
+from koord.agent.host.convert import PERIOD_US
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.pods import BATCH_CPU
+from koord.agent.series import names
+from koord.api.cgroup import qos_dir
+from koord.api.cpuset import CPUSet
+from koord.api.priority import QoSClass
+from koord.api.words import KubeQoS
+
+
+def collect(this: Round) -> None:
+    directory = qos_dir(KubeQoS.BEST_EFFORT, this.state.driver)
+    try:
+        this.cpu(names.BE_CPU, usage.cpu_ns(this.cgroups, directory))
+        this.put(names.BE_CPU_LIMIT, real_limit_milli(this, directory))
+    except FileNotFoundError:
+        return
+    pods = [pod for pod in this.state.pods.values() if pod.qos is QoSClass.BE and pod.is_active]
+    this.put(names.BE_CPU_REQUEST, sum(pod.requests.get(BATCH_CPU, 0) for pod in pods))
+
+
+def real_limit_milli(this: Round, directory: str) -> int:
+    """The smallest CPU set of all, or the quota."""
+    containers = [
+        each.directory
+        for pod in this.state.pods.values()
+        if pod.kube_qos is KubeQoS.BEST_EFFORT
+        for each in pod.containers
+        if each.directory
+    ]
+    smallest = this.state.cpus
+    for each in (directory, *containers):
+        try:
+            cpus = this.cgroups.get(CPUSET_CPUS, each)
+        except FileNotFoundError:
+            continue
+        if isinstance(cpus, CPUSet) and cpus:
+            smallest = min(smallest, len(cpus))
+    quota = this.cgroups.get(CPU_QUOTA, directory)
+    limit = smallest * 1000
+    return min(limit, quota * 1000 // PERIOD_US) if isinstance(quota, int) and quota > 0 else limit

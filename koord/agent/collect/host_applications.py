@@ -1,0 +1,19 @@
+"""Applications that run beside Kubernetes, in cgroups that the settings name."""
+
+from __future__ import annotations
+
+from koord.agent.collect.round import Round
+from koord.agent.host import usage
+from koord.agent.host_applications import directory_of
+from koord.agent.series import names
+
+
+def collect(this: Round) -> None:
+    for application in this.state.slo.host_applications if this.state.slo else ():
+        directory = directory_of(application, this.state.driver)
+        try:
+            this.cpu(names.host_application_cpu(application.name), usage.cpu_ns(this.cgroups, directory))
+            memory = usage.memory(this.cgroups, directory).without_page_cache
+        except FileNotFoundError:
+            continue
+        this.put(names.host_application_memory(application.name), memory)

@@ -1,0 +1,21 @@
+"""The node as a whole. Where a cgroup is the node, that cgroup."""
+
+from __future__ import annotations
+
+from koord.agent.collect.round import Round
+from koord.agent.host import proc, usage
+from koord.agent.series import names
+
+
+def collect(this: Round) -> None:
+    if this.cgroups.root:
+        memory = usage.memory(this.cgroups, "")
+        this.cpu(names.NODE_CPU, usage.cpu_ns(this.cgroups, ""))
+        this.put(names.NODE_MEMORY, memory.without_page_cache)
+        this.put(names.NODE_MEMORY_WITH_CACHE, memory.with_page_cache)
+        return
+    ticks_ns = int(proc.busy_ticks(this.cgroups.files) * proc.JIFFY_S * 1e9)
+    this.cpu(names.NODE_CPU, ticks_ns)
+    memory_of_host = proc.memory(this.cgroups.files)
+    this.put(names.NODE_MEMORY, memory_of_host.used)
+    this.put(names.NODE_MEMORY_WITH_CACHE, memory_of_host.total - memory_of_host.free)

@@ -1,0 +1,27 @@
+"""The collectors, in the order in which they run: what is summed up comes after its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from koord.agent.collect import best_effort, host_applications, node, pods, system
+from koord.agent.collect.round import Round
+
+COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
+    ("node", node.collect),
+    ("pods", pods.collect),
+    ("host_applications", host_applications.collect),
+    ("best_effort", best_effort.collect),
+    ("system", system.collect),
+)
+
+
+def collect(this: Round) -> None:
+    for _, each in COLLECTORS:
+        each(this)
+    living = [*this.state.pods, *(each.id for pod in this.state.pods.values() for each in pod.containers if each.id)]
+    if this.state.slo:
+        living += [each.name for each in this.state.slo.host_applications]
+    this.samples.keep(living)
+    this.rates.keep(living)

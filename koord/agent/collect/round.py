@@ -1,0 +1,59 @@
+"""One round of collecting: what collectors read, what they write, and what they remember from the round before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.series.samples import Samples, Series
+from koord.agent.state import NodeState
+
+STALE_AFTER: Final = 20
+"""A counter that was last read more intervals ago says nothing of the present."""
+
+
+@dataclass(slots=True)
+class Rates:
+    """Counters as they stood, to tell how fast they grow. A first reading, and a counter that fell, tell nothing."""
+
+    interval_s: float = 1.0
+    _before: dict[Series, tuple[float, float]] = field(default_factory=dict)
+
+    def per_second(self, series: Series, counter: float, now_s: float) -> float | None:
+        before = self._before.get(series)
+        self._before[series] = (counter, now_s)
+        if before is None or counter < before[0] or not 0 < now_s - before[1] <= STALE_AFTER * self.interval_s:
+            return None
+        return (counter - before[0]) / (now_s - before[1])
+
+    def growth(self, series: Series, counter: float, now_s: float) -> float | None:
+        """By how much a counter grew since the round before."""
+        before_s = self._before.get(series, (0.0, now_s))[1]
+        rate = self.per_second(series, counter, now_s)
+        return None if rate is None else rate * (now_s - before_s)
+
+    def keep(self, owners: Iterable[str]) -> None:
+        """Forgets the counters of owners that are gone."""
+        living = {"", *owners}
+        for series in [each for each in self._before if each.owner not in living]:
+            del self._before[series]
+
+
+@dataclass(slots=True)
+class Round:
+    cgroups: Cgroups
+    state: NodeState
+    samples: Samples
+    rates: Rates
+    now_s: float
+
+    def cpu(self, series: Series, used_ns: int) -> None:
+        """CPU time so far becomes milli-cores."""
+        rate = self.rates.per_second(series, used_ns, self.now_s)
+        if rate is not None:
+            self.samples.add(series, self.now_s, rate / 1e6)
+
+    def put(self, series: Series, value: float) -> None:
+        self.samples.add(series, self.now_s, value)

@@ -1,0 +1,23 @@
+"""Where an application that runs beside Kubernetes has its cgroup. The agent looks there, and never makes it."""
+
+from __future__ import annotations
+
+from koord.api.cgroup import CgroupDriver, qos_dir
+from koord.api.crd.node_slo import HostApplicationSpec
+from koord.api.priority import QoSClass
+from koord.api.words import KubeQoS
+
+_BASES = {
+    "Kubepods": KubeQoS.GUARANTEED,
+    "KubepodsBurstable": KubeQoS.BURSTABLE,
+    "KubepodsBesteffort": KubeQoS.BEST_EFFORT,
+}
+
+
+def directory_of(application: HostApplicationSpec, driver: CgroupDriver) -> str:
+    path = application.cgroup_path
+    if path is None:
+        parent = "host-best-effort" if application.qos == QoSClass.BE else "host-latency-sensitive"
+        return f"{parent}/{application.name}"
+    base = qos_dir(_BASES[path.base], driver) if path.base in _BASES else ""
+    return "/".join(part.strip("/") for part in (base, path.parent_dir, path.relative_path) if part.strip("/"))

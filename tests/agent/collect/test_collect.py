@@ -1,0 +1,133 @@
+"""What collectors make of counters, on composed hosts of both kinds."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from koord.agent.collect.registry import collect
+from koord.agent.collect.round import Rates, Round
+from koord.agent.host.cgroups import Version
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.series import names
+from koord.agent.series.samples import Samples, Series
+from koord.agent.state import NodeState
+from koord.api.cgroup import CgroupDriver
+from koord.api.cpuset import CPUSet
+from koord.api.words import KubeQoS
+from tests.agent.states import GIB, NOW, cpus, node, pod
+from tests.agent.trees import Tree
+
+S = 1_000_000_000
+
+
+class Watched:
+    """A host, its pods, and rounds a second apart."""
+
+    def __init__(self, tree: Tree, state: NodeState) -> None:
+        self.tree = tree
+        self.state = replace(state, driver=tree.driver)
+        self.samples, self.rates, self.now_s = Samples(), Rates(), NOW
+        self.cgroups = tree.cgroups
+
+    def round(self, seconds: float = 1.0) -> None:
+        self.now_s += seconds
+        collect(Round(self.cgroups, self.state, self.samples, self.rates, self.now_s))
+
+    def last(self, series: Series) -> float | None:
+        return self.samples.last(series, self.now_s, 0.5)
+
+
+@pytest.fixture(params=list(Version))
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Watched:
+    tree = Tree(tmp_path, request.param, CgroupDriver.CGROUPFS)
+    tree.pod("web", KubeQoS.BURSTABLE, "web-main")
+    tree.pod("job", KubeQoS.BEST_EFFORT, "job-main")
+    tree.cgroup("host-latency-sensitive/nginx")
+    web = pod("web", "LS", requests={"cpu": "1"}, limits={"cpu": "2"})
+    job = pod("job", "BE", requests={"kubernetes.io/batch-cpu": "3000"})
+    slo = {"hostApplications": [{"name": "nginx", "qos": "LS"}]}
+    return Watched(tree, node(web, job, slo=slo, topology=cpus(1, 4, 2)))
+
+
+def test_the_first_reading_of_a_counter_tells_no_rate(host: Watched) -> None:
+    host.round()
+    assert host.last(names.NODE_CPU) is None
+    assert host.last(names.NODE_MEMORY) == 0
+
+
+def test_counters_become_milli_cores(host: Watched) -> None:
+    host.round()
+    # In one second: node 3 cores, web 1.5, job 0.5, nginx 0.25.
+    host.tree.node_usage(busy_ticks=300, memory_used_bytes=8 * GIB)
+    host.tree.used("kubepods/burstable/podweb", cpu_ns=3 * S // 2, anon=2 * GIB, file=GIB)
+    host.tree.used("kubepods/burstable/podweb/web-main", cpu_ns=S, anon=GIB)
+    host.tree.used("kubepods/besteffort/podjob", cpu_ns=S // 2, anon=GIB)
+    host.tree.used("kubepods/besteffort", cpu_ns=S // 2)
+    host.tree.used("host-latency-sensitive/nginx", cpu_ns=S // 4, anon=GIB // 2)
+    host.round()
+    assert host.last(names.NODE_CPU) == pytest.approx(3000)
+    assert host.last(names.pod_cpu("web")) == pytest.approx(1500)
+    assert host.last(names.container_cpu("containerd://web-main")) == pytest.approx(1000)
+    assert host.last(names.BE_CPU) == pytest.approx(500)
+    assert host.last(names.BE_CPU_REQUEST) == 3000
+    assert host.last(names.host_application_cpu("nginx")) == pytest.approx(250)
+    assert host.last(names.SYSTEM_CPU) == pytest.approx(3000 - 1500 - 500 - 250)
+    assert host.last(names.NODE_MEMORY) == 8 * GIB
+    assert host.last(names.pod_memory("web")) == 2 * GIB
+    assert host.last(names.SYSTEM_MEMORY) == 8 * GIB - 2 * GIB - GIB - GIB // 2
+
+
+def test_a_counter_that_was_read_long_ago_begins_anew(host: Watched) -> None:
+    host.round()
+    host.tree.node_usage(busy_ticks=300, memory_used_bytes=0)
+    host.round(seconds=21)
+    assert host.last(names.NODE_CPU) is None
+    host.tree.node_usage(busy_ticks=400, memory_used_bytes=0)
+    host.round()
+    assert host.last(names.NODE_CPU) == pytest.approx(1000)
+
+
+def test_a_cgroup_that_was_made_anew_is_not_negative(host: Watched) -> None:
+    for used in (5 * S, S):
+        host.tree.used("kubepods/burstable/podweb", cpu_ns=used)
+        host.round()
+    assert host.last(names.pod_cpu("web")) is None
+
+
+def test_throttled_periods_of_periods(host: Watched) -> None:
+    def stat(periods: int, throttled: int) -> None:
+        v1 = host.tree.version is Version.V1
+        where = "cpu/kubepods" if v1 else "kubepods"
+        text = f"usage_usec 0\nnr_periods {periods}\nnr_throttled {throttled}\n"
+        host.tree.write(f"sys/fs/cgroup/{where}/burstable/podweb/web-main/cpu.stat", text)
+
+    stat(100, 10)
+    host.round()
+    stat(700, 52)
+    host.round()
+    series = names.container_throttled("containerd://web-main")
+    assert host.last(series) == pytest.approx(42 / 600)
+    host.round()
+    assert host.last(series) == 0
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(450_000, 4500), (-1, 6000)])
+def test_what_best_effort_may_really_use(tmp_path: Path, quota: int, expected: int) -> None:
+    tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS, cores=16, threads=1)
+    tree.pod("job", KubeQoS.BEST_EFFORT, "job-main")
+    cgroups = tree.cgroups
+    cgroups.set(CPUSET_CPUS, "kubepods/besteffort", CPUSet(range(10)))
+    cgroups.set(CPUSET_CPUS, "kubepods/besteffort/podjob/job-main", CPUSet(range(6)))
+    cgroups.set(CPU_QUOTA, "kubepods/besteffort", quota)
+    host = Watched(tree, node(pod("job", "BE"), topology=cpus(1, 16, 1)))
+    host.round()
+    assert host.last(names.BE_CPU_LIMIT) == expected
+
+
+def test_what_is_gone_leaves_nothing_behind(host: Watched) -> None:
+    host.round()
+    host.state = replace(host.state, pods={})
+    host.round()
+    assert host.samples.owners("pod_memory") == []
+    assert host.samples.owners("container_memory") == []
