@@ -8,7 +8,7 @@ waits for koord, least of all koord.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +48,11 @@ def _elsewhere(own: str) -> tuple[dict[str, Any], ...]:
         {"key": str(names.LABEL_CONTROL_PLANE_NAMESPACE), "operator": "DoesNotExist"},
         {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted({*NEVER_ASKED, own})},
     )
+
+
+def is_asked_about(namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether pods of a namespace with these labels come to admission at all."""
+    return namespace not in NEVER_ASKED and names.LABEL_CONTROL_PLANE_NAMESPACE not in labels
 
 
 def hooks(gates: Gates, namespace: str = names.NAMESPACE_KOORDINATOR) -> Iterator[Hook]:

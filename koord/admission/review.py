@@ -28,6 +28,15 @@ def nobody(name: str, passed: bool) -> None:
 
 def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> Answer:
     """The object as it is to be stored, and the patch that leads there."""
+    answer = completed(request, known, gates, seed, observe)
+    before, after = request.object, answer.object
+    if before is None or after is None or after is before:
+        return answer
+    return replace(answer, patch=difference(before, after))
+
+
+def completed(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> Answer:
+    """The object as it is to be stored, without the patch, for those who do not send one."""
     rules = [rule for rule in MUTATING if rule.concerns(request, gates)]
     before = request.object
     if not rules or before is None:
@@ -47,8 +56,7 @@ def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe:
         if name:
             observe(name, False)
         return _refusal(before, refusal, asked)
-    patch = difference(before, obj) if obj is not before else ()
-    return Answer(True, obj, patch, warnings=tuple(dict.fromkeys(asked.warnings)))
+    return Answer(True, obj, warnings=tuple(dict.fromkeys(asked.warnings)))
 
 
 def validate(request: Request, known: Known, gates: Gates, observe: Observe = nobody) -> Answer:

@@ -27,6 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("koord.cli.up", "Run a whole cluster on this machine."),
     "status": Entry("koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."),
     "plan": Entry("koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."),
+    "admit": Entry("koord.cli.admit", "Say what admission would make of some manifests, or why it would refuse them."),
     "explain": Entry("koord.cli.explain", "Say why a pod is where it is, or nowhere, and what would let it in."),
     "top": Entry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
     "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),

@@ -4,6 +4,8 @@
 | --- | --- |
 | `defaults` | what the API server would have filled in |
 | `denials` | what the API server would not have taken |
+| `admit` | what koord's admission would make of objects |
+| `door` | the same for the new pods of a plan |
 | `world` | what the cluster is that a set of manifests describes |
 | `plan` | where its pending pods would go, and why |
 """

@@ -18,6 +18,7 @@ from koord.api import kinds
 from koord.api.core import PriorityClass
 from koord.api.crd.node_metric import NodeMetric
 from koord.api.faults import BadInput, Fault, Invalid
+from koord.api.features import ManagerGate, parse_gates
 from koord.api.kinds import Kind
 from koord.api.manifest import Manifest, Manifests
 from koord.api.node import Node
@@ -28,6 +29,7 @@ from koord.api.storage import PersistentVolumeClaim, StorageClass
 from koord.offline import defaults
 from koord.offline.budgets import counted
 from koord.offline.denials import denial
+from koord.offline.door import Door
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import Profiles, profile_for
@@ -98,11 +100,15 @@ class _Builder:
         self.all_pods = list(manifests.of(kinds.PODS))
         self.names = {pod.metadata.name for pod in self.all_pods}
         self.made_up: Counter[str] = Counter()
+        self.door = Door(manifests.items, parse_gates(ManagerGate), seed)
         self.metered = [plugin for plugin in profiles.plugins() if isinstance(plugin, _TakesNodeMetrics)]
 
     def take(self, item: Manifest) -> None:
         try:
-            _TAKES[item.kind](self, item.object)
+            if isinstance(item.object, Pod):
+                self.pod(item.object, item.data)
+            else:
+                _TAKES[item.kind](self, item.object)
         except BadInput as error:
             self.faults.append(Fault(str(item.place), str(error)))
 
@@ -127,10 +133,17 @@ class _Builder:
     def claim(self, given: PersistentVolumeClaim) -> None:
         self.world.cluster.put_storage(defaults.claim(given, self.default_classes))
 
-    def pod(self, pod: Pod) -> None:
+    def pod(self, pod: Pod, data: Mapping[str, Any]) -> None:
         world = self.world
-        if not pod.metadata.name:
-            pod = self._named(pod)
+        name = pod.metadata.name or self._name(pod)
+        refusal = ""
+        if not pod.spec.node_name and not pod.is_finished:
+            pod, refusal = self.door.admitted(pod, data)
+        if pod.metadata.name != name:
+            pod = replace(pod, metadata=replace(pod.metadata, name=name))
+        if refusal:
+            world.denied[pod.metadata.key] = f"admission would not let it in: {refusal}"
+            return
         pod, fault = self._completed(pod)
         key, node = pod.metadata.key, pod.spec.node_name
         if pod.is_finished:
@@ -169,13 +182,13 @@ class _Builder:
     def engine_name(self, pod: Pod) -> str | None:
         return engine_name(self.world.engines, pod)
 
-    def _named(self, pod: Pod) -> Pod:
-        """A pod whose name is to be made up: by a number here, so that equal inputs give equal plans."""
+    def _name(self, pod: Pod) -> str:
+        """A name for a pod without one: made up by a number here, so that equal inputs give equal plans."""
         base = pod.metadata.generate_name
         while (name := f"{base}{self.made_up[base]}") in self.names:
             self.made_up[base] += 1
         self.made_up[base] += 1
-        return replace(pod, metadata=replace(pod.metadata, name=name))
+        return name
 
     def _completed(self, pod: Pod) -> tuple[Pod, str]:
         """A pod with its defaults, and why it would be denied."""
@@ -224,9 +237,10 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.PERSISTENT_VOLUME_CLAIMS: _Builder.claim,
     kinds.NODES: _Builder.node,
     kinds.NODE_METRICS: _Builder.node_metric,
-    kinds.PODS: _Builder.pod,
+    kinds.CLUSTER_COLOCATION_PROFILES: lambda builder, each: None,  # the door has them
     kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
 }
 """Who takes which kind, in the order in which they build on one another. All other kinds are ignored."""
 
-KINDS: Final = tuple(_TAKES)
+KINDS: Final = (*_TAKES, kinds.PODS)
+"""Pods come last: who waits for a place is let in by what is there, and placed on it."""

@@ -374,3 +374,82 @@ def test_no_plan_gives_more_than_a_node_has_and_every_pod_has_an_outcome(seed: i
     for key, one in found.pods.items():
         if one.node is None:
             assert sum(one.nodes_rejected.values()) >= len(nodes), key
+
+
+PROFILE = {
+    "apiVersion": "config.koordinator.sh/v1alpha1",
+    "kind": "ClusterColocationProfile",
+    "metadata": {"name": "batch"},
+    "spec": {
+        "namespaceSelector": {"matchLabels": {"colocation": "on"}},
+        "qosClass": "BE",
+        "priorityClassName": "koord-batch",
+    },
+}
+JOBS = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobs", "labels": {"colocation": "on"}}}
+
+
+def lending(name: str, batch_cpu: str) -> dict[str, Any]:
+    found = node(name, "8")
+    found["status"]["allocatable"] |= {"kubernetes.io/batch-cpu": batch_cpu, "kubernetes.io/batch-memory": "64Gi"}
+    return found
+
+
+def test_pods_are_admitted_before_they_are_placed() -> None:
+    found = plan_of(
+        lending("n1", "3000"),
+        JOBS,
+        PROFILE,
+        pod("job", "2", namespace="jobs"),
+        pod("next", "2", namespace="jobs"),
+        pod("web", "2"),
+    )
+    assert found.ignored == {}
+    assert found.nodes["n1"].requested["kubernetes.io/batch-cpu"] == "2k"
+    assert found.nodes["n1"].requested["cpu"] == "2"
+    assert found.pods["jobs/next"].outcome == "unschedulable"
+    assert "Insufficient kubernetes.io/batch-cpu" in found.pods["jobs/next"].reason
+
+
+def test_a_pod_that_admission_refuses_is_denied_with_the_reason() -> None:
+    found = plan_of(
+        node("n1"), pod("odd", labels={"koordinator.sh/qosClass": "BE"}, priority=9500), pod("good", labels={})
+    )
+    odd = found.pods["shop/odd"]
+    assert (odd.node, odd.outcome) == (None, "denied")
+    assert odd.reason.startswith("admission would not let it in: spec.priority: must be of class koord-mid or")
+    assert found.pods["shop/good"].outcome == "scheduled"
+
+
+def test_pods_that_are_in_a_cluster_already_are_not_admitted_again() -> None:
+    there = pod("there", "2", namespace="jobs", metadata={"uid": "4e5f"})
+    running = pod("running", "2", namespace="jobs", nodeName="n1")
+    found = plan_of(lending("n1", "3000"), JOBS, PROFILE, there, running)
+    assert found.nodes["n1"].requested["cpu"] == "4"
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "koordinator-system"])
+def test_the_clusters_own_namespaces_are_never_asked_about(namespace: str) -> None:
+    everything = {**PROFILE, "spec": {"qosClass": "BE", "priorityClassName": "koord-batch"}}
+    found = plan_of(lending("n1", "3000"), everything, pod("own", "2", namespace=namespace))
+    assert found.nodes["n1"].requested["cpu"] == "2"
+
+
+def test_pods_without_a_name_are_admitted_and_named_after() -> None:
+    nameless = pod("", "1", namespace="jobs", metadata={"name": "", "generateName": "job-"})
+    found = plan_of(lending("n1", "3000"), JOBS, PROFILE, nameless)
+    assert found.pods["jobs/job-0"].outcome == "scheduled"
+    assert found.nodes["n1"].requested["kubernetes.io/batch-cpu"] == "1k"
+
+
+def test_requests_for_gpus_are_completed_before_they_are_placed() -> None:
+    gpu = node("n1")
+    gpu["status"]["allocatable"] |= {
+        "koordinator.sh/gpu-core": "200",
+        "koordinator.sh/gpu-memory-ratio": "200",
+        "koordinator.sh/gpu.shared": "200",
+    }
+    asking = pod("train")
+    asking["spec"]["containers"][0]["resources"]["limits"] = {"koordinator.sh/gpu": "100"}
+    found = plan_of(gpu, asking)
+    assert found.nodes["n1"].requested["koordinator.sh/gpu-core"] == "100"

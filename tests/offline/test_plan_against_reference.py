@@ -20,7 +20,9 @@ from tests.scheduler.reference.cluster import Verdict
 
 
 def planned(scene: Scene, pending: Manifest, pod: Pod) -> PodPlan:
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*scene.objects, pending]})
+    # It is in the cluster already: these are about placing, whatever admission would say.
+    there = {**pending, "metadata": {**pending["metadata"], "uid": "there"}}
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*scene.objects, there]})
     profiles = profiles_of(SchedulerConfiguration(profiles=(scene.profile,)))
     return plan(parse(text, "scene"), profiles, now_s=NOW_S).plan.pods[pod.metadata.key]
 

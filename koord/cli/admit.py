@@ -1,0 +1,94 @@
+"""`koord admit`: what admission would make of the objects in some manifests. Needs no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koord.cli import structured
+from koord.cli.inputs import say_of
+from koord.cli.options import output_option
+
+if TYPE_CHECKING:
+    from koord.offline.admit import Admitted
+
+_SIGNS = {"add": "+", "replace": "~", "remove": "-"}
+
+
+@click.command(epilog="Example: koord admit -f profiles.yaml -f job.yaml -o yaml")
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    required=True,
+    metavar="PATH",
+    help="File or folder of manifests, or - for standard input; repeatable.",
+)
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Decides who gets a profile that is given by chance."
+)
+@click.option(
+    "--feature-gates",
+    "gates",
+    default="",
+    metavar="GATE=BOOL,...",
+    help="The manager's feature gates, as in MultiQuotaTree=true. Webhooks are all asked, whether on or off.",
+)
+@output_option("text", "json", "yaml", "name", default="text")
+def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output: str) -> int:
+    """Say what admission would make of objects, or why it would refuse them.
+
+    Profiles, namespaces, priority classes, quotas and configuration are taken from the same manifests. The exit code
+    is 1 if an object would be refused.
+    """
+    from koord.api.features import ManagerGate, parse_gates
+    from koord.api.manifest import read
+    from koord.offline.admit import admit_all
+
+    switched = parse_gates(ManagerGate, gates)
+    manifests = read(paths, namespace=namespace)
+    found = admit_all(manifests, switched, seed)
+    ignored = {name.rpartition(" ")[2]: number for name, number in manifests.unknown.items()}
+    say_of(manifests, ignored)
+    if output in ("json", "yaml"):
+        structured.say(found, output)
+    else:
+        _print(found, names_only=output == "name")
+    return 0 if all(each.allowed for each in found) else 1
+
+
+def _print(found: list[Admitted], *, names_only: bool) -> None:
+    for each in found:
+        who = _who(each.object)
+        if names_only:
+            click.echo(who)
+            continue
+        if not each.allowed:
+            click.echo(f"{who}: {click.style('denied', fg='red')}: {each.message}")
+        else:
+            number = len(each.patches)
+            told = "as it is" if not number else "1 change" if number == 1 else f"{number} changes"
+            click.echo(f"{who}: {click.style('allowed', fg='green')}, {told}")
+        for line in _changes(each):
+            click.echo(f"  {line}")
+        for warning in each.warnings:
+            click.echo(f"  warning: {warning}")
+
+
+def _who(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata") or {}
+    name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
+    parts = (str(obj.get("kind", "")).lower(), metadata.get("namespace"), name)
+    return "/".join(part for part in parts if part)
+
+
+def _changes(admitted: Admitted) -> Iterator[str]:
+    import msgspec
+
+    for operation in admitted.patches:
+        line = f"{_SIGNS[operation['op']]} {operation['path']}"
+        yield line if operation["op"] == "remove" else f"{line}: {msgspec.json.encode(operation['value']).decode()}"

@@ -1,0 +1,82 @@
+"""The door through which the new pods of a plan come into its cluster: admission, for pods by the ten thousand.
+
+A pod that no rule concerns, and that are most of them, is let in after a look at its labels, and at its spec once for
+all pods that share it. Others go through admission as on a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.admission.device_resources import GPU_RESOURCES
+from koord.admission.hooks import is_asked_about
+from koord.admission.request import Gates, Json, Request
+from koord.admission.review import completed, pod_denial
+from koord.admission.rules import matching_profiles
+from koord.admission.typed import pod as typed_pod
+from koord.api import names
+from koord.api.features import ManagerGate
+from koord.api.manifest import Manifest
+from koord.api.pod import Pod, PodSpec
+from koord.offline.admit import known_of
+
+_BATCH: Final = frozenset({names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY, *names.OLD_RESOURCES})
+_LOOKED_AT: Final = _BATCH | GPU_RESOURCES
+
+
+class Door:
+    """Knows what manifests say of the cluster. Chance is drawn by the pods' names."""
+
+    def __init__(self, items: Iterable[Manifest], gates: Gates, seed: int) -> None:
+        self._known, self._gates, self._seed = known_of(items), gates, seed
+        self._has_trees = bool(self._known.trees.nodes_of) and gates[ManagerGate.MULTI_QUOTA_TREE]
+        self._demands_labels = self._known.enhanced.enable and gates[ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR]
+        self._looked_at: dict[int, tuple[bool, PodSpec]] = {}
+        self._specs: dict[bytes, PodSpec] = {}
+
+    def admitted(self, pod: Pod, data: Json) -> tuple[Pod, str]:
+        """A pod as it would be stored, and why it would be refused. One that is in a cluster already is left alone."""
+        metadata = pod.metadata
+        if metadata.uid:
+            return pod, ""
+        labels = self._known.namespaces.get(metadata.namespace, {})
+        if not is_asked_about(metadata.namespace, labels):
+            return pod, ""
+        special = self._is_special(pod.spec) or names.ANNOTATION_EXTENDED_RESOURCE_SPEC in metadata.annotations
+        if special or self._has_trees or matching_profiles(self._known, metadata.labels, metadata.namespace):
+            request = Request("CREATE", "pods", object=data, name=metadata.name, uid=metadata.key)
+            answer = completed(request, self._known, self._gates, self._seed)
+            if not answer.allowed:
+                return pod, answer.message
+            if answer.object is not None and answer.object is not data:
+                pod = self._typed(answer.object)
+        elif not self._is_to_be_checked(pod):
+            return pod, ""
+        return pod, pod_denial(pod, self._known, self._gates)
+
+    def _is_special(self, spec: PodSpec) -> bool:
+        """Whether its resources are such that rules look at them. Pods of one template share their spec."""
+        seen = self._looked_at.get(id(spec))
+        if seen is None:
+            containers = (*spec.containers, *spec.init_containers)
+            asked = (part for each in containers for part in (each.resources.requests, each.resources.limits))
+            special = any(not _LOOKED_AT.isdisjoint(amounts) for amounts in (*asked, spec.overhead))
+            # Kept with the spec, so that its id stays its own.
+            seen = self._looked_at[id(spec)] = (special, spec)
+        return seen[0]
+
+    def _is_to_be_checked(self, pod: Pod) -> bool:
+        metadata = pod.metadata
+        if names.LABEL_QOS_CLASS in metadata.labels or names.ANNOTATION_RESERVE_POD in metadata.annotations:
+            return True
+        return self._demands_labels
+
+    def _typed(self, obj: Json) -> Pod:
+        """As its type, with the spec of the first pod that had the same one."""
+        pod = typed_pod(obj)
+        text = msgspec.json.encode(obj.get("spec"))
+        return replace(pod, spec=self._specs.setdefault(text, pod.spec))
