@@ -15,7 +15,6 @@ from typing import Final
 
 from koord.api.crd.node_metric import (
     AggregatedUsage,
-    NodeMetricCollectPolicy,
     NodeMetricInfo,
     NodeMetricStatus,
     PeakMetric,
@@ -24,45 +23,21 @@ from koord.api.crd.node_metric import (
     ResourceMap,
 )
 from koord.api.duration import from_seconds as duration
-from koord.api.duration import parse_duration
 from koord.api.pod import Pod
 from koord.api.priority import PriorityClass, priority_class, qos_class
 from koord.api.quantity import render
+from koord.api.report_policy import LONGER_WINDOWS_S, ReportPolicy
 from koord.api.resources import amounts, pod_requests
 from koord.api.struct import EMPTY
 from koord.api.timestamp import from_seconds as timestamp
 from koord.hollow.load_model import NodeUsage, PodShape, Usage
 
-REPORT_S: Final = 60
-WINDOW_S: Final = 300
-LONGER_WINDOWS_S: Final = (300.0, 600.0, 1800.0)
 SAMPLE_S: Final = 15.0
 MARGIN_PERCENT: Final = 110
 PAGE_BYTES: Final = 4096
 PERCENTILES: Final[Mapping[str, int]] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
 
 _ZERO: Final = Usage()
-
-
-@dataclass(frozen=True, slots=True)
-class ReportPolicy:
-    """How to measure and report, with defaults filled in."""
-
-    report_s: float = REPORT_S
-    window_s: float = WINDOW_S
-    longer_s: tuple[float, ...] = LONGER_WINDOWS_S
-
-
-def policy_of(asked: NodeMetricCollectPolicy | None, default: ReportPolicy) -> ReportPolicy:
-    """What the NodeMetric's spec asks for."""
-    if asked is None:
-        return default
-    longer = asked.node_aggregate_policy
-    return ReportPolicy(
-        float(asked.report_interval_seconds or default.report_s),
-        float(asked.aggregate_duration_seconds or default.window_s),
-        tuple(map(parse_duration, longer.durations)) if longer is not None else default.longer_s,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@ from __future__ import annotations
 from koord.api.crd.node_metric import AggregatePolicy, NodeMetricCollectPolicy, NodeMetricStatus
 from koord.api.faults import check
 from koord.api.pod import Pod
+from koord.api.report_policy import ReportPolicy, policy_of
 from koord.hollow.load_model import NodeUsage, Usage, shape_of
 from koord.hollow.report import (
     History,
-    ReportPolicy,
     node_metric_status,
-    policy_of,
     sample_of,
     sample_times,
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from koord import __version__
 from koord.api.kinds import NODES, PODS
 from koord.api.node import Node
+from koord.api.report_policy import ReportPolicy
 from koord.hollow.live.kubelet import Kubelet, own_certificate_aside
 from koord.hollow.live.pods import NODE_INDEX, PodRunner, by_node
 from koord.hollow.live.registry import NodeRegistry
@@ -20,7 +21,6 @@ from koord.hollow.live.reports import Reporter
 from koord.hollow.load_model import Load, SeededLoad
 from koord.hollow.machine import HOST_IP, LABEL_FLEET, Machine
 from koord.hollow.phases import Pace
-from koord.hollow.report import ReportPolicy
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.informers import Informers

@@ -13,6 +13,7 @@ import msgspec
 from koord.api.crd.node_metric import NodeMetric
 from koord.api.kinds import NODE_METRICS
 from koord.api.pod import Pod
+from koord.api.report_policy import ReportPolicy, policy_of
 from koord.api.words import PodPhase
 from koord.hollow.chance import chance
 from koord.hollow.live.parallel import for_each
@@ -21,7 +22,7 @@ from koord.hollow.live.registry import FIELD_MANAGER, NodeRegistry
 from koord.hollow.load_model import Load, NodeShape, PodShape, Usage, shape_of, usage_at
 from koord.hollow.machine import Machine
 from koord.hollow.pod_status import started_at
-from koord.hollow.report import History, ReportPolicy, node_metric_status, policy_of, sample_of, sample_times
+from koord.hollow.report import History, node_metric_status, sample_of, sample_times
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound

@@ -1,0 +1,1 @@
+"""What the node tells the cluster of itself."""

@@ -1,0 +1,114 @@
+"""The status of this node's NodeMetric: usage as averages over a window, and percentiles over longer ones.
+
+What is not known is left out, never reported as zero: readers take silence for silence. A longer window is left out
+while its samples span less than half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from koord.agent.pods import AgentPod
+from koord.agent.series import names
+from koord.agent.series.samples import Samples, Series
+from koord.agent.state import NodeState
+from koord.api.crd.node_metric import (
+    AggregatedUsage,
+    HostApplicationMetricInfo,
+    NodeMetricInfo,
+    NodeMetricStatus,
+    PodMetricInfo,
+    ResourceMap,
+)
+from koord.api.duration import from_seconds as duration
+from koord.api.quantity import render
+from koord.api.report_policy import ReportPolicy
+from koord.api.struct import EMPTY
+from koord.api.timestamp import from_seconds as timestamp
+
+LEAST_REPORT_S: Final = 30.0
+LEAST_WINDOW_S: Final = 60.0
+PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+def node_metric_status(
+    state: NodeState, samples: Samples, policy: ReportPolicy, now_s: float
+) -> NodeMetricStatus | None:
+    """None while nothing was measured yet."""
+    window_s = max(policy.window_s, LEAST_WINDOW_S)
+    memory = names.NODE_MEMORY_WITH_CACHE if policy.memory == "usageWithPageCache" else names.NODE_MEMORY
+    node = _usage(samples, names.NODE_CPU, memory, now_s, window_s)
+    if node is None:
+        return None
+    system = _usage(samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, now_s, window_s)
+    pods = [_pod(pod, samples, now_s, window_s) for pod in state.pods.values()]
+    applications = [
+        HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
+        for each in (state.slo.host_applications if state.slo else ())
+        if (
+            used := _usage(
+                samples,
+                names.host_application_cpu(each.name),
+                names.host_application_memory(each.name),
+                now_s,
+                window_s,
+            )
+        )
+    ]
+    return NodeMetricStatus(
+        update_time=timestamp(now_s),
+        node_metric=NodeMetricInfo(
+            node_usage=node,
+            aggregated_node_usages=_aggregated(samples, names.NODE_CPU, memory, policy.longer_s, now_s),
+            system_usage=system or ResourceMap(),
+            aggregated_system_usages=_aggregated(
+                samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, policy.longer_s, now_s
+            ),
+        ),
+        pods_metric=tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.namespace, pod.name))),
+        host_application_metric=tuple(applications),
+    )
+
+
+def _pod(pod: AgentPod, samples: Samples, now_s: float, window_s: float) -> PodMetricInfo | None:
+    used = _usage(samples, names.pod_cpu(pod.uid), names.pod_memory(pod.uid), now_s, window_s)
+    if used is None:
+        return None
+    containers = {
+        each.name: own.resources
+        for each in pod.containers
+        if each.id
+        and (own := _usage(samples, names.container_cpu(each.id), names.container_memory(each.id), now_s, window_s))
+    }
+    return PodMetricInfo(
+        name=pod.meta.name,
+        namespace=pod.meta.namespace,
+        pod_usage=used,
+        priority=pod.band,
+        qos=pod.qos,
+        extensions={"containers": containers} if len(containers) > 1 else EMPTY,
+    )
+
+
+def _usage(samples: Samples, cpu: Series, memory: Series, now_s: float, window_s: float) -> ResourceMap | None:
+    cpu_milli, memory_bytes = samples.mean(cpu, now_s, window_s), samples.mean(memory, now_s, window_s)
+    return None if cpu_milli is None or memory_bytes is None else _map(cpu_milli, memory_bytes)
+
+
+def _aggregated(
+    samples: Samples, cpu: Series, memory: Series, windows_s: tuple[float, ...], now_s: float
+) -> tuple[AggregatedUsage, ...]:
+    found = []
+    for window_s in windows_s:
+        cpus, bytes_ = samples.window(cpu, now_s, window_s), samples.window(memory, now_s, window_s)
+        if cpus is None or bytes_ is None or min(cpus.span_s, bytes_.span_s) < window_s / 2:
+            continue
+        usage = {"avg": _map(cpus.mean, bytes_.mean)}
+        usage |= {name: _map(cpus.percentile(part), bytes_.percentile(part)) for name, part in PERCENTILES.items()}
+        found.append(AggregatedUsage(usage, duration(window_s)))
+    return tuple(found)
+
+
+def _map(cpu_milli: float, memory_bytes: float) -> ResourceMap:
+    return ResourceMap({"cpu": render("cpu", int(cpu_milli)), "memory": render("memory", int(memory_bytes))})

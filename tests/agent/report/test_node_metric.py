@@ -1,0 +1,51 @@
+"""The report of a node's usage."""
+
+from koord.agent.report.node_metric import node_metric_status
+from koord.agent.series import names
+from koord.agent.series.samples import Samples
+from koord.api.quantity import milli
+from koord.api.report_policy import ReportPolicy
+from tests.agent.states import GIB, NOW, node, pod
+
+
+def measured(seconds: int) -> Samples:
+    """A node whose CPU climbs by a milli-core a second, with a pod at half of it."""
+    found = Samples()
+    for second in range(seconds):
+        at_s = NOW - seconds + 1 + second
+        found.add(names.NODE_CPU, at_s, 1000 + second)
+        found.add(names.NODE_MEMORY, at_s, 4 * GIB)
+        found.add(names.SYSTEM_CPU, at_s, 200)
+        found.add(names.SYSTEM_MEMORY, at_s, GIB)
+        found.add(names.pod_cpu("web"), at_s, 500)
+        found.add(names.pod_memory("web"), at_s, 2 * GIB)
+    return found
+
+
+STATE = node(pod("web", "LS", requests={"cpu": "1"}), pod("new", "BE"))
+
+
+def test_usage_is_the_average_of_the_window() -> None:
+    status = node_metric_status(STATE, measured(301), ReportPolicy(), NOW)
+    assert status is not None
+    assert status.node_metric is not None
+    # 1000 .. 1300
+    assert milli(status.node_metric.node_usage.resources["cpu"]) == 1150
+    assert [(each.namespace, each.name, each.qos, each.priority) for each in status.pods_metric] == [
+        ("ns", "web", "LS", "koord-prod")
+    ]
+
+
+def test_longer_windows_are_told_from_half_of_them_on() -> None:
+    status = node_metric_status(STATE, measured(400), ReportPolicy(), NOW)
+    assert status is not None
+    assert status.node_metric is not None
+    windows = [each.duration for each in status.node_metric.aggregated_node_usages]
+    assert len(windows) == 2, "300 s and 600 s, of which 399 s were seen; of 1800 s not half"
+    usage = status.node_metric.aggregated_node_usages[0].usage
+    assert set(usage) == {"avg", "p50", "p90", "p95", "p99"}
+    assert milli(usage["p50"].resources["cpu"]) < milli(usage["p99"].resources["cpu"])
+
+
+def test_before_the_first_measurement_nothing_is_reported() -> None:
+    assert node_metric_status(STATE, Samples(), ReportPolicy(), NOW) is None
