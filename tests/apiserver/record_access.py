@@ -123,16 +123,17 @@ def _until(reached: Any) -> None:
         time.sleep(0.1)
 
 
-def real_answers() -> dict[str, Json]:
-    with ControlPlane() as plane:
-        tokens = {"admin": "admin-token", "nobody": "nobody-token"}
-        server = PlainClient(plane.url, plane.dir / "ca.crt", tokens)
-        about = {"server": server.get("/version")[1]["gitVersion"], "recorded": dt.date.today().isoformat()}
-        return {"access": {"about": about, **access(server)}, "cel": {"about": about, **rules(server)}}
+def real_answers(plane: ControlPlane) -> dict[str, Json]:
+    tokens = {"admin": "admin-token", "nobody": "nobody-token"}
+    server = PlainClient(plane.url, plane.dir / "ca.crt", tokens)
+    about = {"server": server.get("/version")[1]["gitVersion"], "recorded": dt.date.today().isoformat()}
+    return {"access": {"about": about, **access(server)}, "cel": {"about": about, **rules(server)}}
 
 
 def main() -> None:
-    for name, answers in real_answers().items():
+    with ControlPlane() as plane:
+        found = real_answers(plane)
+    for name, answers in found.items():
         (DATA / f"{name}.json").write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
 
 

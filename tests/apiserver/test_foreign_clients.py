@@ -156,9 +156,9 @@ class TestTheOfficialClient:
                 watcher.stop()
         assert seen == [("ADDED", "seen"), ("MODIFIED", "seen"), ("DELETED", "seen")]
 
-    def test_it_discovers_and_applies_anything(self, client: Any, gadgets: None) -> None:
+    def test_it_discovers_and_applies_anything(self, client: Any, gadgets: None, tmp_path: Path) -> None:
 
-        dynamic = official.dynamic.DynamicClient(client)
+        dynamic = official.dynamic.DynamicClient(client, cache_file=str(tmp_path / "discovery"))
         resource = dynamic.resources.get(api_version="example.com/v1", kind="Gadget")
         body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "d"}, "spec": {"size": 3}}
         assert resource.create(body, namespace="default").spec.size == 3

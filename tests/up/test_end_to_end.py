@@ -61,7 +61,7 @@ def up(data: Path, *args: str) -> Iterator[RunningUp]:
     command = [sys.executable, "-m", "koord", "up", "--headless", "--data-dir", str(data), *args]
     said, errors = data.parent / "up.out", data.parent / "up.err"
     with said.open("wb") as out, errors.open("ab") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err)
+        process = subprocess.Popen(command, stdout=out, stderr=err, preexec_fn=_heed_a_closed_terminal)
     try:
         deadline = time.monotonic() + READY_WITHIN_S
         while not said.read_text().endswith("\n"):
@@ -77,6 +77,11 @@ def up(data: Path, *args: str) -> Iterator[RunningUp]:
                 process.wait(timeout=STOP_WITHIN_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _heed_a_closed_terminal() -> None:
+    """Also where the tests themselves were started with nohup, which koord would respect."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def alive(pid: int) -> bool:
