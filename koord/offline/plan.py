@@ -180,7 +180,7 @@ class _Run:
             else:
                 hint = ""
             if hint:
-                self.pods[ask.key] = replace(told, hint=hint, reason=f"{told.reason} {hint}")
+                self.pods[ask.key] = replace(told, hint=hint, reason=f"{told.reason.rstrip('.')}. {hint}")
                 if ask.key in self.said:
                     self.said[ask.key] += f" {hint}"
 

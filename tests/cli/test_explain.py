@@ -122,3 +122,49 @@ def test_bad_usage_is_one_clear_message(args: tuple[str, ...], words: str, capsy
     error = capsys.readouterr().err
     assert words in error
     assert "Traceback" not in error
+
+
+CLAIMS = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: soon}
+provisioner: disks.example.com
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: late}
+provisioner: disks.example.com
+volumeBindingMode: WaitForFirstConsumer
+"""
+CLAIMED = """
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}}}
+spec: {{storageClassName: {name}, accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  containers: [{{name: c}}]
+  volumes: [{{name: data, persistentVolumeClaim: {{claimName: {name}}}}}]
+"""
+
+
+@pytest.mark.parametrize(("name", "first"), [("soon", "fits nowhere"), ("late", "goes to n1")])
+def test_a_pod_whose_claims_have_no_volumes_hears_who_is_to_make_them(
+    name: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "claims.yaml").write_text(CLAIMS + CLAIMED.format(name="soon") + CLAIMED.format(name="late"))
+    waits = f"The claim default/{name} waits for disks.example.com, the provisioner of its StorageClass {name}"
+    text = told(name, "-f", str(tmp_path), capsys=capsys)
+    assert first in text.splitlines()[0]
+    assert f"VOLUMES   {waits}" in text
+    found = json.loads(told(name, "-f", str(tmp_path), "-o", "json", capsys=capsys))
+    assert found["explanation"]["volumes"].startswith(waits)

@@ -59,6 +59,7 @@ def test_the_page_about_using_the_scheduler(tmp_path: Path) -> None:
     assert "successfully set debugTopNScores to 3" in printed
     assert "Top3 scores for Pod: default/packed-" in printed
     assert "(profile packed)" in printed
+    assert 'scheduler_schedule_attempts_total{profile="packed",result="scheduled"} 4.0' in printed
     assert "4 nodes, 3 pods" in printed
 
 

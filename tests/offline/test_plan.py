@@ -109,6 +109,7 @@ def test_a_pod_whose_claims_have_no_volumes_is_told_who_is_to_make_them() -> Non
     maker = "waits for disks.example.com, the provisioner of its StorageClass"
     assert found["shop/late"].node == "a"
     assert found["shop/late"].hint == f"The claim shop/late {maker} late, to make a volume."
+    assert found["shop/late"].reason.endswith(f"of all nodes that would do. {found['shop/late'].hint}")
     assert found["shop/soon"].reason == (
         "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. "
         f"The claim shop/soon {maker} soon, to make a volume."

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from koord.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration, parse
 from koord.kube.client import Client
+from koord.scheduler.live import volumes
 from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 
@@ -19,12 +21,17 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @asynccontextmanager
-async def cluster(folder: Path, provisioner: str) -> AsyncIterator[Client]:
+async def cluster(
+    folder: Path,
+    provisioner: str,
+    mode: str = "WaitForFirstConsumer",
+    config: SchedulerConfiguration = SHIPPED,
+) -> AsyncIterator[Client]:
     async with serving(folder) as client:
         await make_nodes(client, 2)
         await client.create(
             STORAGE_CLASSES,
-            {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"},
+            {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": mode},
         )
         claim = {
             "storageClassName": "late",
@@ -34,10 +41,20 @@ async def cluster(folder: Path, provisioner: str) -> AsyncIterator[Client]:
         await client.create(
             PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
         )
-        async with scheduling(client):
-            volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-            await client.create(PODS, pod_manifest("db", volumes=volumes))
+        async with scheduling(client, config):
+            mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+            await client.create(PODS, pod_manifest("db", volumes=mounted))
             yield client
+
+
+async def says(client: Client, words: str) -> None:
+    """Waits until the pod's condition says so."""
+
+    async def told() -> bool:
+        found = (await client.get(PODS, "db", namespace="default")).status.condition("PodScheduled")
+        return found is not None and words in found.message
+
+    await until(told)
 
 
 async def bind_claim(client: Client, volume: str) -> None:
@@ -93,11 +110,7 @@ async def test_a_node_on_which_no_volume_can_be_made_is_given_up(tmp_path: Path)
         remove = {"metadata": {"annotations": {SELECTED_NODE_ANNOTATION: None}}}
         await client.patch(PERSISTENT_VOLUME_CLAIMS, "data", remove, namespace="default")
 
-        async def told() -> bool:
-            found = (await client.get(PODS, "db", namespace="default")).status.condition("PodScheduled")
-            return found is not None and "no volume can be made for the claim default/data" in found.message
-
-        await until(told)
+        await says(client, "no volume can be made for the claim default/data")
         await until(selected)
 
 
@@ -112,4 +125,43 @@ async def test_a_free_volume_is_given_to_the_claim(tmp_path: Path) -> None:
 
         await until(given)
         await bind_claim(client, "free")
+        await until_bound(client, "db")
+
+
+MAKER = "The claim default/data waits for example.com/disks, the provisioner of its StorageClass late, to make a volume"
+
+
+async def test_who_is_to_make_a_volume_is_said_where_nobody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volumes, "LATE_S", 0.3)
+    async with cluster(tmp_path, "example.com/disks") as client:
+        found: list[str] = []
+
+        async def told() -> bool:
+            events = await client.list(EVENTS, namespace="default")
+            found.extend(event.note for event in events if event.reason == "WaitingForVolumes")
+            return bool(found)
+
+        await until(told)
+        node = await node_of_claim(client)
+        assert found[0] == f"It is to go to {node}, and waits for its volumes. {MAKER} on {node}."
+
+
+async def test_claims_that_are_bound_at_once_and_have_no_volume_are_explained(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "example.com/disks", "Immediate") as client:
+        await says(client, f"pod has unbound immediate PersistentVolumeClaims. {_NO_HELP} {MAKER}.")
+
+
+_NO_HELP = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+
+
+async def test_volumes_are_waited_for_as_long_as_the_profile_says(tmp_path: Path) -> None:
+    args = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 1}}]
+    config = parse({"profiles": [{"schedulerName": "koord-scheduler", "pluginConfig": args}]})
+    async with cluster(tmp_path, "example.com/disks", config=config) as client:
+        await says(client, f"no volume for default/data within 1 s. {MAKER} on ")
+        # It is tried again, and goes on once the volume is there.
+        await client.create(PERSISTENT_VOLUMES, volume("made"))
+        await bind_claim(client, "made")
         await until_bound(client, "db")
