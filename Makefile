@@ -4,7 +4,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test lint types layers tests coverage bench clean help
+.PHONY: run test lint types layers compiled tests coverage bench clean help
 
 help:
 	@echo "make run            run koord on this machine (ARGS='--nodes 100')"
@@ -29,7 +29,9 @@ help:
 run: .venv/.run
 	$(BIN)/koord up $(ARGS)
 
-test: lint types layers tests
+test: .venv/.dev
+	$(MAKE) --no-print-directory -j2 lint layers types compiled
+	$(MAKE) --no-print-directory tests
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -41,11 +43,17 @@ types: .venv/.dev
 layers: .venv/.dev
 	$(BIN)/lint-imports
 
-# Files go whole to the workers, in the order that tests/distribution.py gives them. Compiled modules are kept whatever
-# the surroundings say: the tests start hundreds of processes, and each would compile koord again.
+# Files go whole to the workers, in the order that tests/distribution.py gives them. There are more workers than cores,
+# since much of a test that talks to a server is waiting.
 T ?=
-PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
-tests coverage: export PYTHONDONTWRITEBYTECODE =
+PYTEST := pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+# Compiled modules are kept whatever the surroundings say, and made once beforehand: each worker, and each of the hundreds
+# of processes that the tests start, would compile the same again.
+compiled tests coverage: export PYTHONDONTWRITEBYTECODE =
+
+compiled: .venv/.dev
+	@found=$$($(BIN)/python -m pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 tests: .venv/.dev
 	$(BIN)/python -m $(PYTEST) $(T)
