@@ -61,7 +61,7 @@ def up(
     headless: bool,
     single_process: bool,
 ) -> int:
-    """Run a whole cluster on this machine: API server, controllers, scheduler and hollow nodes.
+    """Run a whole cluster on this machine: API server, controllers, scheduler, manager and hollow nodes.
 
     Each component is a process of its own, started again if it dies. Ctrl-C stops everything.
     """

@@ -21,6 +21,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.kube.client import Client
     from koord.kube.locate import locate
     from koord.kube.shell import run_component
+    from koord.manager.live.run import run as run_manager
     from koord.scheduler.live.run import Options as SchedulerOptions
     from koord.scheduler.live.run import run as run_scheduler
     from koord.up.bootstrap import bootstrap
@@ -32,13 +33,14 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
         serve = ServeOptions(data.path, port=port, durability=options.durability)
         async with ApiServer(serve), Client(locate(str(data.kubeconfig)), user_agent="koord-up") as client:
             await bootstrap(client)
-            serving = [asyncio.Event(), asyncio.Event(), asyncio.Event()]
+            serving = [asyncio.Event() for _ in range(4)]
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(run_controllers(client, on_ready=serving[0].set), name="controllers")
                 alone = SchedulerOptions(alone=True)
                 tasks.create_task(
                     run_scheduler(client, SHIPPED, options=alone, on_ready=serving[2].set), name="scheduler"
                 )
+                tasks.create_task(run_manager(client, on_ready=serving[3].set), name="manager")
                 tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
                 for each in serving:
                     await each.wait()

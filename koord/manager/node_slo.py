@@ -6,17 +6,34 @@ setting which was taken out of the configuration goes; what others wrote elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.crd.node_slo import NodeSLOSpec
 from koord.api.slo_config import NodeSettings
+from koord.api.slo_config_types import CPU_BURST, HOST_APPLICATION, RESOURCE_QOS, RESOURCE_THRESHOLD, SYSTEM
+
+_PARTS: Final[Mapping[str, str]] = {
+    RESOURCE_THRESHOLD: "resource_used_threshold_with_be",
+    RESOURCE_QOS: "resource_qos_strategy",
+    CPU_BURST: "cpu_burst_strategy",
+    SYSTEM: "system_strategy",
+    HOST_APPLICATION: "host_applications",
+}
+"""Which part of a spec comes from which section."""
 
 
-def wanted_spec(settings: NodeSettings) -> NodeSLOSpec:
-    return settings.node_slo
+def wanted_spec(
+    settings: NodeSettings, present: NodeSLOSpec | None = None, unusable: Collection[str] = ()
+) -> NodeSLOSpec:
+    """The spec of a node's NodeSLO. Sections that are `unusable` leave their part of what is `present` as it is."""
+    if present is None or not unusable:
+        return settings.node_slo
+    kept = {part: getattr(present, part) for section, part in _PARTS.items() if section in unusable}
+    return replace(settings.node_slo, **kept)
 
 
 def spec_patch(present: msgspec.Struct, wanted: msgspec.Struct) -> Mapping[str, Any] | None:

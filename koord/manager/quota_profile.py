@@ -20,13 +20,28 @@ from koord.api.annotations.quota import (
 from koord.api.annotations.value import AnnotationError
 from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
 from koord.api.node import Node
-from koord.api.quantity import from_value, render
+from koord.api.quantity import ResourceList, from_value, render
 from koord.api.resources import amounts
 from koord.api.selector import NOTHING, compile_labels
 from koord.api.struct import Struct
 
 NO_BOUND: Final = (2**63 - 1) // 2000
 """What readers of the protocol can still multiply by 1000 without running over."""
+
+
+class NodePart(Struct):
+    """What a node has for quotas."""
+
+    labels: Mapping[str, str]
+    allocatable: ResourceList
+    takes_pods: bool
+    "Whether it is ready and not cordoned."
+
+
+def node_part(node: Node) -> NodePart:
+    ready = node.status.condition("Ready")
+    takes_pods = not node.spec.unschedulable and ready is not None and ready.status == "True"
+    return NodePart(node.metadata.labels, node.status.allocatable, takes_pods)
 
 
 class WantedQuota(Struct):
@@ -54,16 +69,16 @@ def tree_id(profile: ElasticQuotaProfile) -> str:
     return meta.labels.get(names.LABEL_QUOTA_TREE_ID) or default_tree_id(meta.namespace, meta.name)
 
 
-def wanted_quota(profile: ElasticQuotaProfile, nodes: Iterable[Node]) -> WantedQuota:
+def wanted_quota(profile: ElasticQuotaProfile, nodes: Iterable[NodePart]) -> WantedQuota:
     """The quota of a profile. Raises `BadInput` for a selector that makes no sense."""
     selects = compile_labels(profile.spec.node_selector, absent=NOTHING)
     total: dict[str, int] = {}
     closed: dict[str, int] = {}
     for node in nodes:
-        if not selects.matches(node.metadata.labels):
+        if not selects.matches(node.labels):
             continue
-        allocatable = amounts(node.status.allocatable)
-        for each in (total, closed) if _takes_no_pods(node) else (total,):
+        allocatable = amounts(node.allocatable)
+        for each in (total,) if node.takes_pods else (total, closed):
             for name, amount in allocatable.items():
                 each[name] = each.get(name, 0) + amount
     ratio = _ratio(profile.spec.resource_ratio)
@@ -85,11 +100,6 @@ def wanted_quota(profile: ElasticQuotaProfile, nodes: Iterable[Node]) -> WantedQ
         {key: render(key, total.get(key, 0)) for key in keys},
         {key: from_value(NO_BOUND) for key in keys},
     )
-
-
-def _takes_no_pods(node: Node) -> bool:
-    ready = node.status.condition("Ready")
-    return node.spec.unschedulable or ready is None or ready.status != "True"
 
 
 def _ratio(text: str | None) -> float:

@@ -1,6 +1,8 @@
-"""The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions.
+"""The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions, and the
+configuration that switches co-location on.
 
-What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing.
+What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing: who has
+switched co-location off finds it off the next time.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from koord.api.crd.definitions import DEFINITIONS, manifest
-from koord.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES
-from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.api.kinds import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES
+from koord.api.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.priority import BANDS, PriorityClass
+from koord.api.slo_config import SloConfig
+from koord.api.slo_config_types import ColocationConfig
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
 
@@ -41,6 +45,14 @@ def priority_classes() -> list[dict[str, object]]:
     ]
 
 
+def configuration() -> dict[str, object]:
+    """slo-controller-config with co-location on, and every other setting left to its default."""
+    return {
+        "metadata": {"name": CONFIGMAP_SLO_CONTROLLER, "namespace": NAMESPACE_KOORDINATOR},
+        "data": SloConfig(colocation=ColocationConfig(enable=True)).manifest_data(),
+    }
+
+
 def definitions() -> list[dict[str, Any]]:
     return [manifest(definition) for definition in DEFINITIONS]
 
@@ -48,10 +60,15 @@ def definitions() -> list[dict[str, Any]]:
 async def bootstrap(client: Client) -> None:
     """Returns when all is there and every kind is served."""
     await asyncio.gather(
-        _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}}),
+        _configure(client),
         *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
         *(_define(client, each) for each in definitions()),
     )
+
+
+async def _configure(client: Client) -> None:
+    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+    await _create(client, CONFIG_MAPS, configuration())
 
 
 async def _create(client: Client, kind: Any, obj: Mapping[str, object]) -> None:

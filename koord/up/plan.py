@@ -37,6 +37,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
         Component("apiserver", api),
         Component("controllers", (*kubeconfig, *HEALTH)),
         Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
+        Component("manager", (*kubeconfig, *HEALTH)),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
 

@@ -17,7 +17,7 @@ from koord.api.slo_config import reload
 from koord.api.slo_defaults import default_node_slo
 from koord.manager import node_metric, node_slo
 from koord.manager.node_slo import merge_patch, spec_patch
-from koord.manager.quota_profile import wanted_quota
+from koord.manager.quota_profile import NodePart, node_part, wanted_quota
 from tests.manager.builders import config, config_of
 
 DEFAULT = NodeMetricCollectPolicy(300, 60)
@@ -100,8 +100,8 @@ def test_a_merge_patch_leads_from_one_object_to_the_other(old: Any, new: Any, pa
     assert merge_patch(old, new) == patch
 
 
-def _node(name: str, labels: dict[str, str], ready: bool = True, cordoned: bool = False) -> Node:
-    return convert(
+def _node(name: str, labels: dict[str, str], ready: bool = True, cordoned: bool = False) -> NodePart:
+    node = convert(
         Node,
         {
             "metadata": {"name": name, "labels": labels},
@@ -112,6 +112,7 @@ def _node(name: str, labels: dict[str, str], ready: bool = True, cordoned: bool 
             },
         },
     )
+    return node_part(node)
 
 
 NODES = (

@@ -1,0 +1,80 @@
+"""`koord manager`: decides what nodes lend, how they measure and protect, on any API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli.component import Common, Ready, component_options, run_component
+
+if TYPE_CHECKING:
+    from koord.kube.client import Client
+    from koord.kube.metrics import Metrics
+
+
+@click.command(
+    epilog="""\b
+Example: koord manager --metrics-address 127.0.0.1:8080
+
+\b
+The ConfigMap koordinator-system/slo-controller-config says what is lent; without it, nothing is. A change takes effect
+at once; a section that cannot be read not at all, and the ConfigMap says so in an event and in the annotation
+koordinator.sh/config-conditions."""
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Decide only while holding the lease koordinator-manager, so that several can run.",
+)
+@click.option("--namespace", default="koordinator-system", show_default=True, help="Namespace of the lease.")
+@click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    metavar="LIST",
+    help="nodemetric, noderesource, nodeslo, quotaprofile: * is all, -NAME all but that one.",
+)
+@click.option(
+    "--noderesource-plugins",
+    default="*",
+    show_default=True,
+    metavar="LIST",
+    help="CPUNormalization, ResourceAmplification, MidResource, BatchResource, GPUDeviceResource, RDMADeviceResource.",
+)
+@click.option("--feature-gates", default="", metavar="LIST", help="As in EnableSyncGPUSharedResource=true.")
+@component_options
+def manager(
+    leader_elect: bool,
+    namespace: str,
+    controllers: str,
+    noderesource_plugins: str,
+    feature_gates: str,
+    common: Common,
+) -> int:
+    """Decide what nodes lend to batch and mid pods, how they measure it, and how they protect services."""
+    from koord.api.features import ManagerGate, parse_gates
+    from koord.manager.live.run import Options, choose_controllers
+    from koord.manager.node_resource.plugins import choose
+
+    gates = parse_gates(ManagerGate, feature_gates)
+    options = Options(
+        elect=leader_elect,
+        namespace=namespace,
+        controllers=choose_controllers(_names(controllers)),
+        plugins=choose(_names(noderesource_plugins), gpu_shared=gates[ManagerGate.ENABLE_SYNC_GPU_SHARED_RESOURCE]),
+    )
+    measured: list[Metrics] = []
+
+    async def work(client: Client, ready: Ready) -> None:
+        from koord.manager.live.run import run
+
+        metrics = measured[0] if measured else None
+        await run(client, options=options, metrics=metrics, on_ready=lambda: ready({}))
+
+    return run_component("manager", work, common, measured=measured.append)
+
+
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]

@@ -1,0 +1,55 @@
+"""Whether slo-controller-config is in force as it is written, told on the ConfigMap itself.
+
+A ConfigMap has no status, so the condition stands in an annotation, in Kubernetes' usual form. A map that never had a
+fault gets none: nothing is written where nothing is to be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from koord.api.annotations.forms import json_list
+from koord.api.annotations.value import Annotation, AnnotationError
+from koord.api.core import ConfigMap
+from koord.api.meta import Condition
+from koord.api.names import AnnotationKey
+from koord.api.slo_config import Problem
+from koord.api.timestamp import from_seconds
+
+IN_FORCE: Final = "InForce"
+CONDITIONS: Final = Annotation(
+    AnnotationKey("koordinator.sh/config-conditions"), json_list(Condition), (), on=("ConfigMap",)
+)
+"""koord's own addition to the protocol: nobody else reads or writes it."""
+
+
+def wanted(config: ConfigMap, problems: Sequence[Problem], now_s: float) -> Mapping[str, str] | None:
+    """The annotation to write; None where what is there, or the lack of one, is right."""
+    present = _present(config)
+    if not problems and (present is None or present.status == "True"):
+        return None
+    condition = _condition(problems)
+    if present is not None and (present.status, present.message) == (condition.status, condition.message):
+        return None
+    changed = present is None or present.status != condition.status
+    since = from_seconds(now_s) if changed or present is None else present.last_transition_time
+    told = Condition(
+        condition.type, condition.status, last_transition_time=since, reason=condition.reason, message=condition.message
+    )
+    return {CONDITIONS.key: CONDITIONS.render((told,))}
+
+
+def _condition(problems: Sequence[Problem]) -> Condition:
+    if not problems:
+        return Condition(IN_FORCE, "True", reason="Valid", message="every section is in force as it is written")
+    message = "; ".join(f"{each}" for each in problems)
+    return Condition(IN_FORCE, "False", reason=problems[0].event_reason, message=message)
+
+
+def _present(config: ConfigMap) -> Condition | None:
+    try:
+        found = CONDITIONS.read(config.metadata)
+    except AnnotationError:
+        return None
+    return next((each for each in found if each.type == IN_FORCE), None)

@@ -1,0 +1,118 @@
+"""How API servers find the webhooks: two configurations, made where they are absent, mended where someone edits them.
+
+Their webhooks are koord's entirely: an entry too many, too few or changed is put right. Metadata is left to others.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from koord.admission.hooks import REVIEW_VERSIONS, Hook
+from koord.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists, NotFound
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "koord-manager-webhooks"
+_SERVICE_PORT: Final = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where API servers call: a service, or a URL where `url` is set (`https://127.0.0.1:9876`)."""
+
+    namespace: str
+    service: str
+    url: str = ""
+
+    def client_config(self, path: str, bundle: bytes) -> dict[str, Any]:
+        where: dict[str, Any] = {"url": self.url + path}
+        if not self.url:
+            service = {"namespace": self.namespace, "name": self.service, "path": path, "port": _SERVICE_PORT}
+            where = {"service": service}
+        return {**where, "caBundle": base64.b64encode(bundle).decode()}
+
+
+def entries(hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> list[dict[str, Any]]:
+    """Webhooks as a configuration lists them: every field, so that what a server fills in is no difference."""
+    return [_entry(hook, endpoint, bundle) for hook in sorted(hooks, key=lambda hook: hook.name)]
+
+
+def _entry(hook: Hook, endpoint: Endpoint, bundle: bytes) -> dict[str, Any]:
+    rule = {
+        "operations": list(hook.operations),
+        "apiGroups": [hook.group],
+        "apiVersions": [hook.version],
+        "resources": [hook.resource],
+        "scope": "*",
+    }
+    return {
+        "name": hook.name,
+        "clientConfig": endpoint.client_config(hook.path, bundle),
+        "rules": [rule],
+        "failurePolicy": "Fail" if hook.fails_closed else "Ignore",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": _selector(hook.namespace_selector),
+        "objectSelector": _selector(hook.object_selector),
+        "sideEffects": "None",
+        "timeoutSeconds": hook.timeout_s,
+        "admissionReviewVersions": list(REVIEW_VERSIONS),
+        **({"reinvocationPolicy": "Never"} if hook.mutating else {}),
+    }
+
+
+def _selector(expressions: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    return {"matchExpressions": [dict(each) for each in expressions]} if expressions else {}
+
+
+class Registration:
+    """The two configurations, by name."""
+
+    def __init__(self, client: Client, mutating: str, validating: str) -> None:
+        self._client = client
+        self._names: dict[bool, tuple[Kind[Any], str]] = {
+            True: (MUTATING_WEBHOOK_CONFIGURATIONS, mutating),
+            False: (VALIDATING_WEBHOOK_CONFIGURATIONS, validating),
+        }
+
+    async def ensure(self, hooks: Iterable[Hook], endpoint: Endpoint, bundle: bytes) -> bool:
+        """Makes the configurations what they should be. Whether something had to be mended."""
+        listed = list(hooks)
+        mended = False
+        for mutating, (kind, name) in self._names.items():
+            wanted = entries((hook for hook in listed if hook.mutating is mutating), endpoint, bundle)
+            mended |= await self._ensure(kind, name, wanted)
+        return mended
+
+    async def remove(self) -> None:
+        """Takes both away, as an uninstallation does."""
+        for kind, name in self._names.values():
+            try:
+                await self._client.delete(kind, name)
+            except NotFound:
+                continue
+
+    async def _ensure(self, kind: Kind[Any], name: str, wanted: list[dict[str, Any]]) -> bool:
+        try:
+            present = msgspec.json.decode(await self._client.get_bytes(kind, name))
+        except NotFound:
+            log.info("registering webhooks", extra={"configuration": name, "webhooks": len(wanted)})
+            new = {"metadata": {"name": name}, "webhooks": wanted}
+            try:
+                await self._client.create(kind, new, field_manager=FIELD_MANAGER)
+            except AlreadyExists:
+                # Another replica was faster, and wants the same.
+                return False
+            return True
+        if (present.get("webhooks") or []) == wanted:
+            return False
+        log.warning("mending the registration of webhooks", extra={"configuration": name})
+        await self._client.patch(kind, name, {"webhooks": wanted}, field_manager=FIELD_MANAGER)
+        return True

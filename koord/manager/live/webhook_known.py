@@ -1,0 +1,220 @@
+"""What admission rules look up, kept in step with the cluster by informers.
+
+Profiles are compiled when they change, not when they are asked. Kinds that a cluster may not have (profiles, quotas)
+are followed from when it has them. A namespace that was made a moment ago may not have been heard of yet: then it is
+asked for, as is a pod that someone wants to bind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+import msgspec
+
+from koord.admission.binding import BindingSettings
+from koord.admission.known import Known, default_priority
+from koord.admission.pod_enhanced import EnhancedRules
+from koord.admission.pod_enhanced import parse as parse_enhanced
+from koord.admission.profiles import compile_profiles
+from koord.admission.quota_tree_affinity import QuotaTrees
+from koord.admission.request import Gates, Request
+from koord.api import kinds, names
+from koord.api.codec import decode
+from koord.api.core import ConfigMap, PriorityClass
+from koord.api.crd.colocation_profile import ClusterColocationProfile
+from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.faults import Invalid
+from koord.api.features import ManagerGate
+from koord.api.meta import ObjectMeta
+from koord.api.struct import EMPTY, Struct
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import ApiError
+from koord.kube.informer import Informer
+from koord.kube.informers import Informers
+from koord.kube.served import asked_until_told, until_served
+from koord.kube.store import Identity
+
+log = logging.getLogger(__name__)
+
+ASK_S = 2.0
+"""For what is not known yet; API servers wait a few seconds for an answer."""
+
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+class InformerView(Mapping[str, V], Generic[R, V]):
+    """An informer's records as a mapping, always current."""
+
+    def __init__(self, informer: Informer[R], value: Callable[[R], V], name: Callable[[R], str]) -> None:
+        self._informer, self._value, self._name = informer, value, name
+
+    def __getitem__(self, key: str) -> V:
+        record = self._informer.get(key)
+        if record is None:
+            raise KeyError(key)
+        return self._value(record)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([self._name(record) for record in self._informer.list()])
+
+    def __len__(self) -> int:
+        return len(self._informer)
+
+
+class LabelRecord(Struct):
+    """An object's name, identity and labels: all that is kept of namespaces."""
+
+    name: str
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+
+
+class _Labelled(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def label_record(raw: msgspec.Raw) -> LabelRecord:
+    metadata = decode(_Labelled, memoryview(raw)).metadata
+    return LabelRecord(metadata.name, metadata.uid, metadata.resource_version, metadata.labels)
+
+
+def of_labels(record: LabelRecord) -> Identity:
+    return record.name, record.uid, record.version
+
+
+class WebhookKnown:
+    """Made before the informers are entered or inside; `run` waits for kinds that come late."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        gates: Gates,
+        clock: Clock,
+        *,
+        node_labels: Mapping[str, Mapping[str, str]] = EMPTY,
+        binding: BindingSettings | None = None,
+        namespace: str = names.NAMESPACE_KOORDINATOR,
+        slo_config: str = names.CONFIGMAP_SLO_CONTROLLER,
+        strategy_names_required: bool = False,
+    ) -> None:
+        self._client = client.limited(timeout_s=ASK_S, attempts=1)
+        self._informers, self._gates, self._clock = informers, gates, clock
+        self._asking = client
+        self._namespaces = informers.get(kinds.NAMESPACES, transform=label_record, identity=of_labels)
+        self._classes = informers.get(kinds.PRIORITY_CLASSES)
+        self._config = informers.get(kinds.CONFIG_MAPS, namespace=namespace, fields=f"metadata.name={slo_config}")
+        self._enhanced: Informer[ConfigMap] | None = None
+        if gates[ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR]:
+            name = names.CONFIGMAP_POD_ENHANCED_VALIDATOR
+            self._enhanced = informers.get(kinds.CONFIG_MAPS, namespace=namespace, fields=f"metadata.name={name}")
+            self._enhanced.add_handler(lambda _: self._note_enhanced())
+        self._profiles: Informer[ClusterColocationProfile] | None = None
+        self._quotas: Informer[ElasticQuota] | None = None
+        self._quota_profiles: Informer[ElasticQuotaProfile] | None = None
+        self._known = Known(
+            namespaces=InformerView(self._namespaces, lambda record: record.labels, lambda record: record.name),
+            priority_classes=InformerView(self._classes, _itself, lambda each: each.metadata.name),
+            node_labels=node_labels,
+            binding=binding or BindingSettings(),
+            config_namespace=namespace,
+            slo_config_name=slo_config,
+            strategy_names_required=strategy_names_required,
+        )
+        self._classes.add_handler(lambda _: self._note_classes())
+        self._config.add_handler(lambda delta: self._set(slo_config=delta.new.data if delta.new else {}))
+
+    async def synced(self) -> None:
+        """Returns when all that the cluster has is known. Profiles count, if they are served at all."""
+        if await asked_until_told(self._asking, kinds.CLUSTER_COLOCATION_PROFILES, self._clock):
+            await self._follow_profiles()
+        for informer in (self._namespaces, self._classes, self._config, self._enhanced):
+            if informer is not None:
+                await informer.synced()
+
+    async def run(self) -> None:
+        """Follows what is not served yet, as soon as it is."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._profiles is None:
+                tasks.create_task(self._await_profiles(), name="webhooks/profiles")
+            if self._gates[ManagerGate.MULTI_QUOTA_TREE]:
+                tasks.create_task(self._await_quotas(), name="webhooks/quotas")
+
+    def now(self) -> Known:
+        """What is known at this moment."""
+        return self._known
+
+    async def for_request(self, request: Request, namespace: str) -> Known:
+        """What is known, with what this request needs and nobody has heard of yet."""
+        known = self._known
+        if namespace and namespace not in known.namespaces:
+            labels = await self._labels_of(namespace)
+            if labels is not None:
+                known = replace(known, namespaces={namespace: labels})
+        if request.subresource == "binding" and known.binding.concerns(request.user, request.namespace):
+            pod = await self._pod(request.namespace, request.name)
+            if pod is not None:
+                known = replace(known, pods={f"{request.namespace}/{request.name}": pod})
+        return known
+
+    async def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
+        try:
+            return (await self._client.get(kinds.NAMESPACES, namespace)).metadata.labels
+        except (ApiError, TimeoutError) as error:
+            log.warning("namespace %s is not known and cannot be read: %s", namespace, error)
+            return None
+
+    async def _pod(self, namespace: str, name: str) -> ObjectMeta | None:
+        try:
+            return (await self._client.get(kinds.PODS, name, namespace=namespace)).metadata
+        except (ApiError, TimeoutError) as error:
+            log.warning("pod %s/%s cannot be read, and may be bound by anyone: %s", namespace, name, error)
+            return None
+
+    async def _await_profiles(self) -> None:
+        await until_served(self._asking, (kinds.CLUSTER_COLOCATION_PROFILES,), self._clock)
+        await self._follow_profiles()
+
+    async def _follow_profiles(self) -> None:
+        profiles = self._profiles = self._informers.get(kinds.CLUSTER_COLOCATION_PROFILES)
+        profiles.add_handler(lambda _: self._set(profiles=compile_profiles(profiles.list())))
+        await profiles.synced()
+
+    async def _await_quotas(self) -> None:
+        wanted = (kinds.ELASTIC_QUOTAS, kinds.ELASTIC_QUOTA_PROFILES)
+        await until_served(self._asking, wanted, self._clock)
+        quotas, profiles = (
+            self._informers.get(kinds.ELASTIC_QUOTAS),
+            self._informers.get(kinds.ELASTIC_QUOTA_PROFILES),
+        )
+
+        def note(_: object) -> None:
+            self._set(trees=QuotaTrees.of(quotas.list(), profiles.list()))
+
+        quotas.add_handler(note)
+        profiles.add_handler(note)
+
+    def _note_classes(self) -> None:
+        self._set(default_priority=default_priority(self._classes.list()))
+
+    def _note_enhanced(self) -> None:
+        assert self._enhanced is not None
+        found = self._enhanced.list()
+        try:
+            self._set(enhanced=parse_enhanced(found[0].data) if found else EnhancedRules())
+        except Invalid as error:
+            log.error("the rules for labels of pods stay as they were: %s", error)
+
+    def _set(self, **changes: object) -> None:
+        self._known = replace(self._known, **changes)  # type: ignore[arg-type]  # fields of Known, by name
+
+
+def _itself(each: PriorityClass) -> PriorityClass:
+    return each

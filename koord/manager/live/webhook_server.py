@@ -1,0 +1,266 @@
+"""The webhook server: admission.k8s.io reviews over TLS, answered by `koord.admission`.
+
+    await serve_webhooks(client, known, gates, "0.0.0.0:9876")
+
+Every replica serves. One loop keeps certificate and registration what they should be: each minute, and whenever the
+Secret or a configuration changes. A certificate is changed on the running server; connections stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from koord.admission.hooks import Hook, hooks
+from koord.admission.request import Gates
+from koord.api import kinds, names
+from koord.api.core import Secret
+from koord.kube.client import Client
+from koord.kube.clock import Clock, SystemClock
+from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from koord.kube.health import Address, parse_address
+from koord.kube.informers import Informers
+from koord.kube.metrics import Metrics
+from koord.manager.live.certificates import Lifetimes, Material, renewed
+from koord.manager.live.registration import FIELD_MANAGER, Endpoint, Registration
+from koord.manager.live.webhook_known import WebhookKnown
+from koord.manager.live.webhook_reviews import Reviews
+
+log = logging.getLogger(__name__)
+
+RESYNC_S: Final = 60.0
+RETRY_S: Final = 1.0
+MOST_RETRY_S: Final = 30.0
+KEEP_ALIVE_S: Final = 120.0
+"""Longer than API servers keep a connection that they do not use: it is for them to close it."""
+SHUTDOWN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """How the webhooks are found, and under which names all of it is kept."""
+
+    host: str = ""
+    "Register a URL with this host instead of the service."
+    namespace: str = names.NAMESPACE_KOORDINATOR
+    service: str = "koordinator-webhook-service"
+    secret: str = "koordinator-webhook-certs"
+    mutating: str = "koordinator-mutating-webhook-configuration"
+    validating: str = "koordinator-validating-webhook-configuration"
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    resync_s: float = RESYNC_S
+    seed: int = 0
+
+
+_ENVIRONMENT: Final = {
+    "WEBHOOK_HOST": "host",
+    "POD_NAMESPACE": "namespace",
+    "SERVICE_NAME": "service",
+    "SECRET_NAME": "secret",
+    "MUTATING_WEBHOOK_NAME": "mutating",
+    "VALIDATING_WEBHOOK_NAME": "validating",
+}
+
+
+def options_from(environment: Mapping[str, str]) -> WebhookOptions:
+    """As Koordinator's manager is told, by environment variables."""
+    given = {field: environment[name] for name, field in _ENVIRONMENT.items() if environment.get(name)}
+    return WebhookOptions(**given)  # type: ignore[arg-type]  # fields that are strings
+
+
+def address_from(environment: Mapping[str, str]) -> str:
+    return f"0.0.0.0:{environment.get('WEBHOOK_PORT') or names.PORT_WEBHOOK}"
+
+
+async def serve_webhooks(
+    client: Client,
+    known: WebhookKnown,
+    gates: Gates,
+    address: str,
+    *,
+    options: WebhookOptions | None = None,
+    metrics: Metrics | None = None,
+    clock: Clock | None = None,
+    on_ready: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serves until cancelled. `on_ready` is called with its URL once it is registered and answers."""
+    server = WebhookServer(client, known, gates, address, options, metrics, clock)
+    await server.run(on_ready)
+
+
+class WebhookServer:
+    """The server, its certificate and its registration. `check` is for health endpoints."""
+
+    def __init__(
+        self,
+        client: Client,
+        known: WebhookKnown,
+        gates: Gates,
+        address: str,
+        options: WebhookOptions | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client, self._known = client, known
+        self._options = options or WebhookOptions()
+        self._clock = clock or SystemClock()
+        self._address = parse_address(address)
+        self._hooks: tuple[Hook, ...] = tuple(hooks(gates, self._options.namespace))
+        self._reviews = Reviews(known, gates, self._hooks, metrics or Metrics(process=False), self._options.seed)
+        self._registration = Registration(client, self._options.mutating, self._options.validating)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._shown = Material()
+        self._wake = asyncio.Event()
+        self._fault: str | None = "the webhooks are not registered yet"
+        self.port = self._address.port
+
+    def check(self) -> str | None:
+        """What is wrong with certificate or registration."""
+        return self._fault
+
+    async def run(self, on_ready: Callable[[str], None]) -> None:
+        await self._known.synced()
+        # Before the first certificate there is nothing to serve with.
+        await self._until_done(self._keep_certificate)
+        server = web.Server(self._reviews.handle, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
+        runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_S)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._address.host, self._address.port, ssl_context=self._context)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            log.info("serving webhooks", extra={"address": str(Address(self._address.host, self.port))})
+            await self._until_done(self._sync)
+            on_ready(f"https://{Address(self._own_host, self.port)}")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._known.run(), name="webhooks/known")
+                tasks.create_task(self._watch(), name="webhooks/watch")
+                tasks.create_task(self._keep(), name="webhooks/registration")
+        finally:
+            await runner.cleanup()
+
+    @property
+    def _own_host(self) -> str:
+        return self._options.host or (self._address.host if self._address.loopback else "127.0.0.1")
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """What the certificate is for: the service as API servers call it, the host, and this machine."""
+        service = f"{self._options.service}.{self._options.namespace}.svc"
+        return tuple(dict.fromkeys(name for name in (self._options.host, service, "localhost", "127.0.0.1") if name))
+
+    async def _watch(self) -> None:
+        """Wakes the loop when something that it keeps has changed."""
+        options = self._options
+        async with Informers(self._client, clock=self._clock) as informers:
+            secret = informers.get(kinds.SECRETS, namespace=options.namespace, fields=f"metadata.name={options.secret}")
+            for informer in (
+                secret,
+                informers.get(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, fields=f"metadata.name={options.mutating}"),
+                informers.get(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS, fields=f"metadata.name={options.validating}"),
+            ):
+                informer.add_handler(lambda _: self._wake.set())
+            await asyncio.Event().wait()
+
+    async def _keep(self) -> None:
+        """Keeps certificate and registration as they should be."""
+        mended_in_a_row = 0
+        while True:
+            self._wake.clear()
+            wait_s = self._options.resync_s
+            try:
+                mended_in_a_row = mended_in_a_row + 1 if await self._sync() else 0
+                self._fault = None
+            except (ApiError, OSError, TimeoutError) as error:
+                log.error("cannot keep the webhooks' certificate and registration: %s", error)
+                self._fault, wait_s = str(error), RETRY_S
+            # Two managers that disagree would otherwise undo each other's work without end.
+            if mended_in_a_row > 1:
+                await self._clock.sleep(min(RETRY_S * 2 ** (mended_in_a_row - 2), MOST_RETRY_S))
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
+        """At the start: an API server that cannot answer yet is asked again."""
+        wait_s = RETRY_S
+        while True:
+            try:
+                await work()
+            except (ApiError, OSError, TimeoutError) as error:
+                log.error("webhooks cannot start yet: %s", error)
+                self._fault = str(error)
+            else:
+                return
+            await self._clock.sleep(wait_s)
+            wait_s = min(wait_s * 2, MOST_RETRY_S)
+
+    async def _sync(self) -> bool:
+        """Whether the registration had to be mended."""
+        await self._keep_certificate()
+        options = self._options
+        url = f"https://{Address(options.host, self.port)}" if options.host else ""
+        endpoint = Endpoint(options.namespace, options.service, url)
+        mended = await self._registration.ensure(self._hooks, endpoint, self._shown.bundle)
+        self._fault = None
+        return mended
+
+    async def _keep_certificate(self) -> None:
+        """Renews what is kept where that is due, and shows what is kept."""
+        for _ in range(5):
+            held, version = await self._held()
+            wanted = renewed(held, self._names, self._clock.now(), self._options.lifetimes)
+            if wanted is held or await self._stored(wanted, version):
+                self._show(wanted)
+                return
+        raise TimeoutError(f"others keep changing the Secret {self._options.namespace}/{self._options.secret}")
+
+    async def _held(self) -> tuple[Material, str]:
+        try:
+            secret = await self._client.get(kinds.SECRETS, self._options.secret, namespace=self._options.namespace)
+        except NotFound:
+            return Material(), ""
+        return Material.of(secret.data), secret.metadata.resource_version
+
+    async def _stored(self, material: Material, version: str) -> bool:
+        """Whether it could be kept; not if another replica changed it meanwhile."""
+        options = self._options
+        try:
+            if not version:
+                secret = Secret(data=material.data())
+                body = {**kinds.SECRETS.manifest(secret), "metadata": {"name": options.secret}}
+                await self._client.create(kinds.SECRETS, body, namespace=options.namespace, field_manager=FIELD_MANAGER)
+            else:
+                data = msgspec.to_builtins(material.data())
+                patch = {"metadata": {"resourceVersion": version}, "data": data}
+                await self._client.patch(
+                    kinds.SECRETS, options.secret, patch, namespace=options.namespace, field_manager=FIELD_MANAGER
+                )
+        except (AlreadyExists, Conflict):
+            return False
+        log.info("renewed the webhooks' certificate", extra={"secret": f"{options.namespace}/{options.secret}"})
+        return True
+
+    def _show(self, material: Material) -> None:
+        """New connections are shown this certificate."""
+        changed = (material.certificate, material.key) != (self._shown.certificate, self._shown.key)
+        if changed:
+            with tempfile.TemporaryDirectory(prefix="koord-webhooks-") as folder:
+                # ssl reads files only; the directory is its owner's, and gone at once.
+                file = Path(folder, "both.pem")
+                file.touch(mode=0o600)
+                file.write_bytes(material.certificate + material.key)
+                self._context.load_cert_chain(file)
+        self._shown = material
