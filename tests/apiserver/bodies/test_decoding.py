@@ -111,11 +111,11 @@ def test_an_absent_struct_has_the_fields_that_always_appear() -> None:
 
 def test_twelve_thousand_levels_are_refused_quickly() -> None:
     body = b'{"x":' + b"[" * 12_000 + b"]" * 12_000 + b"}"
-    start_s = time.monotonic()
+    start_s = time.process_time()
     result = outcome(PODS, body)
     assert isinstance(result, StatusError)
     assert "exceeded max depth" in result.message
-    assert time.monotonic() - start_s < 1
+    assert time.process_time() - start_s < 1
 
 
 def test_a_schema_that_contains_itself_is_read_to_any_depth() -> None:
