@@ -11,7 +11,8 @@ while a flag is set.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
 import msgspec
@@ -24,7 +25,9 @@ from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.framework.pod_class import Part
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
+from koord.scheduler.state.terms import Role
 from koord.scheduler.suggestion import Suggestion
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -247,4 +250,24 @@ def node_told(cluster: Cluster, name: str) -> dict[str, object] | None:
         "allocatable": allocatable,
         "remaining": remaining,
         "nominated": [each.record.key for each in cluster.nominations.on(row)],
+        **_beside(cluster.pods_on[row].values()),
     }
+
+
+def _beside(pods: Collection[PodRecord]) -> dict[str, object]:
+    """What else there is to say of a node's pods, as far as it is there."""
+    ports: dict[str, list[dict[str, object]]] = {}
+    claims: Counter[str] = Counter()
+    for each in pods:
+        claims.update(f"{each.namespace}/{name}" for name in (*each.claims, *each.own_claims))
+        for port in each.ports:
+            ports.setdefault(port.ip, []).append({"Protocol": port.protocol, "Port": port.port})
+    found: dict[str, object] = {
+        "podsWithAffinity": sorted(each.key for each in pods if each.held),
+        "podsWithRequiredAntiAffinity": sorted(
+            each.key for each in pods if any(held.role is Role.ANTI_AFFINITY for held in each.held)
+        ),
+        "usedPorts": ports,
+        "pvcRefCounts": dict(sorted(claims.items())),
+    }
+    return {name: value for name, value in found.items() if value}

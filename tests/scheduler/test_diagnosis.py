@@ -8,8 +8,10 @@ import pytest
 
 from koord.scheduler.diagnosis import Flags, diagnosis, diagnosis_line, filter_lines, node_told, score_table
 from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.suggestion import suggestion_for
-from tests.scheduler.builders import ask, engine, node
+from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
 
 GPU = {"key": "gpu", "effect": "NoSchedule"}
 
@@ -70,6 +72,22 @@ def test_every_failed_filter_is_a_line() -> None:
     ]
 
 
+def test_a_node_that_only_promised_pods_would_make_fit_fails_in_the_second_pass() -> None:
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+    ]}  # fmt: skip
+    names = [node(name, labels={"kubernetes.io/hostname": name}) for name in ("n1", "n2")]
+    found = engine(*names, plugins=(*ROW_LOCAL, InterPodAffinity()))
+    promised = ask("db", labels={"app": "db"}, priority=100).record()
+    found.cluster.nominations.put(Nomination(promised, found.cluster.table.row_of["n1"]))
+    lines = filter_lines(found, ask("web", affinity={"podAffinity": near}))
+    assert [line.partition(", failedPlugin")[0].partition("on ")[2] for line in lines] == [
+        'Node "n1" (pass 2)',
+        'Node "n2" (pass 1)',
+    ]
+    assert all("failedPlugin: InterPodAffinity" in line for line in lines)
+
+
 def test_a_diagnosis_groups_nodes_by_what_failed_and_whether_preemption_might_help() -> None:
     found = engine(node("n1", cpu="1"), node("n2", cpu="4"), node("n3", taints=[GPU]), node("n4", taints=[GPU]))
     found.cluster.place(ask("other", cpu="4").record(), found.cluster.table.row_of["n2"])
@@ -120,4 +138,26 @@ def test_a_node_is_told_as_it_is_counted() -> None:
     assert told["remaining"] == {"cpu": "2500m", "memory": "7Gi", "pods": "109"}
     assert told["allocatable"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
     assert told["podCount"] == 1
+    assert "usedPorts" not in told
+    assert "pvcRefCounts" not in told
     assert node_told(found.cluster, "n2") is None
+
+
+def test_a_node_tells_of_ports_claims_and_affinities_of_its_pods() -> None:
+    found = engine(node("n1"))
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    claimed = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    container = {"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    pods = (
+        ask("web", affinity=apart, volumes=claimed),
+        ask("db", volumes=claimed),
+        ask("edge", containers=[container]),
+    )
+    for each in pods:
+        found.cluster.place(each.record(), found.cluster.table.row_of["n1"])
+    told = node_told(found.cluster, "n1")
+    assert told is not None
+    assert told["podsWithAffinity"] == told["podsWithRequiredAntiAffinity"] == ["shop/web"]
+    assert told["pvcRefCounts"] == {"shop/data": 2}
+    assert told["usedPorts"] == {"0.0.0.0": [{"Protocol": "TCP", "Port": 8080}]}

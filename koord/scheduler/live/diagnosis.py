@@ -41,6 +41,7 @@ DETAILED: Final = 4
 """From this verbosity on, everything is logged."""
 
 Service = Callable[[str], object]
+"""Answers for one thing, named as in its path: `n1`, or `namespace/name` where the path has two words for it."""
 
 
 class Inspection:
@@ -107,7 +108,7 @@ class Inspection:
             return _json({"message": "the instance is not leader"}, 503)
         if request.method != "GET":
             return _json({"message": f"{request.method} is not for {path}"}, 405)
-        return self._answer(path)
+        return self._answer(path, request.query_string)
 
     async def _set(self, request: web.Request, flag: str) -> web.Response:
         if request.method != "PUT":
@@ -120,20 +121,19 @@ class Inspection:
         except ValueError as error:
             return _text(str(error), 404 if flag not in ("s", "f", "d", "db") else 400)
 
-    def _answer(self, path: str) -> web.Response:
+    def _answer(self, path: str, query: str) -> web.Response:
         services = self._services()
         if path == f"{BASE}/__services__":
-            return _json({"GET": sorted([*services, f"{BASE}/__services__"])})
-        # A service is called by one name, the last part of its path, or by none.
-        whole = services.get(path)
-        if whole is not None:
-            return _json(whole(""))
-        folder, _, name = path.rpartition("/")
+            plain = {pattern.partition("?")[0] for pattern in services}
+            return _json({"GET": sorted([*plain, f"{BASE}/__services__"])})
+        for pattern in (f"{path}?{query}", path):
+            if pattern in services:
+                return _json(services[pattern](""))
         for pattern, service in services.items():
-            base, _, word = pattern.rpartition("/")
-            if word.startswith(":") and base == folder and name:
-                found = service(name)
-                return _json({"message": f"cannot find node {name}"}, 404) if found is None else _json(found)
+            values = _values(pattern, path)
+            if values:
+                found = service("/".join(values.values()))
+                return _json({"message": _not_found(pattern, values)}, 404) if found is None else _json(found)
         return _json({"message": f"there is nothing at {path}; {BASE}/__services__ says what there is"}, 404)
 
     def _services(self) -> Mapping[str, Service]:
@@ -148,6 +148,28 @@ class Inspection:
                     # Of several profiles, the first one's plugin answers.
                     found.setdefault(f"{BASE}/plugins/{plugin.name}/{path}", service)
         return found
+
+
+def _values(pattern: str, path: str) -> dict[str, str]:
+    """What a path says for the words of a pattern that begin with a colon; nothing where it is another path."""
+    words, parts = pattern.split("/"), path.split("/")
+    if len(words) != len(parts):
+        return {}
+    values = {}
+    for word, part in zip(words, parts, strict=True):
+        if word.startswith(":") and part:
+            values[word[1:]] = part
+        elif word != part:
+            return {}
+    return values
+
+
+def _not_found(pattern: str, values: Mapping[str, str]) -> str:
+    """`cannot find node n1`: what it is says its word, or else the part of the path before."""
+    kind = list(values)[-1].removesuffix("Name")
+    if kind == "name":
+        kind = pattern.partition("/:")[0].rpartition("/")[2]
+    return f"cannot find {kind} {'/'.join(values.values())}"
 
 
 def _write(ask: Ask, found: Diagnosis) -> None:

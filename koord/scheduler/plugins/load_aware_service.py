@@ -42,6 +42,12 @@ def load_told(
         ("nodeEstimated", total(each.full for each in shares.values())),
     ):
         told[name] = {resource: render(resource, n) for resource, n in zip(resources, vector, strict=True)}
+    nothing = [0] * len(resources)
     told["nodeDeltaPods"] = sorted(key for key, each in shares.items() if any(each.delta))
+    told["prodDeltaPods"] = sorted(
+        key
+        for key, each in shares.items()
+        if any(a > b for a, b in zip(each.prod, report.of_pods[key] if key in prod else nothing, strict=True))
+    )
     told["nodeEstimatedPods"] = sorted(key for key, each in shares.items() if any(each.full))
     return told

@@ -25,6 +25,7 @@ from koord.scheduler.auditor import Limits
 from koord.scheduler.live import diagnosis
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.run import Options
+from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from tests.control_plane import ControlPlane
 from tests.kube.test_health import Certificates
 from tests.scheduler.live.build import Fed, node, pod
@@ -388,3 +389,35 @@ async def test_from_afar_only_those_whom_the_api_server_allows_look_into_it(
                 assert await status("/debug/flags/f", "nobody-token", "PUT", "true") == 403
         finally:
             await server.close()
+
+
+async def test_plugins_may_be_asked_for_things_with_two_names_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    gangs = {"shop/web": {"members": 3}}
+    services = {
+        "gang/:namespace/:name": gangs.get,
+        "gangs": lambda name: gangs,
+        "index": lambda name: {"detail": False},
+        "index?detail=true": lambda name: {"detail": True},
+    }
+    monkeypatch.setattr(LoadAwareScheduling, "services", lambda plugin: services)
+    fed, inspection = Fed(SHIPPED), Inspection()
+    inspection.look_at(lambda: fed.feed, lambda: True)
+    base = "/apis/v1/plugins/LoadAwareScheduling"
+    async with HealthServer("127.0.0.1:0") as server:
+        server.add_paths(inspection.handle)
+
+        async def get(path: str) -> tuple[int, Any]:
+            status, text = await asked(server.port, path)
+            return status, json.loads(text)
+
+        assert (await get("/apis/v1/__services__"))[1]["GET"][2:] == [
+            f"{base}/gang/:namespace/:name",
+            f"{base}/gangs",
+            f"{base}/index",
+        ]
+        assert await get(f"{base}/gang/shop/web") == (200, {"members": 3})
+        assert await get(f"{base}/gang/shop/none") == (404, {"message": "cannot find gang shop/none"})
+        assert await get(f"{base}/gangs") == (200, gangs)
+        assert await get(f"{base}/index") == (200, {"detail": False})
+        assert await get(f"{base}/index?detail=true") == (200, {"detail": True})
+        assert (await get(f"{base}/gang/shop"))[0] == 404
