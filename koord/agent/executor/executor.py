@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from koord.agent.executor.ledger import Entry, Ledger, knob_of, value_of
+from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Step, Write
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.host.knobs import Knob, Value
+from koord.agent.host.knobs import Knob, Place, Value
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Refused(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    value: Value
+    text: str
     at_s: float
 
 
@@ -70,13 +70,13 @@ class Executor:
         outcome = Outcome(disagreed=disagreed)
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
         everything = {**wanted, **{write.spot: write for write in restores}}
-        now = self._values(everything.values(), now_s)
-        steps = ordered(everything.values(), now)
-        values: dict[Spot, list[Value]] = {}
+        now = self._otherwise(everything.values(), now_s)
+        steps = ordered([everything[spot] for spot in now], now)
+        texts: dict[Spot, list[str]] = {}
         for step in steps:
-            values.setdefault(step.write.spot, []).append(step.value)
-        for spot in values.keys() & wanted.keys():
-            self.ledger.intend(wanted[spot], now[spot], values[spot])
+            texts.setdefault(step.write.spot, []).append(self._text(step))
+        for spot in texts.keys() & wanted.keys():
+            self._intend(wanted[spot], texts[spot])
         self._keep()
         for step in steps:
             self._carry_out(step, now, outcome, now_s)
@@ -101,42 +101,55 @@ class Executor:
         restores = []
         for entry in entries:
             knob = knob_of(entry)
-            held = None if knob is None else self._read(knob, entry.directory)
-            # A spot that is gone needs nothing; one that shows another's value is theirs.
-            if knob is None or held not in [self._as_shown(knob, value_of(each)) for each in entry.wrote]:
+            place = None if knob is None else self._cgroups.place(knob)
+            if knob is None or place is None or not self._is_ours(entry, knob, place):
                 self.ledger.forget(entry.spot)
-            else:
-                why = f"{entry.by} no longer wants it"
-                restores.append(Write(knob, entry.directory, value_of(entry.found), entry.by, why))
+                continue
+            found = place.form.read(entry.found)
+            why = f"{entry.by} no longer wants it"
+            restores.append(Write(knob, entry.directory, found, entry.by, why, entry.found))
         return restores
 
-    def _as_shown(self, knob: Knob, value: Value) -> Value:
-        """What the kernel shows after the value was written: a weight has fewer steps than shares."""
-        place = self._cgroups.place(knob)
-        return value if place is None else place.form.read(place.form.write(value))
+    def _is_ours(self, entry: Entry, knob: Knob, place: Place) -> bool:
+        """A spot that is gone needs nothing; one that shows another's value is theirs."""
+        held = self._read(knob, entry.directory)
+        return held is not None and any(place.form.same(held, each) for each in entry.wrote)
 
-    def _values(self, writes: Iterable[Write], now_s: float) -> dict[Spot, Value]:
-        """What the spots hold, in the words of what is wanted: what the kernel would show the same way is the same."""
+    def _intend(self, write: Write, texts: Iterable[str]) -> None:
+        found = self._read(write.knob, write.directory)
+        if found is not None:
+            self.ledger.intend(write, found, texts)
+
+    def _text(self, step: Step) -> str:
+        if step.write.text is not None and step.value == step.write.value:
+            return step.write.text
+        place = self._cgroups.place(step.write.knob)
+        assert place is not None, "only what this kernel has is written"
+        return place.form.write(step.value)
+
+    def _otherwise(self, writes: Iterable[Write], now_s: float) -> dict[Spot, Value]:
+        """What the spots hold that are there, and are not as wanted."""
         values = {}
         for write in writes:
+            place = self._cgroups.place(write.knob)
+            assert place is not None, "only what this kernel has is wanted"
+            wanted = write.text or place.form.write(write.value)
             seen = self._seen.get(write.spot)
-            if seen is not None and seen.value == write.value and now_s - seen.at_s < VERIFIED_FOR_S:
-                values[write.spot] = seen.value
+            if seen is not None and seen.text == wanted and now_s - seen.at_s < VERIFIED_FOR_S:
                 continue
-            held = self._read(write.knob, write.directory)
-            if held is None:
+            text = self._read(write.knob, write.directory)
+            if text is None:
                 self._seen.pop(write.spot, None)
                 self.ledger.forget(write.spot)
-                continue
-            if held == self._as_shown(write.knob, write.value):
-                held = write.value
-                self._seen[write.spot] = _Seen(held, now_s)
-            values[write.spot] = held
+            elif place.form.same(text, wanted):
+                self._seen[write.spot] = _Seen(wanted, now_s)
+            else:
+                values[write.spot] = place.form.read(text)
         return values
 
-    def _read(self, knob: Knob, directory: str) -> Value | None:
+    def _read(self, knob: Knob, directory: str) -> str | None:
         try:
-            return self._cgroups.configured(knob, directory)
+            return self._cgroups.text(knob, directory)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -145,7 +158,7 @@ class Executor:
         self._seen.pop(spot, None)
         try:
             if not self._dry_run:
-                self._cgroups.set(write.knob, write.directory, step.value)
+                self._cgroups.put(write.knob, write.directory, self._text(step))
         except (FileNotFoundError, NotADirectoryError):
             self.ledger.forget(spot)
             return
@@ -155,8 +168,8 @@ class Executor:
         outcome.done.append(Done(write, now[spot], step.value))
         now[spot] = step.value
         if step.is_last and not self._dry_run:
-            self._seen[spot] = _Seen(step.value, now_s)
-            self.ledger.settle(spot, step.value)
+            self._seen[spot] = _Seen(self._text(step), now_s)
+            self.ledger.settle(spot, self._text(step))
 
     def _keep(self) -> None:
         if self.ledger.is_dirty and not self._dry_run:

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from koord.agent.executor.write import Spot, Write
-from koord.agent.host.knobs import KNOBS, Knob, Value
-from koord.api.cpuset import CPUSet
+from koord.agent.host.knobs import KNOBS, Knob
 
 _BY_NAME = {knob.name: knob for knob in KNOBS}
 
@@ -22,9 +21,9 @@ class Entry(msgspec.Struct, frozen=True):
     knob: str
     directory: str
     by: str
-    found: int | str
-    "A set of CPUs is its text."
-    wrote: tuple[int | str, ...]
+    found: str
+    "In the kernel's own words."
+    wrote: tuple[str, ...]
     "What the spot may show of ours: an agent killed between two writes left one or the other."
 
     @property
@@ -58,18 +57,18 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def intend(self, write: Write, found: Value, on_the_way: Iterable[Value]) -> None:
+    def intend(self, write: Write, found: str, on_the_way: Iterable[str]) -> None:
         """Before the spot is written: what it holds is remembered once, and all that it may show soon."""
         before = self._entries.get(write.spot)
-        first = _plain(found) if before is None else before.found
-        wrote = dict.fromkeys([*(before.wrote if before else ()), *(_plain(value) for value in on_the_way)])
+        first = found if before is None else before.found
+        wrote = dict.fromkeys([*(before.wrote if before else ()), *on_the_way])
         self._entries[write.spot] = Entry(write.knob.name, write.directory, write.by, first, tuple(wrote))
         self.is_dirty = True
 
-    def settle(self, spot: Spot, value: Value) -> None:
+    def settle(self, spot: Spot, text: str) -> None:
         """It shows this. Not worth a write to disk: there it says more, and all of it was ours."""
         if (entry := self._entries.get(spot)) is not None:
-            self._entries[spot] = msgspec.structs.replace(entry, wrote=(_plain(value),))
+            self._entries[spot] = msgspec.structs.replace(entry, wrote=(text,))
 
     def forget(self, spot: Spot) -> None:
         if self._entries.pop(spot, None) is not None:
@@ -83,11 +82,3 @@ class Ledger:
 def knob_of(entry: Entry) -> Knob | None:
     """None for what only another version of the agent can set."""
     return _BY_NAME.get(entry.knob)
-
-
-def value_of(plain: int | str) -> Value:
-    return CPUSet.parse(plain) if isinstance(plain, str) else plain
-
-
-def _plain(value: Value) -> int | str:
-    return str(value) if isinstance(value, CPUSet) else value

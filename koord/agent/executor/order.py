@@ -26,24 +26,19 @@ def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write
 
 
 def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[Step]:
-    """The steps from what is to what is wanted. A spot without a value in `now` is not there, and left out."""
-    there = [write for write in writes if write.spot in now]
-    top_down = sorted(there, key=lambda write: (_depth(write.directory), write.directory))
+    """The steps from what is to what is wanted, all of which is otherwise. `now` has a value for each."""
+    top_down = sorted(writes, key=lambda write: (_depth(write.directory), write.directory))
     steps = []
-    held = dict(now)
+    left = []
     for write in top_down:
-        old = held[write.spot]
-        if write.value == old:
+        value = _grown(write.knob, now[write.spot], write.value)
+        if value == write.value:
+            steps.append(Step(write, value, is_last=True))
             continue
-        value = _grown(write.knob, old, write.value)
-        if value != old:
-            held[write.spot] = value
-            steps.append(Step(write, value, is_last=value == write.value))
-    for write in reversed(top_down):
-        if held[write.spot] != write.value:
-            held[write.spot] = write.value
-            steps.append(Step(write, write.value, is_last=True))
-    return steps
+        left.append(write)
+        if value != now[write.spot]:
+            steps.append(Step(write, value, is_last=False))
+    return [*steps, *(Step(write, write.value, is_last=True) for write in reversed(left))]
 
 
 def _grown(knob: Knob, old: Value, new: Value) -> Value:

@@ -23,6 +23,8 @@ class Write:
     by: str
     "The strategy or hook."
     why: str
+    text: str | None = None
+    "The value in the kernel's own words, where it is put back as it was found."
 
     @property
     def spot(self) -> Spot:

@@ -72,8 +72,16 @@ class Cgroups:
         """Raises ValueError for what is no value, FileNotFoundError, and what the kernel says against it."""
         if fault := knob.fault(value):
             raise ValueError(fault)
+        self.put(knob, directory, self._place(knob).form.write(value))
+
+    def text(self, knob: Knob, directory: str) -> str:
+        """What was written, in the kernel's own words: of a weight, shares would not tell all."""
         place = self._place(knob)
-        self.files.write(self.name(place.controller, directory, place.file), place.form.write(value))
+        return self.files.text(self.name(place.controller, directory, place.file)).strip()
+
+    def put(self, knob: Knob, directory: str, text: str) -> None:
+        """What `text` told is so again."""
+        self.files.write(self.file(knob, directory), text)
 
     def file(self, knob: Knob, directory: str) -> str:
         """The knob's file below the host root."""

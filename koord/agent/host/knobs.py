@@ -54,6 +54,14 @@ class Form:
 
     write: Callable[[Value], str]
     read: Callable[[str], Value]
+    is_literal: bool = False
+    "Whether two texts that read the same are still not the same: a quota of another period."
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two texts say the same. No limit, written -1, may be shown as a very large number."""
+        if self.is_literal:
+            return one.split() == other.split()
+        return self.read(one) == self.read(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,9 @@ _BOUND: Final = _max_as(MOST_BYTES)
 _V1_LIMIT: Final = Form(write=str, read=_v1_limit)
 _WEIGHT: Final = Form(write=_weight, read=lambda text: shares_of_weight(int(text)))
 # The period goes with it: alone, the kernel would keep whatever was there.
-_QUOTA: Final = Form(write=lambda value: f"{'max' if value == UNLIMITED else value} {PERIOD_US}", read=_quota_field)
+_QUOTA: Final = Form(
+    write=lambda value: f"{'max' if value == UNLIMITED else value} {PERIOD_US}", read=_quota_field, is_literal=True
+)
 _CPUS: Final = Form(write=str, read=CPUSet.parse)
 
 

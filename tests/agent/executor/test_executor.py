@@ -77,6 +77,17 @@ def test_shares_are_not_written_again_though_a_weight_reads_back_otherwise(tree:
     assert len(executor.ledger) == 0
 
 
+def test_a_quota_of_another_period_is_another_quota(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    tree.write(f"sys/fs/cgroup/{pod}/cpu.max", "20000 50000\n")
+    executor = Executor(tree.cgroups, Ledger())
+    assert len(executor.apply([want(pod, 20_000)], {"suppress"}, now_s=0).done) == 1
+    assert tree.read(f"sys/fs/cgroup/{pod}/cpu.max") == "20000 100000"
+    executor.apply([], {"suppress"}, now_s=1)
+    assert tree.read(f"sys/fs/cgroup/{pod}/cpu.max") == "20000 50000"
+
+
 def test_a_directory_that_is_gone_and_a_knob_that_is_not_there_are_no_errors(tree: Tree) -> None:
     pod = tree.pod("1", KubeQoS.BEST_EFFORT)
     writes = [want("kubepods/besteffort/podgone", 20_000), want(pod, 2, GROUP_IDENTITY), want(pod, 20_000)]
@@ -109,11 +120,11 @@ class Dying(Cgroups):
         self.look_for_pods_in("kubepods")
         self.left = after
 
-    def set(self, knob: Knob, directory: str, value: Value) -> None:
+    def put(self, knob: Knob, directory: str, text: str) -> None:
         if self.left == 0:
             raise Killed
         self.left -= 1
-        super().set(knob, directory, value)
+        super().put(knob, directory, text)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

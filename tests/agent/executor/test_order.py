@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Write
-from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, MEMORY_MIN, Knob, Value
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, MEMORY_MIN, Knob, Value
 from koord.api.cpuset import CPUSet
 
 MIB = 1 << 20
@@ -47,10 +47,6 @@ def test_a_quota_without_limit_is_the_largest() -> None:
     assert steps == [("pod1", "20000"), ("burstable", "50000")]
     steps = told(wishes(CPU_QUOTA, -1, -1), held(CPU_QUOTA, 50_000, 20_000))
     assert steps == [("burstable", "-1"), ("pod1", "-1")]
-
-
-def test_what_is_as_it_should_be_or_is_not_there_needs_no_step() -> None:
-    assert told(wishes(CPU_SHARES, 512, 256), held(CPU_SHARES, 512)) == []
 
 
 def test_the_later_strategy_wins_and_the_disagreement_is_told() -> None:

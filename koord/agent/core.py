@@ -1,0 +1,176 @@
+"""One round of the agent: look at the node, ask every strategy and hook, carry out what they want.
+
+Everything but the clock, the API and kubelet is here, so that a test, a dry run and the daemon do the same. Strategies
+are asked in the order below; of two that disagree on a file the later one counts: suppression over a hook's CPUs, burst
+over a normalised quota.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from koord.agent.collect.registry import collect
+from koord.agent.collect.round import Rates, Round
+from koord.agent.executor.executor import Executor, Outcome
+from koord.agent.executor.write import Write
+from koord.agent.hooks.registry import HOOKS
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.convert import UNLIMITED
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.pods import AgentPod
+from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, memory_evict, memory_qos
+from koord.agent.qos.burst_tokens import Tokens
+from koord.agent.qos.decision import Decision, Eviction
+from koord.agent.qos.evicting import PENDING_RELEASE_S
+from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.cgroup import qos_dir
+from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.faults import BadInput
+from koord.api.features import AgentGate
+from koord.api.words import KubeQoS
+
+log = logging.getLogger(__name__)
+
+RECONCILE_S: Final = 10.0
+"""How often hooks look whether pods still are as they should be; a change of pods brings it forward."""
+
+NEVER: Final = float("-inf")
+
+
+@dataclass(slots=True)
+class Done:
+    """What a round did and wants done."""
+
+    outcome: Outcome
+    evictions: tuple[Eviction, ...]
+
+
+@dataclass(slots=True)
+class Agent:
+    cgroups: Cgroups
+    executor: Executor
+    gates: Mapping[AgentGate, bool]
+    seed: int = 0
+    started_s: float = NEVER
+    samples: Samples = field(default_factory=Samples)
+    rates: Rates = field(default_factory=Rates)
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    evicted_s: dict[str, float] = field(default_factory=dict)
+    "By uid, when a pod was evicted."
+    last_release_s: dict[str, float] = field(default_factory=dict)
+    "By strategy."
+    _hooked_s: float = NEVER
+    _hooked_for: Mapping[str, AgentPod] | None = None
+
+    def round(self, state: NodeState, now_s: float) -> Done:
+        collect(Round(self.cgroups, state, self.samples, self.rates, now_s))
+        return self.decide(state, now_s)
+
+    def decide(self, state: NodeState, now_s: float) -> Done:
+        self.evicted_s = {uid: at_s for uid, at_s in self.evicted_s.items() if now_s - at_s < PENDING_RELEASE_S}
+        ran: set[str] = set()
+        writes: list[Write] = []
+        evictions: list[Eviction] = []
+        for name, gate, decide in self._strategies(state, now_s):
+            decision = self._asked(name, decide) if gate else Decision()
+            if decision is not None:
+                ran.add(name)
+                writes += decision.writes
+                evictions += decision.evictions
+        if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state.pods:
+            self._hooked_s, self._hooked_for = now_s, state.pods
+            writes = [*self._hook_writes(state, ran), *writes]
+        return Done(self.executor.apply(writes, ran, now_s), tuple(evictions))
+
+    def was_evicted(self, eviction: Eviction, now_s: float) -> None:
+        """It is on its way: it is not evicted again, and the strategy waits for the effect."""
+        self.evicted_s[eviction.pod.uid] = now_s
+        strategy = memory_evict.NAME if "Memory" in eviction.by else cpu_evict.NAME
+        self.last_release_s[strategy] = now_s
+
+    def _strategies(self, state: NodeState, now_s: float) -> Iterable[tuple[str, bool, Callable[[], Decision | None]]]:
+        gates, samples = self.gates, self.samples
+        going = frozenset(self.evicted_s)
+        evicts_cpu = any(map(gates.get, _CPU_GATES))
+        evicts_memory = any(map(gates.get, _MEMORY_GATES))
+        last_cpu = self.last_release_s.get(cpu_evict.NAME, self.started_s)
+        last_memory = self.last_release_s.get(memory_evict.NAME, NEVER)
+        return (
+            (memory_qos.NAME, gates[AgentGate.CGROUP_RECONCILE], lambda: memory_qos.decide(state)),
+            (cpu_burst.NAME, gates[AgentGate.CPU_BURST], lambda: self._burst(state, now_s)),
+            (
+                cpu_suppress.NAME,
+                gates[AgentGate.BE_CPU_SUPPRESS],
+                lambda: cpu_suppress.decide(state, samples, self._held(state), now_s),
+            ),
+            (
+                cpu_evict.NAME,
+                evicts_cpu,
+                lambda: cpu_evict.decide(state, samples, gates, going, last_cpu, now_s),
+            ),
+            (
+                memory_evict.NAME,
+                evicts_memory,
+                lambda: memory_evict.decide(state, samples, gates, going, last_memory, now_s),
+            ),
+        )
+
+    def _asked(self, name: str, decide: Callable[[], Decision | None]) -> Decision | None:
+        """A node whose settings cannot be read is left as it is, and it is told."""
+        try:
+            return decide()
+        except BadInput as error:
+            log.error("%s decides nothing: %s", name, error)
+            return None
+
+    def _hook_writes(self, state: NodeState, ran: set[str]) -> Iterable[Write]:
+        for hook in HOOKS:
+            if state.slo is None:
+                continue
+            ran.add(hook.name)
+            if self.gates[hook.gate] and not state.is_colocation_off:
+                yield from hook.writes(state)
+
+    def _burst(self, state: NodeState, now_s: float) -> Decision | None:
+        directories = [
+            directory
+            for pod in state.pods.values()
+            for directory in (pod.directory, *(each.directory for each in pod.containers if each.directory))
+        ]
+        quotas = {directory: quota for directory in directories if (quota := self._quota(directory)) is not None}
+        outcome = cpu_burst.decide(state, self.samples, quotas, self.tokens, self.seed, now_s)
+        if outcome is None:
+            return None
+        self.tokens = outcome.tokens
+        return outcome.decision
+
+    def _held(self, state: NodeState) -> cpu_suppress.Held:
+        best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
+        pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
+        containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
+        try:
+            cpus = self.cgroups.configured(CPUSET_CPUS, best_effort)
+        except FileNotFoundError:
+            cpus = NO_CPUS
+        quota = self._quota(best_effort)
+        return cpu_suppress.Held(
+            cpus if isinstance(cpus, CPUSet) else NO_CPUS,
+            UNLIMITED if quota is None else quota,
+            pods,
+            containers,
+        )
+
+    def _quota(self, directory: str) -> int | None:
+        try:
+            quota = self.cgroups.get(CPU_QUOTA, directory)
+        except FileNotFoundError:
+            return None
+        return quota if isinstance(quota, int) else None
+
+
+_CPU_GATES: Final = (AgentGate.BE_CPU_EVICT, AgentGate.CPU_EVICT, AgentGate.CPU_ALLOCATABLE_EVICT)
+_MEMORY_GATES: Final = (AgentGate.BE_MEMORY_EVICT, AgentGate.MEMORY_EVICT, AgentGate.MEMORY_ALLOCATABLE_EVICT)

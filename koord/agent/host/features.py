@@ -1,0 +1,81 @@
+"""What this kernel can do for co-location, and what takes the place of what it cannot.
+
+Asked of the kernel itself, by the files it shows; nothing is concluded from its version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from koord.agent.host import knobs
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.knobs import Knob
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    name: str
+    is_there: bool
+    how: str
+    "The kernel's own means, or what is used instead."
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    name: str
+    knob: Knob
+    own: str
+    instead: str
+
+
+_TABLE: Final = (
+    _Known("CPU quota", knobs.CPU_QUOTA, "quota per period", "nothing: best effort is not held back in time"),
+    _Known("CPU sets", knobs.CPUSET_CPUS, "cpuset.cpus", "nothing: suppress by quota (cpuSuppressPolicy: cfsQuota)"),
+    _Known("group identity", knobs.GROUP_IDENTITY, "cpu.bvt_warp_ns", "cpu.idle on the best-effort directory"),
+    _Known("idle class", knobs.CPU_IDLE, "cpu.idle", "the least weight, which yields less quickly"),
+    _Known("CPU burst", knobs.CPU_BURST, "unused quota is saved up", "raised quotas (cfsQuotaBurstOnly)"),
+    _Known("memory limit", knobs.MEMORY_LIMIT, "a hard limit", "nothing"),
+    _Known("protected memory", knobs.MEMORY_MIN, "memory.min and memory.low", "nothing"),
+    _Known("slowed memory", knobs.MEMORY_HIGH, "memory.high", "nothing: eviction before the node is full"),
+    _Known("memory watermarks", knobs.MEMORY_WMARK_RATIO, "reclaim in the background", "memory.high, where it is"),
+    _Known("memory priority", knobs.MEMORY_PRIORITY, "who is killed first", "oom_score_adj"),
+    _Known("kill as a group", knobs.MEMORY_OOM_GROUP, "memory.oom.group", "processes are killed one by one"),
+    _Known("page cache limit", knobs.PAGE_CACHE_LIMIT, "per pod", "nothing"),
+)
+
+
+def features(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
+    """As shown by a directory of pods."""
+    found = [Feature("cgroup", True, f"{cgroups.version}")]
+    for known in _TABLE:
+        is_there = is_shown(cgroups, known.knob, directory)
+        instead = known.instead
+        if known.knob is knobs.GROUP_IDENTITY and not is_shown(cgroups, knobs.CPU_IDLE, directory):
+            instead = "the least weight for best effort"
+        found.append(Feature(known.name, is_there, known.own if is_there else instead))
+    return (*found, *_pressure(cgroups, directory), *_machine(cgroups))
+
+
+def is_shown(cgroups: Cgroups, knob: Knob, directory: str) -> bool:
+    place = cgroups.place(knob)
+    return place is not None and cgroups.files.exists(cgroups.name(place.controller, directory, place.file))
+
+
+def _pressure(cgroups: Cgroups, directory: str) -> tuple[Feature, ...]:
+    controller = "" if cgroups.version is Version.V2 else "cpuacct"
+    if cgroups.files.exists(cgroups.name(controller, directory, "cpu.pressure")):
+        return (Feature("pressure of pods", True, "*.pressure in each cgroup"),)
+    beside = cgroups.version is Version.V1 and cgroups.files.exists("sys/fs/cgroup/unified/cpu.pressure")
+    how = "the v2 tree beside v1, for pods that are in it" if beside else "throttling and run-queue delays"
+    return (Feature("pressure of pods", beside, how),)
+
+
+def _machine(cgroups: Cgroups) -> tuple[Feature, ...]:
+    files = cgroups.files
+    pressure = files.exists("proc/pressure/cpu")
+    resctrl = files.exists("sys/fs/resctrl/schemata")
+    return (
+        Feature("pressure of the node", pressure, "/proc/pressure" if pressure else "load average"),
+        Feature("cache and bandwidth shares", resctrl, "resctrl" if resctrl else "nothing"),
+    )

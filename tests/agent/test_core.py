@@ -1,0 +1,161 @@
+"""Rounds of the whole agent on a composed host: what strategies and hooks make of it together."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.agent.core import Agent
+from koord.agent.executor.executor import Executor
+from koord.agent.executor.ledger import Ledger
+from koord.agent.host.cgroups import Version
+from koord.agent.host.features import features
+from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS
+from koord.agent.qos.decision import Eviction
+from koord.agent.state import NodeState
+from koord.api.cgroup import CgroupDriver
+from koord.api.cpuset import CPUSet
+from koord.api.features import AgentGate
+from koord.api.words import KubeQoS
+from tests.agent.states import GIB, NOW, cpus, node, pod
+from tests.agent.trees import Tree
+
+S = 1_000_000_000
+BE = "kubepods/besteffort"
+GATES = {gate: gate.default for gate in AgentGate}
+
+
+class Host:
+    """A node of eight CPUs with a service and a batch job, in rounds of a second."""
+
+    def __init__(self, tree: Tree, **threshold: Any) -> None:
+        self.tree = tree
+        tree.pod("web", KubeQoS.BURSTABLE, "web-main")
+        tree.pod("job", KubeQoS.BEST_EFFORT, "job-main")
+        for directory in tree.made:
+            tree.cgroups.set(CPUSET_CPUS, directory, CPUSet(range(8)))
+        job = pod(
+            "job", "BE", priority=5500, requests={"kubernetes.io/batch-cpu": "4000"},
+            limits={"kubernetes.io/batch-cpu": "4000"},
+        )  # fmt: skip
+        self.state = replace(
+            node(pod("web", "LS", requests={"cpu": "4"}, limits={"cpu": "6"}), job, slo={}, topology=cpus(1, 8, 1)),
+            driver=tree.driver,
+        )
+        self.settings(enable=True, **threshold)
+        self.agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()), dict(GATES))
+        self.now_s, self.used = NOW, {"node": 0.0, "web": 0.0, "job": 0.0}
+
+    def settings(self, **threshold: Any) -> None:
+        slo = node(slo={"resourceUsedThresholdWithBE": threshold}).slo
+        self.state = replace(self.state, slo=slo)
+
+    def round(self, web: float = 0.0, job: float = 0.0, memory: int = 0) -> tuple[Eviction, ...]:
+        """A second in which they used so many cores."""
+        self.now_s += 1
+        self.used["web"] += web
+        self.used["job"] += job
+        busy = int((self.used["web"] + self.used["job"]) * 100)
+        self.tree.node_usage(busy_ticks=busy, memory_used_bytes=memory)
+        self.tree.used("kubepods/burstable/podweb", cpu_ns=int(self.used["web"] * S))
+        self.tree.used(f"{BE}/podjob", cpu_ns=int(self.used["job"] * S), anon=memory // 2)
+        self.tree.used(BE, cpu_ns=int(self.used["job"] * S))
+        return self.agent.round(self.state, self.now_s).evictions
+
+    def get(self, knob: Any, directory: str = BE) -> Any:
+        return self.tree.cgroups.configured(knob, directory)
+
+
+@pytest.fixture(params=list(Version))
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
+    return Tree(tmp_path, request.param, CgroupDriver.CGROUPFS, cores=8, threads=1)
+
+
+def files_of(tree: Tree) -> dict[Path, bytes]:
+    kept = {"cpu.stat", "memory.stat", "memory.current", "cpuacct.usage", "memory.usage_in_bytes"}
+    cgroups = (each for each in (tree.root / "sys/fs/cgroup").rglob("*") if each.is_file() and each.name not in kept)
+    return {each: each.read_bytes() for each in cgroups}
+
+
+def test_best_effort_yields_and_comes_back(tree: Tree) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    for _ in range(3):
+        host.round(web=1, job=3)
+    # 65% of 8 cores is 5200m, less 1000m.
+    assert host.get(CPU_QUOTA) == 420_000
+    host.round(web=5, job=3)
+    assert host.get(CPU_QUOTA) == 20_000
+    host.round(web=1, job=0.2)
+    assert host.get(CPU_QUOTA) == 100_000, "a tenth of the node more per round"
+
+
+def test_fewer_cpus_for_everything_below_best_effort(tree: Tree) -> None:
+    host = Host(tree)
+    for _ in range(3):
+        host.round(web=2, job=3)
+    for directory in (BE, f"{BE}/podjob", f"{BE}/podjob/job-main"):
+        # 5200m - 2000m is 3200m: 4 CPUs
+        assert len(host.get(CPUSET_CPUS, directory)) == 4
+    assert len(host.get(CPUSET_CPUS, "kubepods/burstable/podweb")) == 8
+
+
+def test_switched_off_the_node_is_as_it_was(tree: Tree) -> None:
+    host = Host(tree)
+    before = files_of(tree)
+    for _ in range(3):
+        host.round(web=2, job=3)
+    assert files_of(tree) != before
+    host.agent.executor.restore_all(host.now_s)
+    assert files_of(tree) == before
+
+
+def test_the_settings_turned_off_undo_suppression_alone(tree: Tree) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    host.round(web=4, job=3)
+    host.round(web=4, job=3)
+    assert host.get(CPU_QUOTA) != -1
+    host.settings(enable=False)
+    host.round(web=4, job=3)
+    assert host.get(CPU_QUOTA) == -1
+    assert host.get(CPU_SHARES, f"{BE}/podjob") != 1024, "the pod's own shares stay"
+
+
+def test_lost_usage_changes_nothing(tree: Tree) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    for _ in range(2):
+        host.round(web=2, job=3)
+    held = host.get(CPU_QUOTA)
+    host.agent.decide(host.state, host.now_s + 5)
+    assert host.get(CPU_QUOTA) == held
+
+
+def test_a_full_node_evicts_once(tree: Tree) -> None:
+    host = Host(tree, memoryEvictThresholdPercent=70)
+    host.agent.gates = {**GATES, AgentGate.BE_MEMORY_EVICT: True}
+    (eviction,) = host.round(memory=60 * GIB)
+    assert eviction.pod.meta.name == "job"
+    host.agent.was_evicted(eviction, host.now_s)
+    assert host.round(memory=60 * GIB) == ()
+    host.now_s += 10
+    assert host.round(memory=60 * GIB) == (), "it is on its way out"
+
+
+def test_identity_on_a_mainline_kernel(tree: Tree) -> None:
+    host = Host(tree)
+    slo = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True}}}}
+    with_identity: NodeState = node(slo=slo)
+    host.state = replace(host.state, slo=with_identity.slo, qos=with_identity.qos)
+    host.round()
+    assert host.get(CPU_IDLE) == 1
+
+
+@pytest.mark.parametrize("anolis", [True, False])
+def test_what_this_kernel_can_do(tmp_path: Path, anolis: bool) -> None:
+    tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS, anolis=anolis)
+    found = {each.name: each for each in features(tree.cgroups, "kubepods")}
+    assert found["group identity"].is_there == anolis
+    assert found["idle class"].is_there
+    assert found["slowed memory"].is_there == anolis
+    if not anolis:
+        assert "cpu.idle" in found["group identity"].how
