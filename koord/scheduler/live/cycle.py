@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koord.api.faults import BadInput
+from koord.scheduler import patience
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
@@ -108,7 +109,8 @@ class Cycle:
             feed.assume(ask, placement.node)
             return Bind(attempt, ask, profile.name, placement.node, patch, wait_s)
         self._spent("Filter", "Unschedulable", profile.name, placed_s - began_s)
-        remedy = engine.remedy(ask)
+        given_up = feed.patience.is_over(ask.key, now_s)
+        remedy = Remedy(message=patience.MESSAGE, clears=True) if given_up else engine.remedy(ask)
         helped = remedy.node is not None
         self._spent("PostFilter", "Success" if helped else "Unschedulable", profile.name, clock() - placed_s)
         suggestion = suggestion_for(engine, ask, placement, remedy)

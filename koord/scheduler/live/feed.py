@@ -26,6 +26,7 @@ from koord.scheduler.events import load_event, node_event, pod_event, storage_ev
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.patience import Patience
 from koord.scheduler.profiles import profile_for
 from koord.scheduler.queue import Entity, Event, Queue, Where
 from koord.scheduler.state.cluster import Cluster
@@ -83,6 +84,7 @@ class Feed:
     ) -> None:
         self.cluster, self.queue, self.engines, self.clock = cluster, queue, engines, clock
         self.assumed: dict[str, Assumed] = {}
+        self.patience = Patience()
         self._metered = [plugin for plugin in plugins if isinstance(plugin, TakesNodeMetrics)]
         self._pods_of, self._alone, self._wake = pods_of, alone, wake
         queue.moved = queued
@@ -112,6 +114,7 @@ class Feed:
         elif new.spec.node_name:
             self.queue.remove(key)
             self.assumed.pop(key, None)
+            self.patience.forget(key)
             self.cluster.nominations.withdraw(key)
             self._count(new)
         elif not self.is_ours(new):
@@ -257,10 +260,24 @@ class Feed:
     def _gone(self, key: str) -> None:
         self.queue.remove(key)
         self.assumed.pop(key, None)
+        self.patience.forget(key)
         if (promise := self.cluster.nominations.withdraw(key)) is not None:
             self._happened(Event(FREED, promise.record, LET_GO))
         if key in self.cluster.pods:
+            _, row = self.cluster.pods[key]
             self.cluster.remove_pod(key)
+            self._made_room(row)
+
+    def _made_room(self, row: Row) -> None:
+        """Whose victims are all gone comes before those who are made in their place, backoff or not: what they take
+        up again is not always an amount that is kept for it."""
+        there = self.cluster.pods_on[row]
+        for promise in self.cluster.nominations.on(row):
+            left = (key for key, uid in promise.victims if key in there and there[key].uid == uid)
+            if promise.victims and not any(left):
+                self.patience.room_was_made(promise.record.key, self.clock.monotonic())
+                self.queue.activate([promise.record.key], self.clock.monotonic())
+                self._wake()
 
     def _happened(self, event: Event | None) -> None:
         if event is not None and self.queue.happened(event, self.clock.monotonic()):

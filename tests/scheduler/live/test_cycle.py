@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.patience import MESSAGE, MOST, REST_S
 from koord.scheduler.queue import Where
 from tests.scheduler.live.build import Fed, node, pod
 
@@ -95,3 +98,45 @@ def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
     fed.clock.advance(5)
     fed.feed.take_back("shop/high")
     assert fed.nowhere().remedy.victims == ("shop/victim",), "it is tried again, and finds the same"
+
+
+def test_who_had_others_go_comes_before_those_who_are_made_in_their_place() -> None:
+    fed = Fed()
+    fed.put(node("n", cpu="2"))
+    victims = [pod("a", on="n", priority=0), pod("b", on="n", priority=0)]
+    fed.put(*victims)
+    fed.put(pod("wanted", cpu="2", priority=9))
+    assert set(fed.nowhere().remedy.victims) == {"shop/a", "shop/b"}
+    # It backs off, and who is made anew does not.
+    fed.delete(victims[0])
+    fed.put(pod("a2", priority=0))
+    assert fed.nowhere().ask.key == "shop/a2"
+    fed.delete(victims[1])
+    fed.put(pod("b2", priority=0))
+    assert fed.bind().ask.key == "shop/wanted"
+
+
+def test_a_pod_for_which_others_went_in_vain_has_nobody_go_for_a_while() -> None:
+    fed = Fed()
+    zones = [node(name, cpu="4", labels={"zone": name}) for name in ("n1", "n2")]
+    selector = {"labelSelector": {"matchLabels": {"app": "web"}}}
+    rule = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **selector}
+    web: dict[str, Any] = {"metadata": {"labels": {"app": "web"}}}
+    fed.put(*zones, pod("fills", cpu="4", on="n2", priority=9))
+    made = pod("w0", on="n1", priority=0, **web)
+    fed.put(made)
+    fed.put(pod("wanted", priority=5, topologySpreadConstraints=[rule], **web))
+    for number in range(1, MOST + 1):
+        decision = fed.nowhere()
+        assert decision.remedy.victims == (made.metadata.key,)
+        # The next one of its kind is there before it is gone, and takes up what was made.
+        then = pod(f"w{number}", on="n1", priority=0, **web)
+        fed.put(then)
+        fed.delete(made)
+        made = then
+        fed.clock.advance(12)
+    last = fed.nowhere()
+    assert not last.remedy.victims
+    assert MESSAGE in last.message
+    fed.clock.advance(REST_S)
+    assert fed.nowhere().remedy.victims == (made.metadata.key,)

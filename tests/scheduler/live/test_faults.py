@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,50 +24,14 @@ from koord.kube import informer
 from koord.kube.client import Client
 from koord.kube.errors import Conflict, Status, unreachable
 from koord.scheduler.live.telling import Telling
-from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, until, until_bound
-from tests.scheduler.live.servers import NO_TAINTS, Embedded, Line, Real, Server, empty, restart
-from tests.scheduler.live.witness import Witness, following, witness
+from tests.scheduler.live.servers import Line, Server, restart
+from tests.scheduler.live.witness import Witness, following
 
 pytestmark = pytest.mark.timeout(180)
 
 KILLS = int(os.environ.get("KOORD_KILLS", "2"))
 Binds = Callable[..., Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Embedded(tmp_path_factory.mktemp("server"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
-def real_server() -> Iterator[Server]:
-    with ControlPlane(NO_TAINTS) as plane:
-        yield Real(plane)
-
-
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
-def server(request: pytest.FixtureRequest) -> Server:
-    """Each test on each server."""
-    found: Server = request.getfixturevalue(f"{request.param}_server")
-    return found
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    """Of a server that has nothing yet."""
-    async with Client.from_config(str(server.kubeconfig)) as client:
-        await empty(client)
-        yield client
-
-
-@pytest.fixture
-async def seen(client: Client) -> AsyncIterator[Witness]:
-    async with witness(client) as seen:
-        yield seen
 
 
 @pytest.fixture
