@@ -18,7 +18,7 @@ from koord.manager.node_resource import state as rows
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.plugins import Plugins, calculate, choose
 from koord.manager.node_resource.prepare import Prepared, prepare
-from koord.manager.node_resource.state import NodeState
+from koord.manager.node_resource.state import LENDING, NodeState
 
 NOW_S = 1_800_000_000.0
 GI = 1024**3
@@ -56,6 +56,7 @@ def node(
                 "annotations": dict(annotations or {}),
             },
             "status": {
+                "conditions": [{"type": LENDING, "status": "True", "reason": "Reported"}] if published else [],
                 "capacity": {**has, **(published or {})},
                 "allocatable": {**has, **(allocatable or {}), **(published or {})},
             },

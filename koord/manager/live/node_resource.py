@@ -161,6 +161,7 @@ class NodeResourceLoop:
                 NODES,
                 name,
                 decision.patch,
+                type="strategic",
                 subresource="status" if decision.status else "",
                 field_manager=FIELD_MANAGER,
             )

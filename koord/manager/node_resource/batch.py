@@ -18,7 +18,7 @@ from koord.api import names
 from koord.api.priority import PriorityClass, QoSClass
 from koord.api.slo_config import NodeSettings
 from koord.api.slo_config_types import ColocationStrategy
-from koord.manager.node_resource.freshness import distrust
+from koord.manager.node_resource.freshness import distrust, reason
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, Amounts, MetricRow, NodeState, PodRow, PodUsage
@@ -142,7 +142,7 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome
     strategy = settings.colocation
     why_not = distrust(state, strategy, now_s)
     if why_not:
-        return Outcome(NAME, deleted=BATCH, note=why_not)
+        return Outcome(NAME, deleted=BATCH, note=why_not, reason=reason(state))
     metric = state.metric
     assert metric is not None
     pods = taken(state.pods, metric)

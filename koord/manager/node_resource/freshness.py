@@ -17,6 +17,11 @@ def stale_at_s(state: NodeState, strategy: ColocationStrategy) -> float | None:
     return None if reported_s is None else reported_s + 60 * given(strategy.degrade_time_minutes)
 
 
+def reason(state: NodeState) -> str:
+    """A word for why a report is not believed."""
+    return "NoReport" if state.reported_s is None else "StaleReport"
+
+
 def distrust(state: NodeState, strategy: ColocationStrategy, now_s: float) -> str:
     """Why the report is not believed; empty where it is."""
     if state.metric is None:

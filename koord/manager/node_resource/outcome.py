@@ -21,6 +21,8 @@ class Outcome(Struct):
     "By NUMA zone."
     note: str = ""
     "Why there is nothing, or what is to be known about it."
+    reason: str = ""
+    "The same in a word, for a condition."
     failed: str = ""
     "Why the plugin could not decide. It then contributes nothing."
     off: bool = False

@@ -99,7 +99,7 @@ def _tried(name: str, run: Calculate, state: NodeState, settings: NodeSettings, 
     try:
         return run(state, settings, now_s)
     except BadInput as error:
-        return Outcome(name, deleted=_LENT.get(name, ()), failed=str(error))
+        return Outcome(name, deleted=_LENT.get(name, ()), reason="CannotCalculate", failed=str(error))
 
 
 _LENT: Final[Mapping[str, tuple[str, ...]]] = {mid.NAME: MID, batch.NAME: BATCH}
@@ -110,7 +110,7 @@ def reset(plugins: Plugins, why: str) -> tuple[Outcome, ...]:
     """Co-location is off: what was lent is taken back, what belongs to the hardware stays."""
     taken: dict[str, Outcome] = {
         mid.NAME: Outcome(mid.NAME, deleted=MID, note=why),
-        batch.NAME: Outcome(batch.NAME, deleted=BATCH, note=why, off=True),
+        batch.NAME: Outcome(batch.NAME, deleted=BATCH, note=why, reason="Disabled", off=True),
         amplification.NAME: Outcome(
             amplification.NAME, annotations={names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO: None}, note=why
         ),

@@ -8,6 +8,7 @@ What there was before other systems took their share is told in an annotation, f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from koord.api import names
 from koord.api.annotations.colocation import (
@@ -25,6 +26,14 @@ from koord.manager.node_resource.state import BATCH, NodeFacts
 from koord.manager.node_resource.terms import Figure, Term, continued
 
 
+class Lending(Struct):
+    """Whether a node lends, as its condition tells. A message is told when status or reason change, not before."""
+
+    status: Literal["True", "False"]
+    reason: str
+    message: str
+
+
 class Prepared(Struct):
     """What a node should show. What is not named here is left alone."""
 
@@ -37,6 +46,8 @@ class Prepared(Struct):
     figures: tuple[Figure, ...]
     "How the resources came about, to the last step."
     notes: tuple[str, ...] = ()
+    lending: Lending | None = None
+    "What the node's condition should say; None leaves it as it is."
 
 
 def prepare(node: NodeFacts, outcomes: Sequence[Outcome]) -> Prepared:
@@ -47,6 +58,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[Outcome]) -> Prepared:
     figures: list[Figure] = []
     notes: list[str] = []
     zones: Mapping[str, tuple[Figure, ...]] = EMPTY
+    lending = None
     ratio = _ratio(outcomes)
     for outcome in outcomes:
         annotations |= outcome.annotations
@@ -56,6 +68,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[Outcome]) -> Prepared:
         own = outcome.figures
         if outcome.plugin == BATCH_NAME:
             own, origin = _batch(node, outcome, ratio, notes)
+            lending = _lending(node, outcome)
             zones = outcome.zones
             if origin is not None:
                 annotations[names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE] = origin
@@ -69,6 +82,7 @@ def prepare(node: NodeFacts, outcomes: Sequence[Outcome]) -> Prepared:
         {zone: {each.resource: normalized(each, ratio).amount for each in found} for zone, found in zones.items()},
         tuple(figures),
         tuple(notes),
+        lending,
     )
 
 
@@ -91,10 +105,7 @@ def normalized(known: Figure, ratio: float) -> Figure:
 def _batch(node: NodeFacts, outcome: Outcome, ratio: float, notes: list[str]) -> tuple[tuple[Figure, ...], str | None]:
     """The batch figures as they are to be shown, and the annotation that tells them before others took their share."""
     if outcome.deleted:
-        was_lent = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE in node.annotations or any(
-            name in node.allocatable for name in BATCH
-        )
-        return (), None if outcome.off and not was_lent else _origin(dict.fromkeys(BATCH, 0))
+        return (), None if outcome.off and not _was_lent(node) else _origin(dict.fromkeys(BATCH, 0))
     figures = tuple(normalized(each, ratio) for each in outcome.figures)
     origin = _origin({each.resource: each.amount for each in figures})
     held = _third_parties(node, notes)
@@ -111,6 +122,21 @@ def _batch(node: NodeFacts, outcome: Outcome, ratio: float, notes: list[str]) ->
         for each in figures
     )
     return shown, origin
+
+
+def _was_lent(node: NodeFacts) -> bool:
+    """Whether anything of ours is on the node: one on which nothing was ever lent is not to be touched."""
+    return names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE in node.annotations or any(
+        name in node.allocatable for name in BATCH
+    )
+
+
+def _lending(node: NodeFacts, outcome: Outcome) -> Lending | None:
+    if not outcome.deleted:
+        return Lending("True", "Reported", "batch and mid resources follow the node's reports")
+    if outcome.off and not _was_lent(node):
+        return None
+    return Lending("False", outcome.reason, f"nothing is lent: {outcome.failed or outcome.note}")
 
 
 def _origin(amounts: Mapping[str, int]) -> str:

@@ -43,6 +43,9 @@ RDMA: Final = (names.RESOURCE_RDMA,)
 OURS: Final[tuple[str, ...]] = (*BATCH, *MID, *GPU, *RDMA)
 """All resources that the manager publishes on nodes."""
 
+LENDING: Final = "koordinator.sh/Lending"
+"""The node condition that says whether batch resources are published, and if not, why. koord's own addition."""
+
 _LOW: Final = (PriorityClass.BATCH, PriorityClass.FREE)
 _BELOW_PROD: Final = (PriorityClass.MID, *_LOW)
 _ACTIVE: Final = (PodPhase.RUNNING, PodPhase.PENDING)
@@ -135,6 +138,8 @@ class NodeFacts(Struct):
     "What is published of the manager's resources."
     lent_capacity: Mapping[str, int]
     "The same in capacity."
+    lending: tuple[str, str] = ("", "")
+    "Status and reason of the condition that says whether the node lends."
 
     @property
     def meta(self) -> ObjectMeta:
@@ -224,6 +229,7 @@ def node_facts(node: Node) -> NodeFacts:
         _annotated(meta),
         _ours(status.allocatable),
         _ours(status.capacity),
+        next(((each.status, each.reason) for each in status.conditions if each.type == LENDING), ("", "")),
     )
 
 

@@ -17,10 +17,11 @@ from koord.api.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.quantity import render, value
 from koord.api.slo_config_types import ColocationStrategy
 from koord.api.struct import Struct
+from koord.api.timestamp import from_seconds
 from koord.manager.node_resource.freshness import duration
-from koord.manager.node_resource.prepare import Prepared
+from koord.manager.node_resource.prepare import Lending, Prepared
 from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import BATCH, NodeFacts, TopologyFacts
+from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts
 
 RATIO_STEP: Final = 1
 """By how many hundredths more than this the normalisation ratio must move: it has two decimals."""
@@ -46,7 +47,7 @@ class Decision(Struct):
     """What is to be written to a Node, if anything."""
 
     patch: Mapping[str, Any] | None
-    "A merge patch."
+    "A strategic merge patch."
     status: bool
     "Whether it goes to the status, which starts the time gate anew."
     comparisons: tuple[Comparison, ...]
@@ -81,10 +82,20 @@ def decide(
     annotations = {key: text for key, text in prepared.annotations.items() if node.annotations.get(key) != text}
     labels = {key: text for key, text in prepared.labels.items() if node.labels.get(key) != text}
     differs = any(each.differs or _capacity_differs(node, each) for each in comparisons)
-    told_late = _WITH_STATUS in annotations
+    lending = prepared.lending
+    if lending is not None and node.lending == (lending.status, lending.reason):
+        lending = None
+    # Both say what the resources say, and go with them: a word more is no reason to write sooner.
+    told_late = _WITH_STATUS in annotations or lending is not None
     if beyond or (open_gate and (differs or told_late)):
         why = f"{', '.join(beyond)} beyond the threshold" if beyond else "not written for long"
-        return Decision(_patch(node, comparisons, annotations, labels), True, comparisons, pending=False, why=why)
+        return Decision(
+            _patch(node, comparisons, annotations, labels, _condition(lending, now_s)),
+            True,
+            comparisons,
+            pending=False,
+            why=why,
+        )
     urgent = {key: text for key, text in annotations.items() if _is_urgent(key, node.annotations.get(key), text)}
     waiting = differs or told_late
     if urgent or labels:
@@ -170,6 +181,18 @@ def _is_urgent(key: str, old: str | None, new: str | None) -> bool:
         return True
 
 
+def _condition(lending: Lending | None, now_s: float) -> Mapping[str, str] | None:
+    if lending is None:
+        return None
+    return {
+        "type": LENDING,
+        "status": lending.status,
+        "reason": lending.reason,
+        "message": lending.message,
+        "lastTransitionTime": from_seconds(now_s),
+    }
+
+
 def _capacity_differs(node: NodeFacts, each: Comparison) -> bool:
     return node.lent_capacity.get(each.resource) != each.wanted
 
@@ -179,8 +202,9 @@ def _patch(
     comparisons: Sequence[Comparison],
     annotations: Mapping[str, str | None],
     labels: Mapping[str, str],
+    condition: Mapping[str, str] | None = None,
 ) -> Mapping[str, Any]:
-    """A merge patch for this very node: one that was made anew under its name is another."""
+    """A patch for this very node: one that was made anew under its name is another."""
     metadata: dict[str, Any] = {"uid": node.uid} if node.uid else {}
     if annotations:
         metadata["annotations"] = dict(annotations)
@@ -194,7 +218,9 @@ def _patch(
             lists["capacity"][each.resource] = shown
         if each.differs:
             lists["allocatable"][each.resource] = shown
-    status = {name: changes for name, changes in lists.items() if changes}
+    status: dict[str, Any] = {name: changes for name, changes in lists.items() if changes}
+    if condition is not None:
+        status["conditions"] = [dict(condition)]
     if status:
         patch["status"] = status
     return patch

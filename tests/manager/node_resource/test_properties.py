@@ -176,6 +176,7 @@ def _applied(node: NodeFacts, patch: Any) -> NodeFacts:
         labels=merged(node.labels, meta.get("labels", {})),
         allocatable=merged(node.allocatable, numbers(status.get("allocatable", {}))),
         lent_capacity=merged(node.lent_capacity, numbers(status.get("capacity", {}))),
+        lending=next(((each["status"], each["reason"]) for each in status.get("conditions", ())), node.lending),
     )
 
 

@@ -53,6 +53,9 @@ def test_the_first_write_names_only_what_changes() -> None:
     decision = written(state(report=base()), ago_s=None)
     assert decision.status
     lent = {CPU: "26700", MEMORY: "137868450202", "kubernetes.io/mid-cpu": "0", "kubernetes.io/mid-memory": "0"}
+    assert decision.patch is not None
+    (condition,) = decision.patch["status"].pop("conditions")
+    assert (condition["type"], condition["status"]) == ("koordinator.sh/Lending", "True")
     assert decision.patch == {
         "metadata": {"uid": "uid-n1", "annotations": SAID},
         "status": {"capacity": lent, "allocatable": lent},
@@ -74,6 +77,9 @@ def test_what_is_taken_back_is_null_in_the_patch() -> None:
     assert decision.patch is not None
     assert decision.patch["status"]["allocatable"] == dict.fromkeys(SHOWN)
     assert "originExtendedAllocatable" in str(decision.patch["metadata"])
+    (condition,) = decision.patch["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "NoReport")
+    assert "no NodeMetric" in condition["message"]
 
 
 def test_a_node_on_which_nothing_was_lent_is_not_touched_where_co_location_is_off() -> None:
@@ -146,7 +152,13 @@ def test_under_noise_of_5_percent_a_node_is_written_once_in_300_s() -> None:
             writes.append(now_s)
             written_s = now_s if decision.status else written_s
             lent = {name: amount for name, amount in shown.resources.items() if amount is not None}
-            facts = replace(given.node, allocatable=lent, lent_capacity=lent, annotations={**SAID, **_set(shown)})
+            facts = replace(
+                given.node,
+                allocatable=lent,
+                lent_capacity=lent,
+                annotations={**SAID, **_set(shown)},
+                lending=("True", "Reported"),
+            )
             given = NodeState(facts, given.pods, given.metric)
         now_s += 60
     assert 2 <= len(writes) <= 12
