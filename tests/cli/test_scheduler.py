@@ -65,7 +65,8 @@ def test_its_help_says_whose_pods_it_schedules() -> None:
 def test_it_answers_for_its_health_and_ends_when_told(server: Embedded, tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         command = [sys.executable, "-m", "koord", "scheduler", "--kubeconfig", str(server.kubeconfig)]
-        process = subprocess.Popen([*command, "--metrics-address", "127.0.0.1:0"], stderr=log)
+        arguments = ["--metrics-address", "127.0.0.1:0", "--enable-workload-auditor"]
+        process = subprocess.Popen([*command, *arguments], stderr=log)
         try:
             address = _said(tmp_path / "log", r"address=(\S+)", process)
             _said(tmp_path / "log", r"(live.run: scheduling)", process)
@@ -79,9 +80,13 @@ def test_it_answers_for_its_health_and_ends_when_told(server: Embedded, tmp_path
                 'scheduler_pending_pods{queue="active"} 0.0',
                 "scheduler_queue_incoming_pods_total",
                 "scheduler_preemption_victims",
+                "scheduler_framework_extension_point_duration_seconds",
+                "scheduler_workload_auditor_preemption_to_victim_deleted_seconds",
                 "rest_client_requests_total",
             ):
                 assert name in text
+            assert _get(f"http://{address}/apis/v1/__services__")[0] == 200
+            assert _put(f"http://{address}/debug/flags/d", b"true") == "successfully set debugFilterFailure to true"
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=20) == 0
         finally:
@@ -144,3 +149,9 @@ def _said(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
 def _get(url: str) -> tuple[int, str]:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return answer.status, answer.read().decode()
+
+
+def _put(url: str, body: bytes) -> str:
+    request = urllib.request.Request(url, data=body, method="PUT")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(answer.read().decode())

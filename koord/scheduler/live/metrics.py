@@ -187,11 +187,15 @@ class SchedulerMetrics:
         self._looked_s = now_s
         where: Counter[Where] = Counter()
         by: Counter[tuple[str, str]] = Counter()
+        profiles: dict[str, str] = {}
         for attempt in feed.queue:
             where[attempt.where] += 1
             if attempt.where is Where.UNSCHEDULABLE:
-                engine = feed.engine_of(attempt.entity.pods[0])
-                profile = "" if engine is None else engine.profile.name
+                ask = attempt.entity.pods[0]
+                profile = profiles.get(ask.spec.scheduler_name)
+                if profile is None:
+                    engine = feed.engine_of(ask)
+                    profile = profiles[ask.spec.scheduler_name] = "" if engine is None else engine.profile.name
                 by.update((plugin, profile) for plugin in attempt.rejected_by)
         for each, name in _QUEUES.items():
             self._pending.labels(name).set(where[each])
