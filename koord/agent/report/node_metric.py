@@ -25,7 +25,6 @@ from koord.api.duration import from_seconds as duration
 from koord.api.quantity import render
 from koord.api.report_policy import ReportPolicy
 from koord.api.struct import EMPTY
-from koord.api.timestamp import from_seconds as timestamp
 
 LEAST_REPORT_S: Final = 30.0
 LEAST_WINDOW_S: Final = 60.0
@@ -33,9 +32,9 @@ PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, 
 
 
 def node_metric_status(
-    state: NodeState, samples: Samples, policy: ReportPolicy, now_s: float
+    state: NodeState, samples: Samples, policy: ReportPolicy, now_s: float, update_time: str
 ) -> NodeMetricStatus | None:
-    """None while nothing was measured yet."""
+    """None while nothing was measured yet. `now_s` is in the time of the samples, `update_time` in everybody's."""
     window_s = max(policy.window_s, LEAST_WINDOW_S)
     memory = names.NODE_MEMORY_WITH_CACHE if policy.memory == "usageWithPageCache" else names.NODE_MEMORY
     node = _usage(samples, names.NODE_CPU, memory, now_s, window_s)
@@ -57,7 +56,7 @@ def node_metric_status(
         )
     ]
     return NodeMetricStatus(
-        update_time=timestamp(now_s),
+        update_time=update_time,
         node_metric=NodeMetricInfo(
             node_usage=node,
             aggregated_node_usages=_aggregated(samples, names.NODE_CPU, memory, policy.longer_s, now_s),

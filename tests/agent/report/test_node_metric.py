@@ -26,7 +26,7 @@ STATE = node(pod("web", "LS", requests={"cpu": "1"}), pod("new", "BE"))
 
 
 def test_usage_is_the_average_of_the_window() -> None:
-    status = node_metric_status(STATE, measured(301), ReportPolicy(), NOW)
+    status = node_metric_status(STATE, measured(301), ReportPolicy(), NOW, "2026-11-15T04:25:02Z")
     assert status is not None
     assert status.node_metric is not None
     # 1000 .. 1300
@@ -37,7 +37,7 @@ def test_usage_is_the_average_of_the_window() -> None:
 
 
 def test_longer_windows_are_told_from_half_of_them_on() -> None:
-    status = node_metric_status(STATE, measured(400), ReportPolicy(), NOW)
+    status = node_metric_status(STATE, measured(400), ReportPolicy(), NOW, "2026-11-15T04:25:02Z")
     assert status is not None
     assert status.node_metric is not None
     windows = [each.duration for each in status.node_metric.aggregated_node_usages]
@@ -48,4 +48,4 @@ def test_longer_windows_are_told_from_half_of_them_on() -> None:
 
 
 def test_before_the_first_measurement_nothing_is_reported() -> None:
-    assert node_metric_status(STATE, Samples(), ReportPolicy(), NOW) is None
+    assert node_metric_status(STATE, Samples(), ReportPolicy(), NOW, "2026-11-15T04:25:02Z") is None

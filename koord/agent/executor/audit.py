@@ -1,0 +1,104 @@
+"""What the agent did to the node, and why: the last events in memory, all of them as lines in a file.
+
+The file is cut over when it grows large, and the oldest of several is dropped, so that an agent never fills a disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+KEPT: Final = 4096
+FILE_BYTES: Final = 2 << 20
+TOTAL_BYTES: Final = 16 << 20
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    number: int
+    created_at: str
+    type: str
+    "`write`, `restore`, `refused` or `evict`."
+    reason: str
+    "The strategy or hook."
+    message: str
+    namespace: str = ""
+    name: str = ""
+    "Of a pod."
+    directory: str = ""
+    knob: str = ""
+    old: str = ""
+    value: str = ""
+
+
+class Audit:
+    def __init__(self, file: Path | None = None) -> None:
+        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._file = file
+        self._number = 0
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, created_at: str, type: str, reason: str, message: str, **fields: str) -> Event:
+        self._number += 1
+        event = Event(self._number, created_at, type, reason, message, **fields)
+        self._events.append(event)
+        if self._file is not None:
+            self._append(self._file, event)
+        return event
+
+    def newest(self, count: int, before: int | None = None) -> list[Event]:
+        """Newest first, of those before a number."""
+        older = (each for each in reversed(self._events) if before is None or each.number < before)
+        return list(islice(older, count))
+
+    def _append(self, file: Path, event: Event) -> None:
+        line = msgspec.json.encode(event) + b"\n"
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        try:
+            os.write(fd, line)
+            size = os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+        if size >= FILE_BYTES:
+            _cut_over(file)
+
+
+def _cut_over(file: Path) -> None:
+    most = TOTAL_BYTES // FILE_BYTES - 1
+    file.with_name(f"{file.name}.{most}").unlink(missing_ok=True)
+    for number in range(most - 1, 0, -1):
+        older = file.with_name(f"{file.name}.{number}")
+        if older.exists():
+            older.rename(file.with_name(f"{file.name}.{number + 1}"))
+    file.rename(file.with_name(f"{file.name}.1"))
+
+
+def read_file(file: Path, count: int) -> list[Event]:
+    """The newest events of a file, newest first; a line that was cut off is passed over."""
+    found: list[Event] = []
+    for each in _files(file):
+        for line in reversed(each.read_bytes().splitlines()):
+            if len(found) == count:
+                return found
+            try:
+                found.append(msgspec.json.decode(line, type=Event))
+            except msgspec.MsgspecError:
+                continue
+    return found
+
+
+def _files(file: Path) -> Iterable[Path]:
+    yield from (each for each in (file, *(_numbered(file))) if each.exists())
+
+
+def _numbered(file: Path) -> list[Path]:
+    return [file.with_name(f"{file.name}.{number}") for number in range(1, TOTAL_BYTES // FILE_BYTES)]

@@ -1,0 +1,1 @@
+"""The agent as a daemon: kubelet, the API server, the clock."""

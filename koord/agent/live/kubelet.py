@@ -1,0 +1,88 @@
+"""What kubelet knows of this node: its pods, and how it deals with CPUs.
+
+A list that is empty or cannot be had leaves the last one in force: a kubelet that restarts must not look like a node
+without services.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from koord.agent.state import Kubelet
+from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.node import Node
+from koord.api.runnable import RunnablePod
+from koord.kube.client import Client
+from koord.kube.cluster_config import ClusterConfig
+from koord.kube.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 3.0
+DEFAULT_PORT: Final = 10250
+
+
+class _Pods(msgspec.Struct):
+    items: list[RunnablePod] = []
+
+
+class _Config(msgspec.Struct, rename="camel"):
+    cpu_manager_policy: str = "none"
+    reserved_system_cpus: str = msgspec.field(name="reservedSystemCPUs", default="")
+    cgroup_driver: str = ""
+
+
+class _Configz(msgspec.Struct):
+    kubeletconfig: _Config = _Config()
+
+
+def address_of(node: Node) -> str:
+    """Where the node's kubelet answers, by the node's own word."""
+    host = node.status.address("InternalIP") or node.status.address("Hostname") or node.metadata.name
+    port = node.status.daemon_endpoints.kubelet_endpoint.port or DEFAULT_PORT
+    return f"https://{host}:{port}" if ":" not in host else f"https://[{host}]:{port}"
+
+
+def client_of(config: ClusterConfig, address: str) -> Client:
+    """With the agent's own credentials. A kubelet signs its certificate itself, so there is nothing to check it by."""
+    own = replace(config, server=address, ca_file="", ca_data=b"", insecure_skip_tls_verify=True, tls_server_name="")
+    return Client(own, user_agent="koord-agent", timeout_s=TIMEOUT_S).limited(attempts=1)
+
+
+async def pods(client: Client) -> list[RunnablePod] | None:
+    """None where it has none to tell."""
+    try:
+        _, _, body = await client.raw("GET", "/pods")
+        found = msgspec.json.decode(body, type=_Pods).items
+    except (ApiError, OSError, msgspec.MsgspecError) as error:
+        log.warning("kubelet does not tell its pods, the last ones stay: %s", error)
+        return None
+    return found or None
+
+
+async def settings(client: Client, before: Kubelet) -> Kubelet:
+    try:
+        _, _, body = await client.raw("GET", "/configz")
+        config = msgspec.json.decode(body, type=_Configz).kubeletconfig
+        reserved = CPUSet.parse(config.reserved_system_cpus)
+    except (ApiError, OSError, ValueError) as error:
+        log.warning("kubelet does not tell its configuration, the last one stays: %s", error)
+        return before
+    return replace(before, cpu_policy=config.cpu_manager_policy, reserved_cpus=reserved)
+
+
+def static_cpus(state: bytes) -> dict[str, CPUSet]:
+    """Of kubelet's `cpu_manager_state`: by pod uid, the CPUs that it gave away."""
+    found: dict[str, Any] = msgspec.json.decode(state)
+    entries = found.get("entries") or {}
+    given = {}
+    for uid, containers in entries.items():
+        cpus = NO_CPUS
+        for text in containers.values():
+            cpus |= CPUSet.parse(text)
+        given[uid] = cpus
+    return given

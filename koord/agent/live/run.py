@@ -1,0 +1,227 @@
+"""The agent as a daemon on one node, until it is cancelled.
+
+Each second a round; beside it kubelet is asked for its pods, and usage is reported. A round that fails is told and the
+next one comes: a kernel file that cannot be read now may be there in a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from koord.agent.core import Agent, Done
+from koord.agent.executor.audit import Audit
+from koord.agent.executor.executor import Executor
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.files import Files
+from koord.agent.host.topology import Topology, topology
+from koord.agent.live import kubelet
+from koord.agent.live.evicting import Evictor
+from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
+from koord.agent.pods import AgentPod, pods_of
+from koord.agent.qos.decision import Eviction
+from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
+from koord.agent.state import Kubelet, NodeState
+from koord.agent.view import driver_in, state_of
+from koord.api.cgroup import CgroupDriver, qos_dir
+from koord.api.crd.node_metric import NodeMetric
+from koord.api.crd.node_slo import NodeSLO
+from koord.api.features import AgentGate
+from koord.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koord.api.node import Node
+from koord.api.report_policy import ReportPolicy, policy_of
+from koord.api.timestamp import from_seconds as timestamp
+from koord.api.words import KubeQoS
+from koord.kube.client import Client
+from koord.kube.clock import Clock, SystemClock
+from koord.kube.errors import ApiError, NotFound
+from koord.kube.events import EventRecorder
+from koord.kube.informer import Informer
+from koord.kube.informers import Informers
+
+log = logging.getLogger(__name__)
+
+ROUND_S: Final = 1.0
+KUBELET_S: Final = 10.0
+FIELD_MANAGER: Final = "koord-agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    node: str
+    host_root: str = "/"
+    cgroup_root: str = ""
+    state_dir: Path = Path("/var/lib/koord/agent")
+    kubelet_address: str = ""
+    "Empty: by the node's own word."
+    cgroup_driver: str = ""
+    gates: Mapping[AgentGate, bool] = field(default_factory=lambda: {gate: gate.default for gate in AgentGate})
+    round_s: float = ROUND_S
+    kubelet_s: float = KUBELET_S
+
+
+@dataclass(slots=True)
+class Sources:
+    """What is known of the node right now; a new state is made when one of these changes."""
+
+    node: Informer[Node]
+    slo: Informer[NodeSLO]
+    metric: Informer[NodeMetric]
+    pods: dict[str, AgentPod] = field(default_factory=dict)
+    kubelet: Kubelet = field(default_factory=Kubelet)
+
+
+class Daemon:
+    def __init__(self, client: Client, options: Options, clock: Clock) -> None:
+        self._client, self._options, self._clock = client, options, clock
+        self.files = Files(options.host_root)
+        self.cgroups = Cgroups.of(self.files, options.cgroup_root)
+        self.topology: Topology = topology(self.files)
+        self.driver: CgroupDriver = driver_in(self.cgroups, options.cgroup_driver)
+        self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
+        self.audit = Audit(options.state_dir / AUDIT)
+        executor = Executor(
+            self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
+        )
+        self.agent = Agent(self.cgroups, executor, options.gates, started_s=clock.monotonic())
+        self._state: NodeState | None = None
+        self._made_of: tuple[object, ...] = ()
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        own = f"metadata.name={self._options.node}"
+        async with AsyncExitStack() as stack:
+            events = await stack.enter_async_context(
+                EventRecorder(self._client, controller="koord-agent", clock=self._clock)
+            )
+            informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
+            sources = Sources(
+                informers.get(NODES, fields=own),
+                informers.get(NODE_SLOS, fields=own),
+                informers.get(NODE_METRICS, fields=own),
+            )
+            await informers.synced(freeze=True)
+            evictor = Evictor(self._client, events, self.audit, self._clock, self._evicted)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            tasks.create_task(self._ask_kubelet(sources), name="kubelet")
+            tasks.create_task(self._report(sources), name="report")
+            on_ready()
+            await self._rounds(sources, evictor)
+
+    async def _rounds(self, sources: Sources, evictor: Evictor) -> None:
+        while True:
+            began_s = self._clock.monotonic()
+            try:
+                state = self._now(sources)
+                if state is not None:
+                    done = self.agent.round(state, began_s)
+                    self._tell(done)
+                    for eviction in done.evictions:
+                        await evictor.evict(eviction)
+            except OSError as error:
+                log.warning("this round is left out: %s", error)
+            await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))
+
+    def _evicted(self, eviction: Eviction) -> None:
+        self.agent.was_evicted(eviction, self._clock.monotonic())
+
+    def _now(self, sources: Sources) -> NodeState | None:
+        node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
+        if node is None:
+            return None
+        made_of = (node, slo, sources.pods, sources.kubelet)
+        if self._state is None or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
+            spec = slo.spec if slo is not None else None
+            self._state = state_of(self.cgroups, self.topology, self.driver, node, spec, sources.pods, sources.kubelet)
+            self._made_of = made_of
+        return self._state
+
+    def _tell(self, done: Done) -> None:
+        at = timestamp(self._clock.now())
+        for each in done.outcome.done:
+            write = each.write
+            self.audit.add(
+                at, "write" if write.text is None else "restore", write.by, write.why,
+                directory=write.directory, knob=write.knob.name, old=str(each.old), value=str(each.value),
+            )  # fmt: skip
+        for refusal in done.outcome.refused:
+            write = refusal.write
+            self.audit.add(
+                at,
+                "refused",
+                write.by,
+                f"{write.why}; {refusal.error}",
+                directory=write.directory,
+                knob=write.knob.name,
+            )
+            log.warning("the kernel refuses %s in %s: %s", write.knob.name, write.directory, refusal.error)
+
+    async def _ask_kubelet(self, sources: Sources) -> None:
+        async with AsyncExitStack() as stack:
+            address, client = "", None
+            while True:
+                node = sources.node.get(self._options.node)
+                found = self._options.kubelet_address or (kubelet.address_of(node) if node else "")
+                if found and found != address:
+                    address = found
+                    client = await stack.enter_async_context(kubelet.client_of(self._client.config, address))
+                if client is not None:
+                    await self._kubelet_round(client, sources)
+                await self._clock.sleep(self._options.kubelet_s)
+
+    async def _kubelet_round(self, client: Client, sources: Sources) -> None:
+        found = await kubelet.pods(client)
+        if found is not None:
+            pods = pods_of(found, self.driver)
+            if pods != sources.pods:
+                for uid in sources.pods.keys() - pods.keys():
+                    self.agent.executor.forget(sources.pods[uid].directory)
+                sources.pods = pods
+        asked = await kubelet.settings(client, sources.kubelet)
+        try:
+            given = kubelet.static_cpus(self.files.once("var/lib/kubelet/cpu_manager_state"))
+        except (OSError, ValueError):
+            given = {}
+        new = Kubelet(asked.cpu_policy, asked.reserved_cpus, given)
+        if new != sources.kubelet:
+            sources.kubelet = new
+
+    async def _report(self, sources: Sources) -> None:
+        while True:
+            metric = sources.metric.get(self._options.node)
+            policy = policy_of(metric.spec.metric_collect_policy if metric else None, ReportPolicy())
+            state = self._state
+            if metric is not None and state is not None:
+                await self._write_report(state, policy)
+            await self._clock.sleep(max(policy.report_s, LEAST_REPORT_S) if metric is not None else 1.0)
+
+    async def _write_report(self, state: NodeState, policy: ReportPolicy) -> None:
+        at = timestamp(self._clock.now())
+        status = node_metric_status(state, self.agent.samples, policy, self._clock.monotonic(), at)
+        if status is None:
+            return
+        body = {"status": msgspec.to_builtins(status)}
+        try:
+            await self._client.patch(
+                NODE_METRICS, self._options.node, body, field_manager=FIELD_MANAGER, subresource="status"
+            )
+        except NotFound:
+            log.info("there is no NodeMetric to report to yet")
+        except ApiError as error:
+            log.warning("usage could not be reported: %s", error)
+
+
+async def run(
+    client: Client, options: Options, *, clock: Clock | None = None, on_ready: Callable[[], None] = lambda: None
+) -> None:
+    daemon = Daemon(client, options, clock or SystemClock())
+    try:
+        await daemon.run(on_ready)
+    finally:
+        daemon.files.close()

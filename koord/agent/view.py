@@ -1,0 +1,93 @@
+"""From the objects of the API and of kubelet to the state that a round goes by."""
+
+from __future__ import annotations
+
+from koord.agent.host import knobs, proc
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.convert import PERIOD_US
+from koord.agent.host.features import is_shown
+from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, MEMORY_LIMIT
+from koord.agent.host.layout import driver_of
+from koord.agent.host.topology import Topology
+from koord.agent.pods import AgentPod
+from koord.agent.state import Kernel, Kubelet, NodeState
+from koord.api.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.annotations.value import AnnotationError
+from koord.api.cgroup import CgroupDriver, qos_dir
+from koord.api.cpuset import CPUSet
+from koord.api.crd.node_slo import NodeSLOSpec
+from koord.api.node import Node
+from koord.api.overlay import overlay
+from koord.api.resources import amounts
+from koord.api.slo_defaults import default_node_slo, effective_qos_strategy
+from koord.api.words import KubeQoS
+
+
+def kernel_of(cgroups: Cgroups, driver: CgroupDriver) -> Kernel:
+    pods = qos_dir(KubeQoS.GUARANTEED, driver)
+    identity = is_shown(cgroups, knobs.GROUP_IDENTITY, pods)
+    return Kernel(
+        # The kernels that have group identity also let more be saved up.
+        burst_within_quota=not identity,
+        has_group_identity=identity,
+        has_watermarks=is_shown(cgroups, knobs.MEMORY_WMARK_RATIO, pods),
+    )
+
+
+def capacity_of(cgroups: Cgroups, topology: Topology) -> tuple[int, int]:
+    """Milli-cores and bytes of the node: of the machine, or of the cgroup that is the node."""
+    cpu_milli = len(topology.cpus) * 1000
+    memory_bytes = proc.memory(cgroups.files).total
+    if not cgroups.root:
+        return cpu_milli, memory_bytes
+    cpus, quota, limit = (cgroups.get(knob, "") for knob in (CPUSET_CPUS, CPU_QUOTA, MEMORY_LIMIT))
+    if isinstance(cpus, CPUSet) and cpus:
+        cpu_milli = len(cpus & topology.all) * 1000
+    if isinstance(quota, int) and quota > 0:
+        cpu_milli = min(cpu_milli, quota * 1000 // PERIOD_US)
+    if isinstance(limit, int) and limit > 0:
+        memory_bytes = min(memory_bytes, limit)
+    return cpu_milli, memory_bytes
+
+
+def driver_in(cgroups: Cgroups, told: str = "") -> CgroupDriver:
+    """By kubelet's word, else by the directories that there are; systemd's where nothing tells."""
+    if told:
+        return CgroupDriver(told)
+    return driver_of(cgroups) or CgroupDriver.SYSTEMD
+
+
+def is_switched_off(node: Node) -> bool:
+    """The switch on the node itself, which holds with the manager down."""
+    try:
+        strategy = COLOCATION_STRATEGY.read(node.metadata)
+    except AnnotationError:
+        return False
+    return strategy is not None and strategy.enable is False
+
+
+def state_of(
+    cgroups: Cgroups,
+    topology: Topology,
+    driver: CgroupDriver,
+    node: Node,
+    slo: NodeSLOSpec | None,
+    pods: dict[str, AgentPod],
+    kubelet: Kubelet,
+) -> NodeState:
+    cpu_milli, memory_bytes = capacity_of(cgroups, topology)
+    in_force = None if slo is None else overlay(default_node_slo(), slo)
+    return NodeState(
+        node=node,
+        capacity_cpu_milli=cpu_milli,
+        capacity_memory_bytes=memory_bytes,
+        allocatable=amounts(node.status.allocatable),
+        slo=in_force,
+        qos=effective_qos_strategy(in_force.resource_qos_strategy if in_force else None),
+        pods=pods,
+        topology=topology,
+        driver=driver,
+        kubelet=kubelet,
+        kernel=kernel_of(cgroups, driver),
+        is_colocation_off=is_switched_off(node),
+    )

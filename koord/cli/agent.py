@@ -1,0 +1,225 @@
+"""`koord agent`: what happens on a node, as a daemon, once, or only as a question."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from koord.cli import structured
+from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.options import output_option
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.agent.once import Once
+    from koord.kube.client import Client
+
+STATE_DIR: Final = "/var/lib/koord/agent"
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples: koord agent --features
+          koord agent --once --dry-run -f node.yaml -f pods/
+          koord agent --node-name n1 --metrics-address 127.0.0.1:9316
+
+\b
+Without --once it runs as a daemon on the node that --node-name or $NODE_NAME says, until it is stopped. What it
+changed stays as it is then; `koord agent restore` puts it back.""",
+)
+@click.option("--node-name", default=lambda: os.environ.get("NODE_NAME", ""), help="The Node object of this host.")
+@click.option("--host-root", default="/", show_default=True, metavar="DIR", help="Where the host's / is.")
+@click.option(
+    "--cgroup-root", default="", metavar="DIR", help="The cgroup that is the node, as kubelet's option of that name."
+)
+@click.option(
+    "--state-dir", default=STATE_DIR, show_default=True, type=Path, help="Keeps what was there before, and the audit."
+)
+@click.option("--kubelet-address", default="", metavar="URL", help="Where kubelet answers; otherwise as the Node says.")
+@click.option("--feature-gates", default="", metavar="LIST", help="As in BEMemoryEvict=true,CPUBurst=false.")
+@click.option(
+    "--features", "show_features", is_flag=True, help="Say what this kernel can do, and what is used instead."
+)
+@click.option("--once", "only_once", is_flag=True, help="One round on the host, for the manifests given by -f.")
+@click.option("--dry-run", is_flag=True, help="With --once: write nothing, say what would be written.")
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH", help="With --once: Node, Pods, NodeSLO, NodeMetric."
+)
+@output_option("table", "json", "yaml")
+@component_options
+@click.pass_context
+def agent(
+    ctx: click.Context,
+    node_name: str,
+    host_root: str,
+    cgroup_root: str,
+    state_dir: Path,
+    kubelet_address: str,
+    feature_gates: str,
+    show_features: bool,
+    only_once: bool,
+    dry_run: bool,
+    paths: tuple[str, ...],
+    output: str,
+    common: Common,
+) -> int | None:
+    """Protect the services of one node from the pods that use what they leave."""
+    ctx.obj = {"host_root": host_root, "cgroup_root": cgroup_root, "state_dir": state_dir}
+    if ctx.invoked_subcommand is not None:
+        return None
+    if show_features:
+        return _features(host_root, cgroup_root, output)
+    from koord.api.features import AgentGate, parse_gates
+
+    gates = parse_gates(AgentGate, feature_gates)
+    if only_once:
+        return _once(host_root, cgroup_root, node_name, gates, dry_run, paths, output)
+    if dry_run or paths:
+        raise click.UsageError("--dry-run and -f go with --once")
+    from koord.agent.live.run import Options
+
+    options = Options(
+        node=node_name or socket.gethostname(),
+        host_root=host_root,
+        cgroup_root=cgroup_root,
+        state_dir=state_dir,
+        kubelet_address=kubelet_address,
+        gates=gates,
+    )
+
+    async def work(client: Client, ready: Ready) -> None:
+        from koord.agent.live.run import run
+
+        await run(client, options, on_ready=lambda: ready({}))
+
+    return run_component("agent", work, common)
+
+
+@agent.command(epilog="Example: koord agent audit --last 20")
+@click.option("--last", default=50, show_default=True, help="How many.")
+@output_option("table", "json", "yaml")
+@click.pass_obj
+def audit(options: dict[str, Any], last: int, output: str) -> int:
+    """What the agent did on this node, newest first, and why."""
+    from koord.agent.executor.audit import read_file
+    from koord.agent.live.keeping import AUDIT
+
+    events = read_file(options["state_dir"] / AUDIT, last)
+    if output != "table":
+        structured.say(events, output)
+        return 0
+    if not events:
+        click.echo(f"nothing is recorded in {options['state_dir'] / AUDIT}", err=True)
+        return 0
+    rows = [("WHEN", "WHAT", "BY", "WHERE", "FROM", "TO", "WHY")]
+    for each in events:
+        where = f"{each.directory}/{each.knob}" if each.directory else f"{each.namespace}/{each.name}"
+        rows.append((each.created_at, each.type, each.reason, where, each.old, each.value, each.message))
+    click.echo(table(rows))
+    return 0
+
+
+@agent.command(epilog="Example: koord agent restore")
+@click.pass_obj
+def restore(options: dict[str, Any]) -> int:
+    """Put back what the agent changed on this node, as it was found. The agent must not run meanwhile."""
+    from koord.agent.executor.executor import Executor
+    from koord.agent.host.cgroups import Cgroups
+    from koord.agent.host.files import Files
+    from koord.agent.live.keeping import read_ledger, write_ledger
+
+    files = Files(options["host_root"])
+    cgroups = Cgroups.of(files, options["cgroup_root"])
+    ledger = read_ledger(options["state_dir"])
+    executor = Executor(cgroups, ledger, lambda text: write_ledger(options["state_dir"], text))
+    outcome = executor.restore_all(time.monotonic())
+    files.close()
+    click.echo(f"put back {len(outcome.done)} settings", err=True)
+    for refusal in outcome.refused:
+        click.echo(f"{refusal.write.knob.name} in {refusal.write.directory}: {refusal.error}", err=True)
+    return 1 if outcome.refused else 0
+
+
+def _features(host_root: str, cgroup_root: str, output: str) -> int:
+    from koord.agent.host.cgroups import Cgroups
+    from koord.agent.host.features import features
+    from koord.agent.host.files import Files
+    from koord.agent.view import driver_in
+    from koord.api.cgroup import qos_dir
+    from koord.api.words import KubeQoS
+
+    files = Files(host_root)
+    cgroups = Cgroups.of(files, cgroup_root)
+    pods = qos_dir(KubeQoS.GUARANTEED, driver_in(cgroups))
+    # A host without kubelet has no directory of pods; its root shows nearly the same.
+    directory = pods if files.exists(cgroups.name("cpu", pods)) else ""
+    found = features(cgroups, directory)
+    files.close()
+    if output != "table":
+        structured.say([{"feature": each.name, "present": each.is_there, "how": each.how} for each in found], output)
+        return 0
+    rows = [("FEATURE", "THIS KERNEL", "WHAT IS USED")]
+    rows += [(each.name, "yes" if each.is_there else "no", each.how) for each in found]
+    click.echo(table(rows, colours={"yes": "green", "no": "yellow"} if sys.stdout.isatty() else None))
+    return 0
+
+
+def _once(
+    host_root: str,
+    cgroup_root: str,
+    node_name: str,
+    gates: Any,
+    dry_run: bool,
+    paths: tuple[str, ...],
+    output: str,
+) -> int:
+    from koord.agent.once import OnceError, once
+    from koord.api import kinds, manifest
+    from koord.api.codec import convert
+    from koord.api.runnable import RunnablePod
+    from koord.api.timestamp import from_seconds
+
+    found = manifest.read(paths).require_valid()
+    nodes = [each for each in found.of(kinds.NODES) if not node_name or each.metadata.name == node_name]
+    if len(nodes) > 1:
+        names = ", ".join(each.metadata.name for each in nodes)
+        raise OnceError(f"one host is one node, and there are several: {names}. Say which by --node-name.")
+    node = nodes[0] if nodes else None
+    name = node.metadata.name if node else node_name
+
+    def own(objects: list[Any]) -> Any:
+        return next((each for each in objects if not name or each.metadata.name == name), None)
+
+    slo, metric = own(found.of(kinds.NODE_SLOS)), own(found.of(kinds.NODE_METRICS))
+    pods = [convert(RunnablePod, item.data) for item in found.items if item.kind is kinds.PODS]
+    outcome = once(
+        host_root, cgroup_root, node, slo.spec if slo else None, pods, metric, gates,
+        dry_run=dry_run, now_s=time.monotonic(), update_time=from_seconds(time.time()), wait=time.sleep,
+    )  # fmt: skip
+    if output != "table":
+        structured.say(outcome, output)
+    else:
+        _print(outcome, dry_run)
+    if slo is None:
+        click.echo("note: no NodeSLO is given for the node, so nothing is wanted of it", err=True)
+    return 0
+
+
+def _print(outcome: Once, dry_run: bool) -> None:
+    if outcome.writes:
+        rows = [("FILE", "FROM", "TO", "BY", "WHY")]
+        rows += [(each.file, each.old, each.value, each.by, each.why) for each in outcome.writes]
+        click.echo(table(rows))
+    else:
+        click.echo("nothing to write: the host is as it should be" if dry_run else "nothing was written", err=True)
+    for eviction in outcome.evictions:
+        click.echo(f"evict {eviction.pod}: {eviction.by}: {eviction.why}")
+    for each in outcome.refused:
+        click.echo(f"refused: {each}", err=True)

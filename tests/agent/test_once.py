@@ -1,0 +1,135 @@
+"""`koord agent --once --dry-run` and its relatives, as a user types them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from koord.agent.host.cgroups import Version
+from koord.agent.host.knobs import CPUSET_CPUS
+from koord.api.cgroup import CgroupDriver
+from koord.api.cpuset import CPUSet
+from koord.api.words import KubeQoS
+from koord.cli.agent import agent
+from tests.agent.trees import GIB, Tree
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"capacity": {"cpu": "8", "memory": "16Gi"}, "allocatable": {"cpu": "8", "memory": "16Gi"}},
+}
+SLO = {
+    "apiVersion": "slo.koordinator.sh/v1alpha1",
+    "kind": "NodeSLO",
+    "metadata": {"name": "n1"},
+    "spec": {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressThresholdPercent": 60}},
+}
+
+
+def pod(name: str, qos: str, resources: dict[str, Any], priority: int) -> dict[str, Any]:
+    container_id = f"containerd://{name}-main"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "labels": {"koordinator.sh/qosClass": qos},
+        },
+        "spec": {
+            "nodeName": "n1",
+            "priority": priority,
+            "containers": [{"name": "main", "image": "i", "resources": resources}],
+        },
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [
+                {"name": "main", "image": "i", "imageID": "", "ready": True, "restartCount": 0,
+                 "containerID": container_id, "state": {"running": {}}}
+            ],
+        },
+    }  # fmt: skip
+
+
+WEB = pod("web", "LS", {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}, 9500)
+BATCH = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "2Gi"}
+JOB = pod("job", "BE", {"requests": BATCH, "limits": BATCH}, 5500)
+
+
+def used(cpu: str, memory: str) -> dict[str, Any]:
+    return {"resources": {"cpu": cpu, "memory": memory}}
+
+
+def metric(memory: str = "4Gi") -> dict[str, Any]:
+    return {
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeMetric",
+        "metadata": {"name": "n1"},
+        "status": {
+            "updateTime": "2026-11-15T04:25:02Z",
+            "nodeMetric": {"nodeUsage": used("4", memory), "systemUsage": used("500m", "1Gi")},
+            "podsMetric": [
+                {"name": "web", "namespace": "default", "podUsage": used("2", "1Gi")},
+                {"name": "job", "namespace": "default", "podUsage": used("1500m", "2Gi")},
+            ],
+        },
+    }
+
+
+class Asked:
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        tree.pod("web", KubeQoS.BURSTABLE, "web-main")
+        tree.pod("job", KubeQoS.BEST_EFFORT, "job-main")
+        for directory in tree.made:
+            tree.cgroups.set(CPUSET_CPUS, directory, CPUSet(range(8)))
+        self.files = {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()}
+
+    def run(self, *objects: dict[str, Any], args: tuple[str, ...] = ()) -> Result:
+        manifests = self.tree.root.parent / "manifests.json"
+        manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        own = ("--once", "--dry-run", "--host-root", str(self.tree.root), "-f", str(manifests), "-o", "json")
+        return CliRunner().invoke(agent, [*own, *args], standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.fixture(params=[(version, driver) for version in Version for driver in CgroupDriver], ids="-".join)
+def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
+    version, driver = request.param
+    return Asked(Tree(tmp_path / "host", version, driver, cores=8, threads=1))
+
+
+def test_it_says_what_it_would_write_and_writes_nothing(asked: Asked) -> None:
+    answer = json.loads(asked.run(NODE, SLO, WEB, JOB, metric()).stdout)
+    by = {each["by"] for each in answer["writes"]}
+    assert by == {"batch_resource", "cpu_suppress"}
+    suppressed = [each for each in answer["writes"] if each["by"] == "cpu_suppress"]
+    # 60% of 8000m - 2000m - 500m = 2300m: 3 CPUs, of the best-effort directory, the pod and the container.
+    assert len(suppressed) == 3
+    assert {len(CPUSet.parse(each["value"])) for each in suppressed} == {3}
+    assert all(each["old"] == "0-7" for each in suppressed)
+    assert all((asked.tree.root / each["file"]).exists() for each in answer["writes"])
+    assert answer["nodeMetric"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "4"
+    assert {each: each.read_bytes() for each in asked.files} == asked.files
+
+
+def test_it_says_whom_it_would_evict(asked: Asked) -> None:
+    answer = asked.run(NODE, SLO, WEB, JOB, metric("13Gi"), args=("--feature-gates", "BEMemoryEvict=true"))
+    (eviction,) = json.loads(answer.stdout)["evictions"]
+    assert eviction["pod"] == "default/job"
+    assert "81%" in eviction["why"]
+
+
+def test_without_a_node_metric_the_host_itself_is_measured(asked: Asked) -> None:
+    asked.tree.node_usage(busy_ticks=1000, memory_used_bytes=2 * GIB)
+    answer = json.loads(asked.run(NODE, SLO, WEB, JOB).stdout)
+    assert answer["nodeMetric"]["nodeMetric"]["nodeUsage"]["resources"]["memory"] == "2Gi"
+
+
+def test_without_settings_nothing_is_wanted(asked: Asked) -> None:
+    result = asked.run(NODE, WEB, JOB, metric())
+    assert json.loads(result.stdout)["writes"] == []
+    assert "NodeSLO" in result.stderr
