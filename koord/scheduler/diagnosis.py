@@ -183,16 +183,40 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     suggestion: Suggestion | None = None
 
 
+class FailedNodes:
+    """Which nodes failed for what, of one class of pods as long as nothing changes: many of it may come in a row, and
+    going through all nodes takes a while."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Hashable, tuple[NodeFailedDetail, ...]] | None = None
+
+    def of(self, engine: Engine, ask: Ask) -> tuple[NodeFailedDetail, ...]:
+        found, cluster = engine.class_of(ask), engine.cluster
+        key = (engine.profile.name, found.key, cluster.table.version, cluster.storage.version)
+        if self._known is not None and self._known[0] == key:
+            return self._known[1]
+        nodes: dict[tuple[str, str, bool], list[str]] = {}
+        helped = set(found.resolvable().tolist())
+        for row, (part, reasons) in _against(engine, ask).items():
+            why = (part.plugin.name, ", ".join(reasons), row in helped)
+            nodes.setdefault(why, []).append(cluster.table.names[row])
+        details = tuple(NodeFailedDetail(*why, tuple(each)) for why, each in sorted(nodes.items()))
+        # Exact checks look at the pod, not at its class.
+        self._known = None if found.exact else (key, details)
+        return details
+
+
 def diagnosis(
-    engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, now_s: float, suggestion: Suggestion | None = None
+    engine: Engine,
+    ask: Ask,
+    placement: Placement,
+    remedy: Remedy,
+    now_s: float,
+    suggestion: Suggestion | None = None,
+    failed: FailedNodes | None = None,
 ) -> Diagnosis:
     """All about a pod that fits nowhere, for programs."""
-    names = engine.cluster.table.names
-    nodes: dict[tuple[str, str, bool], list[str]] = {}
-    if not placement.refusal:
-        helped = set(engine.class_of(ask).resolvable().tolist())
-        for row, (part, reasons) in _against(engine, ask).items():
-            nodes.setdefault((part.plugin.name, ", ".join(reasons), row in helped), []).append(names[row])
+    details = () if placement.refusal else (failed or FailedNodes()).of(engine, ask)
     return Diagnosis(
         timestamp=from_seconds(now_s),
         questioned_key=ask.key,
@@ -200,9 +224,7 @@ def diagnosis(
         pre_filter_message=placement.refusal,
         topology_key_to_explain=ask.meta.labels.get(LABEL_TOPOLOGY_KEY_TO_EXPLAIN, ""),
         is_root_cause_pod=True,
-        schedule_diagnosis=ScheduleDiagnosis(
-            0, {}, tuple(NodeFailedDetail(*key, tuple(each)) for key, each in sorted(nodes.items()))
-        ),
+        schedule_diagnosis=ScheduleDiagnosis(0, {}, details),
         preemption_diagnosis=PreemptionDiagnosis(None, None, remedy.message) if remedy.message else None,
         suggestion=suggestion,
     )

@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from koord.scheduler.diagnosis import Flags, diagnosis, diagnosis_line, filter_lines, node_told, score_table
+from koord.scheduler.diagnosis import (
+    FailedNodes,
+    Flags,
+    diagnosis,
+    diagnosis_line,
+    filter_lines,
+    node_told,
+    score_table,
+)
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord.scheduler.state.nominations import Nomination
@@ -127,6 +135,16 @@ def test_a_diagnosis_groups_nodes_by_what_failed_and_whether_preemption_might_he
         },
         "suggestion": {"type": "WaitingVictimReleased", "message": "shop/other must be gone from n2 first"},
     }
+
+
+def test_nodes_are_gone_through_once_as_long_as_nothing_changes() -> None:
+    found, failed = engine(node("n1", cpu="1"), node("n2", cpu="1")), FailedNodes()
+    first = failed.of(found, ask("p", cpu="2"))
+    assert failed.of(found, ask("q", cpu="2")) is first
+    other = failed.of(found, ask("r", cpu="3", nodeSelector={"a": "b"}))
+    assert [each.failed_plugin for each in other] == ["NodeAffinity"]
+    found.cluster.put_node(node("n2", cpu="4"))
+    assert [each.failed_nodes for each in failed.of(found, ask("p", cpu="2"))] == [("n1",)]
 
 
 def test_a_node_is_told_as_it_is_counted() -> None:

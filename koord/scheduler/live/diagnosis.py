@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from koord.scheduler import diagnosis
-from koord.scheduler.diagnosis import Diagnosis, Flags
+from koord.scheduler.diagnosis import Diagnosis, FailedNodes, Flags
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
@@ -51,6 +51,7 @@ class Inspection:
         self.flags = Flags()
         self._feed: Callable[[], Feed | None] = lambda: None
         self._leads: Callable[[], bool] = lambda: False
+        self._failed = FailedNodes()
         self._unwritten: deque[tuple[Ask, Diagnosis]] = deque()
         self._work = asyncio.Event()
 
@@ -78,7 +79,8 @@ class Inspection:
     ) -> None:
         """A pod fits nowhere. What there is to say is found out now, as things are; it is written later."""
         with engine.cluster.nominations.without(ask.key):
-            found = diagnosis.diagnosis(engine, ask, placement, remedy, engine.cluster.now_s, suggestion)
+            now_s = engine.cluster.now_s
+            found = diagnosis.diagnosis(engine, ask, placement, remedy, now_s, suggestion, self._failed)
         if self.flags.at_once:
             _write(ask, found)
         elif len(self._unwritten) >= MOST_UNWRITTEN:
