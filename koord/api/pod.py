@@ -118,6 +118,7 @@ class ClaimSpec(Struct):
     volume_mode: str = "Filesystem"
     selector: LabelSelector | None = None
     resources: ResourceRequirements = ResourceRequirements()
+    volume_attributes_class_name: str | None = None
 
 
 class ClaimTemplate(Struct):

@@ -18,10 +18,16 @@ from koord.api.selector import LabelSelector, NodeSelector
 from koord.api.struct import EMPTY, Struct
 
 
+class ModifyVolumeStatus(Struct):
+    target_volume_attributes_class_name: str = ""
+
+
 class ClaimStatus(Struct):
     phase: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: ResourceList = EMPTY
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
 
 
 class PersistentVolumeClaim(Struct):
@@ -48,6 +54,7 @@ class VolumeSpec(Struct):
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
+    volume_attributes_class_name: str | None = None
     volume_mode: str = "Filesystem"
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiDisk | None = None
@@ -85,6 +92,10 @@ class StorageClass(Struct):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+class VolumeAttributesClass(Struct):
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class VolumeNodeResources(Struct):

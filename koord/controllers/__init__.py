@@ -14,7 +14,7 @@
 | `disruption`, `pod_gc` | how many pods may be away; pods that nobody will miss |
 | `quota` | how much of a ResourceQuota is used |
 | `role_aggregation` | the rules of roles that are gathered from others |
-| `claim_protection` | claims and volumes that wait for their last user |
+| `claim_protection` | claims, volumes and classes of volume attributes that wait for their last user |
 
 Each is a function of state and time whose answer is data. `live` has the loops: `live.run.run(client)` starts them all,
 against any API server. Do not run them beside a kube-controller-manager: both would answer every question.

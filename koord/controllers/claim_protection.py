@@ -1,7 +1,7 @@
 """Volume claims that are being deleted: they go when no pod needs them any more.
 
-Some API servers give every claim and volume a finalizer, so that it outlives its users. Whoever runs these controllers
-must take it away again.
+Some API servers give every claim, volume and class of volume attributes a finalizer, so that it outlives its users.
+Whoever runs these controllers must take it away again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any, Final
 from koord.api.core import Pod
 from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Kind
 from koord.api.meta import ObjectMeta
-from koord.api.storage import PersistentVolume
+from koord.api.storage import PersistentVolume, PersistentVolumeClaim
 from koord.controllers.actions import Patch
 
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
+CLASS_FINALIZER: Final = "kubernetes.io/vac-protection"
 
 
 def claims_of(pod: Pod) -> list[str]:
@@ -47,6 +48,28 @@ def freed_volume(volume: PersistentVolume) -> list[Patch]:
     if meta.deletion_timestamp is None or VOLUME_FINALIZER not in meta.finalizers or bound:
         return []
     return [_without(PERSISTENT_VOLUMES, meta, VOLUME_FINALIZER)]
+
+
+def classes_of_claim(claim: PersistentVolumeClaim) -> list[str]:
+    """The classes of volume attributes that a claim has, wants or is on its way to."""
+    target = claim.status.modify_volume_status
+    named = (
+        claim.spec.volume_attributes_class_name,
+        claim.status.current_volume_attributes_class_name,
+        target.target_volume_attributes_class_name if target is not None else "",
+    )
+    return sorted({name for name in named if name})
+
+
+def classes_of_volume(volume: PersistentVolume) -> list[str]:
+    name = volume.spec.volume_attributes_class_name
+    return [name] if name else []
+
+
+def freed_class(kind: Kind[Any], meta: ObjectMeta, is_used: bool) -> list[Patch]:
+    if meta.deletion_timestamp is None or CLASS_FINALIZER not in meta.finalizers or is_used:
+        return []
+    return [_without(kind, meta, CLASS_FINALIZER)]
 
 
 def _without(kind: Kind[Any], meta: ObjectMeta, finalizer: str) -> Patch:

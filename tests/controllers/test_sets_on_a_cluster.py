@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from koord.api.kinds import DAEMON_SETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from koord.api.kinds import DAEMON_SETS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS, Kind
+from koord.api.storage import VolumeAttributesClass
+from koord.controllers.claim_protection import CLASS_FINALIZER
 from tests.controllers.cluster_fixtures import controllers, eventually
 from tests.controllers.conftest import Plane
 from tests.controllers.test_deployment_on_a_cluster import kubectl
 from tests.controllers.test_nodes_on_a_cluster import ready_node
 
 pytestmark = pytest.mark.kubectl
+
+CLASSES: Kind[VolumeAttributesClass] = Kind(
+    "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, VolumeAttributesClass
+)
 
 
 def body(name: str, **spec: Any) -> dict[str, Any]:
@@ -141,4 +147,23 @@ async def test_a_claim_goes_when_its_last_user_has(plane: Plane) -> None:
         await asyncio.sleep(0.3)
         assert not await gone()
         await client.delete(PODS, "user", namespace=namespace)
+        await eventually(gone)
+
+
+async def test_a_class_of_volume_attributes_goes_when_its_last_user_has(plane: Plane) -> None:
+    namespace = f"vac-{uuid.uuid4().hex[:6]}"
+    async with controllers(plane, namespace) as client:
+        meta = {"name": namespace, "finalizers": [CLASS_FINALIZER]}
+        await client.create(CLASSES, {"metadata": meta, "driverName": "disk.example.com", "parameters": {"iops": "9"}})
+        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim = {"metadata": {"name": "data"}, "spec": {**asked, "volumeAttributesClassName": namespace}}
+        await client.create(PERSISTENT_VOLUME_CLAIMS, claim, namespace=namespace)
+        await client.delete(CLASSES, namespace)
+
+        async def gone() -> bool:
+            return namespace not in {each.metadata.name for each in await client.list(CLASSES)}
+
+        await asyncio.sleep(0.3)
+        assert not await gone()
+        await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", namespace=namespace)
         await eventually(gone)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from koord.controllers.live.claim_protection import ClaimProtectionLoop
+from koord.controllers.live.class_protection import ClassProtectionLoop
 from koord.controllers.live.cluster import Cluster
 from koord.controllers.live.daemon_set import DaemonSetLoop
 from koord.controllers.live.deployment import DeploymentLoop
@@ -76,6 +77,7 @@ def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[L
         PodGcLoop(cluster, finished_kept=options.finished_pods_kept, quarantine_s=options.lost_pod_grace_s),
         DisruptionLoop(cluster, served),
         ClaimProtectionLoop(cluster),
+        ClassProtectionLoop(cluster, served),
         ServiceAccountLoop(cluster),
         RootCaLoop(cluster),
         RoleAggregationLoop(cluster),
