@@ -156,6 +156,8 @@ def _text(found: Explained) -> list[str]:
         )
     if told.preemption is not None:
         paragraphs.append(_preemption(told))
+    if told.suggestion is not None and told.suggestion.type != "WaitingVictimReleased":
+        paragraphs.append(f"{heading('SUGGESTION')}   {told.suggestion.type}: {told.suggestion.message}")
     if told.why_there:
         paragraphs.append(_why_there(told))
     return paragraphs

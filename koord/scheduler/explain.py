@@ -20,6 +20,7 @@ from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.smallest import Way, ways
 from koord.scheduler.state.table import Row
+from koord.scheduler.suggestion import Suggestion, suggestion_for
 
 EXAMPLES: Final = 3
 TOP: Final = 5
@@ -86,6 +87,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why_there: tuple[Standing, ...]
     changes: tuple[ChangeTold, ...]
     preemption: Preemption | None
+    suggestion: Suggestion | None
+    "What a program could do about it."
     volumes: str
     "What the pod's claims wait for, where they have no volumes."
 
@@ -114,9 +117,10 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         transaction.undo()
     nodes = len(cluster.table)
     told: tuple[ChangeTold, ...] = ()
-    preemption = None
+    preemption = suggestion = None
     if placement.node is None:
         remedy = engine.remedy(ask)
+        suggestion = suggestion_for(engine, ask, placement, remedy)
         if remedy.node is not None or remedy.message:
             preemption = Preemption(remedy.node, remedy.victims, remedy.message)
         message = fits_nowhere(placement, nodes, remedy.message)
@@ -139,6 +143,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         why_there=tuple(standings[:top]),
         changes=told,
         preemption=preemption,
+        suggestion=suggestion,
         volumes=awaited(ask, cluster),
     )
 

@@ -168,3 +168,44 @@ def test_a_pod_whose_claims_have_no_volumes_hears_who_is_to_make_them(
     assert f"VOLUMES   {waits}" in text
     found = json.loads(told(name, "-f", str(tmp_path), "-o", "json", capsys=capsys))
     assert found["explanation"]["volumes"].startswith(waits)
+
+
+TIED = """
+apiVersion: v1
+kind: Node
+metadata: {name: n2, labels: {disk: far}}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: v1}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [near]}]}]}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, annotations: {pv.kubernetes.io/bind-completed: "yes"}}
+spec: {volumeName: v1, accessModes: [ReadWriteOnce]}
+status: {phase: Bound}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db}
+spec:
+  containers: [{name: c}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+"""
+
+
+def test_a_claim_that_is_in_the_way_is_suggested_to_be_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tied.yaml").write_text(TIED)
+    text = told("db", "-f", str(tmp_path), capsys=capsys)
+    assert (
+        "SUGGESTION   DeleteConflictPVC: default/data is bound to v1, and keeps it off n2, where it would fit" in text
+    )
+    found = json.loads(told("db", "-f", str(tmp_path), "-o", "json", capsys=capsys))
+    assert found["explanation"]["suggestion"]["type"] == "DeleteConflictPVC"
