@@ -1,0 +1,387 @@
+"""The webhook server beside an API server: stories of pods, and of what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from koord.admission.hooks import hooks
+from koord.api.features import ManagerGate, parse_gates
+from koord.api.kinds import (
+    CLUSTER_COLOCATION_PROFILES,
+    CONFIG_MAPS,
+    MUTATING_WEBHOOK_CONFIGURATIONS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+    Kind,
+)
+from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.kube.client import Client
+from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError
+from koord.kube.health import parse_address
+from koord.manager.live.certificates import Lifetimes, Material, renewed
+from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
+from koord.up.bootstrap import bootstrap
+from tests.control_plane import ControlPlane
+from tests.manager.live.webhooks import (
+    MUTATING,
+    PROFILE,
+    SECRET,
+    VALIDATING,
+    ShiftedClock,
+    admitting,
+    bundle_of,
+    caller,
+    forget,
+    pod,
+    prepare,
+    review,
+    until,
+)
+from tests.scheduler.live.embedded import serving
+
+QOS, BATCH_CPU = "koordinator.sh/qosClass", "kubernetes.io/batch-cpu"
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """Of each kind of server, with koord's kinds and two namespaces."""
+    if request.param == "real":
+        plane: ControlPlane = request.getfixturevalue("control_plane")
+        async with Client.from_config(str(plane.kubeconfig)) as client:
+            await prepare(client, "shop", "jobs")
+            yield client
+            await forget(client)
+    else:
+        async with serving(tmp_path) as client:
+            await prepare(client, "shop", "jobs")
+            yield client
+
+
+async def created(client: Client, obj: dict[str, Any]) -> dict[str, Any]:
+    """The pod as it was stored; it is gone again."""
+    made = await client.create(PODS, obj)
+    name, namespace = made.metadata.name, made.metadata.namespace
+    found = json.loads(await client.get_bytes(PODS, name, namespace=namespace))
+    await client.delete(PODS, name, namespace=namespace, grace_s=0)
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_a_pod_in_a_labelled_namespace_becomes_a_batch_pod(client: Client) -> None:
+    async with admitting(client):
+        await client.create(CLUSTER_COLOCATION_PROFILES, PROFILE)
+        await client.patch(NAMESPACES, "jobs", {"metadata": {"labels": {"colocation": "on"}}})
+
+        async def is_batch() -> bool:
+            return "given" in (await created(client, pod("probe", "jobs")))["metadata"].get("labels", {})
+
+        await until(is_batch)
+        stored = await created(client, pod("job", "jobs"))
+        assert stored["metadata"]["labels"] == {"given": "yes", QOS: "BE"}
+        assert (stored["spec"]["priorityClassName"], stored["spec"]["priority"]) == ("koord-batch", 5000)
+        resources = stored["spec"]["containers"][0]["resources"]
+        assert resources["requests"] == {BATCH_CPU: "500", "kubernetes.io/batch-memory": "1Gi"}
+        assert resources["limits"] == {BATCH_CPU: "1k", "kubernetes.io/batch-memory": "1Gi"}
+        spec = json.loads(stored["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"])
+        assert spec["containers"]["main"]["requests"][BATCH_CPU] == "500"
+        assert (await created(client, pod("web", "shop")))["metadata"].get("labels") is None
+        await client.patch(NAMESPACES, "jobs", {"metadata": {"labels": {"colocation": None}}})
+
+
+async def test_a_pod_that_cannot_be_is_refused_with_the_reason(client: Client) -> None:
+    async with admitting(client) as running:
+        with pytest.raises((BadRequest, Invalid, Forbidden)) as refusal:
+            await client.create(PODS, pod("odd", "shop", labels={QOS: "LSR"}, priorityClassName="koord-batch"))
+        assert 'admission webhook "vpod.koordinator.sh" denied the request' in refusal.value.message
+        assert "spec.priority: must be of class koord-prod for a pod with QoS class LSR" in refusal.value.message
+        figures = running.metrics.render().decode()
+        assert 'webhook_type="validate"' in figures
+        assert 'plugin_name="ClusterColocationProfile",status="rejected",webhook_type="validate"} 1.0' in figures
+
+
+async def test_an_update_may_not_change_what_the_node_acts_on(client: Client) -> None:
+    async with admitting(client):
+        await client.create(PODS, pod("web", "shop", labels={QOS: "LS"}))
+        with pytest.raises(ApiError, match="must stay LS, not become BE"):
+            await client.patch(PODS, "web", {"metadata": {"labels": {QOS: "BE"}}}, namespace="shop")
+        await client.patch(PODS, "web", {"metadata": {"labels": {"app": "x"}}}, namespace="shop")
+        await client.delete(PODS, "web", namespace="shop", grace_s=0)
+
+
+async def test_without_a_manager_pods_are_refused_but_not_the_clusters_own(client: Client) -> None:
+    async with admitting(client) as running:
+        await created(client, pod("before", "shop"))
+        await running.stop()
+        once = client.limited(attempts=1)
+        with pytest.raises(ServerError, match="failed calling webhook"):
+            await once.create(PODS, pod("closed", "shop"))
+        for namespace in ("kube-system", NAMESPACE_KOORDINATOR):
+            await created(client, pod("open", namespace))
+    # Another manager, at another address, opens it again.
+    async with admitting(client):
+        await created(client, pod("after", "shop"))
+
+
+async def test_whoever_edits_or_deletes_the_registration_finds_it_mended(client: Client) -> None:
+    both: tuple[tuple[Kind[Any], str], ...] = (
+        (MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING),
+        (VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING),
+    )
+
+    async def registered() -> list[Any]:
+        return [json.loads(await client.get_bytes(kind, name)).get("webhooks") for kind, name in both]
+
+    async with admitting(client):
+        wanted = await registered()
+
+        async def mended() -> bool:
+            return await registered() == wanted
+
+        first, *rest = wanted[0]
+        conditions = [{"name": "never", "expression": "false"}]
+        for change in (
+            [],
+            [{**first, "failurePolicy": "Ignore"}, *rest],
+            [{**first, "matchConditions": conditions}, *rest],
+        ):
+            await client.patch(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING, {"webhooks": change})
+            await until(mended)
+        await client.delete(VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING)
+        await until(mended)
+        # What is not koord's stays.
+        await client.patch(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING, {"metadata": {"labels": {"mine": "1"}}})
+        await client.delete(VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING)
+        await until(mended)
+        assert (await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).metadata.labels == {"mine": "1"}
+
+
+async def test_an_expired_certificate_heals_by_itself(client: Client) -> None:
+    names, long_ago_s = ("127.0.0.1", "localhost"), ShiftedClock().now() - 1000
+    brief = Lifetimes(authority_s=500, certificate_s=500, renew_before_s=1, renew_authority_before_s=1)
+    data = msgspec.to_builtins(renewed(Material(), names, long_ago_s, brief).data())
+    await client.create(SECRETS, {"metadata": {"name": SECRET}, "data": data}, namespace=NAMESPACE_KOORDINATOR)
+    async with admitting(client):
+        await created(client, pod("web", "shop"))
+
+
+async def test_a_secret_that_is_deleted_or_spoilt_heals_and_pods_go_on(client: Client) -> None:
+    async with admitting(client):
+        before = await bundle_of(client)
+        await client.delete(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
+
+        async def is_other() -> bool:
+            return await bundle_of(client) != before
+
+        await until(is_other)
+        await _until_admitted(client)
+        spoilt = {"data": {"ca-cert.pem": base64.b64encode(b"nonsense").decode()}}
+        await client.patch(SECRETS, SECRET, spoilt, namespace=NAMESPACE_KOORDINATOR)
+        before = await bundle_of(client)
+        await until(is_other)
+        await _until_admitted(client)
+
+
+async def _until_admitted(client: Client) -> None:
+    """API servers follow their configurations a moment later."""
+    once = client.limited(attempts=1)
+
+    async def admitted() -> bool:
+        await created(once, pod("web", "shop"))
+        return True
+
+    await until(admitted)
+
+
+async def test_certificates_rotate_under_load_without_a_failed_request(client: Client) -> None:
+    times = Lifetimes(
+        authority_s=20_000,
+        certificate_s=20_000,
+        renew_before_s=1000,
+        renew_authority_before_s=5000,
+        settle_s=2,
+        keep_s=1,
+    )
+    options = WebhookOptions(host="127.0.0.1", lifetimes=times, resync_s=0.2)
+    clock = ShiftedClock()
+    clock.ahead_s = -15_001
+    async with admitting(client, options=options, clock=clock) as running:
+        once = client.limited(attempts=1)
+        done = asyncio.Event()
+        count = 0
+
+        async def load(worker: int) -> None:
+            nonlocal count
+            while not done.is_set():
+                await once.create(PODS, pod(f"web-{worker}-{count}", "shop"), dry_run=True)
+                count += 1
+
+        bundles = {await bundle_of(client)}
+        shown = {(await client.get(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)).data["cert.pem"]}
+        async with asyncio.TaskGroup() as tasks:
+            for worker in range(4):
+                tasks.create_task(load(worker))
+            # The authority is due: its successor is announced, relied on 2 s later, and alone 1 s after that.
+            clock.ahead_s = 0.0
+            deadline = asyncio.get_running_loop().time() + 6
+            while asyncio.get_running_loop().time() < deadline:
+                bundles.add(await bundle_of(client))
+                secret = await client.get(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
+                shown.add(secret.data["cert.pem"])
+                await asyncio.sleep(0.1)
+            done.set()
+        assert running.server.check() is None
+        assert count > 50
+        assert len(shown) >= 2
+        assert len(bundles) >= 3, "the old one, both, the new one"
+
+
+async def test_reviews_of_both_versions_are_answered(client: Client) -> None:
+    await client.create(CLUSTER_COLOCATION_PROFILES, {**PROFILE, "spec": {"labels": {"given": "yes"}}})
+    async with admitting(client) as running, caller(await bundle_of(client)) as session:
+        for version in ("v1", "v1beta1"):
+            asked = review(pod("web", "shop"), version=version, namespace="shop", name="web")
+            async with session.post(f"{running.url}/mutate-pod?timeout=5s", json=asked) as answer:
+                found = await answer.json()
+            assert (found["apiVersion"], found["kind"]) == (f"admission.k8s.io/{version}", "AdmissionReview")
+            response = found["response"]
+            assert (response["uid"], response["allowed"], response["patchType"]) == ("705ab4f5", True, "JSONPatch")
+            assert json.loads(base64.b64decode(response["patch"])) == [
+                {"op": "add", "path": "/metadata/labels/given", "value": "yes"}
+            ]
+            async with session.post(f"{running.url}/validate-pod", json=asked) as answer:
+                response = (await answer.json())["response"]
+            assert response == {"uid": "705ab4f5", "allowed": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/mutate-pod", b"{", 400),
+        ("/mutate-pod", b"{}", 400),
+        ("/mutate-pod", b'{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview","request":{}}', 400),
+        ("/mutate-nothing", b"{}", 404),
+        ("/mutate-node-status", b"{}", 404),  # its gate is off
+    ],
+)
+async def test_what_is_no_review_is_refused(tmp_path: Path, path: str, body: bytes, status: int) -> None:
+    async with serving(tmp_path) as client:
+        await prepare(client)
+        async with admitting(client) as running, caller(await bundle_of(client)) as session:
+            async with session.post(running.url + path, data=body) as answer:
+                assert answer.status == status
+            async with session.get(f"{running.url}/healthz") as answer:
+                assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_a_configuration_that_cannot_hold_is_refused(client: Client) -> None:
+    async with admitting(client, "ConfigMapValidatingWebhook=true"):
+        labels = {"koordinator.sh/configmap-type": "slo-controller-config"}
+        broken = {"metadata": {"labels": labels}, "data": {"colocation-config": "{"}}
+        with pytest.raises(ApiError, match="ParseConfigFail"):
+            await client.patch(CONFIG_MAPS, "slo-controller-config", broken, namespace=NAMESPACE_KOORDINATOR)
+
+
+async def test_profiles_are_followed_when_their_kind_comes_late(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+        async with admitting(client):
+            assert "given" not in (await created(client, pod("early", "default")))["metadata"].get("labels", {})
+            await bootstrap(client)
+            await client.create(CLUSTER_COLOCATION_PROFILES, {**PROFILE, "spec": {"labels": {"given": "yes"}}})
+
+            async def given() -> bool:
+                return "given" in (await created(client, pod("late", "default")))["metadata"].get("labels", {})
+
+            await until(given)
+
+
+async def test_two_managers_share_certificate_and_registration(client: Client) -> None:
+    async with admitting(client) as one:
+        port = one.server.port
+        secret = await client.get(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
+        registered = await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)
+        await one.stop()
+        async with admitting(client, address=f"127.0.0.1:{port}"):
+            again = await client.get(SECRETS, SECRET, namespace=NAMESPACE_KOORDINATOR)
+            assert again.metadata.resource_version == secret.metadata.resource_version
+            same = await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)
+            assert same.metadata.resource_version == registered.metadata.resource_version
+            await created(client, pod("web", "shop"))
+
+
+def test_the_environment_names_things_as_koordinator_does() -> None:
+    environment = {
+        "WEBHOOK_HOST": "10.0.0.1",
+        "POD_NAMESPACE": "mine",
+        "SERVICE_NAME": "service",
+        "SECRET_NAME": "secret",
+        "MUTATING_WEBHOOK_NAME": "m",
+        "VALIDATING_WEBHOOK_NAME": "v",
+        "WEBHOOK_PORT": "9999",
+    }
+    options = options_from(environment)
+    assert options == replace(
+        WebhookOptions(),
+        host="10.0.0.1",
+        namespace="mine",
+        service="service",
+        secret="secret",
+        mutating="m",
+        validating="v",
+    )
+    assert parse_address(address_from(environment)).port == 9999
+    assert (options_from({}), address_from({})) == (WebhookOptions(), "0.0.0.0:9876")
+
+
+def test_webhooks_can_be_switched_off_by_their_gates() -> None:
+    def paths(text: str) -> set[str]:
+        return {hook.path for hook in hooks(parse_gates(ManagerGate, text))}
+
+    assert paths("WebhookFramework=false") == set()
+    assert paths("") == {"/mutate-pod", "/validate-pod", "/validate-pod-binding"}
+    assert paths("PodValidatingWebhook=false,NodeMutatingWebhook=true") == {"/mutate-pod", "/mutate-node-status"}
+
+
+@pytest.mark.cluster
+@pytest.mark.kubectl
+async def test_a_person_labels_a_namespace_and_creates_a_pod(control_plane: ControlPlane) -> None:
+    def kubectl(*words: str, stdin: str | None = None, check: bool = True) -> str:
+        done = control_plane.kubectl(*words, stdin=stdin, check=check)
+        return done.stdout + done.stderr
+
+    async with Client.from_config(str(control_plane.kubeconfig)) as client:
+        await prepare(client, "people")
+        await client.create(CLUSTER_COLOCATION_PROFILES, PROFILE)
+        async with admitting(client):
+            await asyncio.to_thread(kubectl, "label", "namespace", "people", "colocation=on")
+            manifest = json.dumps({"apiVersion": "v1", "kind": "Pod", **pod("job", "people")})
+            await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=manifest)
+            path = "-ojsonpath={.metadata.labels} {.spec.priority} {.spec.containers[0].resources.requests}"
+            shown = await asyncio.to_thread(kubectl, "get", "pod", "job", "-n", "people", path)
+            assert shown == (
+                f'{{"given":"yes","{QOS}":"BE"}} 5000 {{"{BATCH_CPU}":"500","kubernetes.io/batch-memory":"1Gi"}}'
+            )
+            odd = json.dumps(
+                {"apiVersion": "v1", "kind": "Pod", **pod("odd", "default", labels={QOS: "BE"}, priority=0)}
+            )
+            told = await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=odd, check=False)
+            assert 'admission webhook "vpod.koordinator.sh" denied the request: spec.priority: must be of class' in told
+            await asyncio.to_thread(kubectl, "delete", "namespace", "people", "--wait=false")
+        await forget(client)
