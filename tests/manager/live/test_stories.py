@@ -1,0 +1,302 @@
+"""The manager beside an API server: what nodes lend follows what they report, and nothing is lent on hearsay."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api import kinds
+from koord.api.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.kube.client import Client
+from koord.kube.errors import NotFound
+from koord.kube.locate import locate
+from koord.kube.metrics import Metrics
+from koord.manager.live.run import ControllerError, Options, choose_controllers
+from tests.control_plane import ControlPlane
+from tests.manager.live.managing import (
+    CPU,
+    change,
+    configure,
+    fresh,
+    lent,
+    make_node,
+    managing,
+    node_with_metric,
+    report,
+    until,
+    until_lent,
+    until_there,
+)
+from tests.scheduler.live.embedded import serving
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane of these tests alone: their manager looks at every node."""
+    with ControlPlane() as own:
+        yield own
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    if request.param == "embedded":
+        async with serving(tmp_path) as own:
+            yield own
+        return
+    plane: ControlPlane = request.getfixturevalue("plane")
+    async with Client(locate(str(plane.kubeconfig))) as real:
+        yield real
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[Client]:
+    async with serving(tmp_path) as own:
+        yield own
+
+
+async def test_a_node_is_measured_lends_less_as_it_is_used_more_and_takes_its_objects_along(client: Client) -> None:
+    await fresh(client, metricReportIntervalSeconds=20)
+    async with managing(client):
+        await make_node(client, "n1")
+        await until_there(client, kinds.NODE_METRICS, "n1")
+        await until_there(client, kinds.NODE_SLOS, "n1")
+        policy = (await client.get(kinds.NODE_METRICS, "n1")).spec.metric_collect_policy
+        assert policy is not None
+        assert policy.report_interval_seconds == 20
+        await report(client, "n1")
+        # 64000 - 25600 - 2500
+        await until_lent(client, "n1", 35900)
+        node = await client.get(kinds.NODES, "n1")
+        told = json.loads(node.metadata.annotations["node.koordinator.sh/originExtendedAllocatable"])
+        assert told["resources"][CPU] == "35900"
+        condition = node.status.condition("koordinator.sh/Lending")
+        assert condition is not None
+        assert condition.status == "True"
+        await report(client, "n1", system="20")
+        await until_lent(client, "n1", 18400)
+        # A little more is not worth a write.
+        await report(client, "n1", system="20100m")
+        await asyncio.sleep(0.5)
+        assert await lent(client, "n1") == 18400
+        await client.delete(kinds.NODES, "n1")
+        await until_there(client, kinds.NODE_METRICS, "n1", there=False)
+        await until_there(client, kinds.NODE_SLOS, "n1", there=False)
+
+
+async def test_a_report_that_goes_stale_takes_effect_by_itself(client: Client) -> None:
+    await fresh(client, degradeTimeMinutes=1)
+    await node_with_metric(client, "n1")
+    async with managing(client):
+        await report(client, "n1", age_s=57)
+        await until_lent(client, "n1", 35900, within_s=2.5)
+        await until_lent(client, "n1", None)
+        node = await client.get(kinds.NODES, "n1")
+        assert "kubernetes.io/mid-cpu" not in node.status.allocatable
+        condition = node.status.condition("koordinator.sh/Lending")
+        assert condition is not None
+        assert (condition.status, condition.reason) == ("False", "StaleReport")
+        # The node is back.
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+
+
+async def test_what_others_have_on_a_node_is_left_alone(client: Client) -> None:
+    await fresh(client)
+    await node_with_metric(client, "n1", labels={"own": "x"}, annotations={"own": "y"})
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastTransitionTime": None}
+    own = {"status": {"allocatable": {"example.com/card": "3"}, "conditions": [ready]}}
+    await client.patch(kinds.NODES, "n1", own, type="strategic", subresource="status")
+    async with managing(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+        node = await client.get(kinds.NODES, "n1")
+        assert node.status.allocatable["example.com/card"] == "3"
+        assert {each.type for each in node.status.conditions} == {"Ready", "koordinator.sh/Lending"}
+        assert node.metadata.labels["own"] == "x"
+        assert node.metadata.annotations["own"] == "y"
+
+
+async def test_a_change_of_configuration_takes_effect_at_once_and_a_broken_one_not_at_all(client: Client) -> None:
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    async with managing(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+        await change(client, "colocation-config", '{"enable": true, "cpuReclaimThresholdPercent": 80}')
+        await until_lent(client, "n1", 48700)
+        await change(client, "colocation-config", "{")
+        await until(lambda: _condition(client, "False"))
+        await until(lambda: _event(client, "ColocationCfgUnmarshalFailed"))
+        # The last good one stays in force, also for what happens afterwards.
+        await report(client, "n1", system="22500m")
+        await until_lent(client, "n1", 28700)
+        await change(client, "colocation-config", '{"enable": true}')
+        await until_lent(client, "n1", 15900)
+        await until(lambda: _condition(client, "True"))
+
+
+async def _condition(client: Client, status: str) -> bool:
+    found = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    text = found.metadata.annotations.get("koordinator.sh/config-conditions", "[]")
+    return [(each["type"], each["status"]) for each in json.loads(text)] == [("InForce", status)]
+
+
+async def _event(client: Client, reason: str) -> bool:
+    found = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
+    return any(each.reason == reason and "is not JSON" in each.note for each in found)
+
+
+async def test_a_configuration_that_was_never_good_changes_nothing(embedded: Client) -> None:
+    client = embedded
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    async with managing(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+    await configure(client, colocation="{", resource_threshold="[")
+    async with managing(client):
+        await report(client, "n1", system="20")
+        await until(lambda: _condition(client, "False"))
+        await asyncio.sleep(0.3)
+        assert await lent(client, "n1") == 35900
+        await change(client, "colocation-config", '{"enable": true}')
+        await until_lent(client, "n1", 18400)
+
+
+@pytest.mark.parametrize("how", ["cluster", "node", "map deleted"])
+async def test_switched_off_everything_is_taken_back(embedded: Client, how: str) -> None:
+    client = embedded
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    async with managing(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+        if how == "map deleted":
+            # A map that is gone says nothing; only a word switches off.
+            await client.delete(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+            await asyncio.sleep(0.5)
+            assert await lent(client, "n1") == 35900
+            return
+        if how == "cluster":
+            await change(client, "colocation-config", '{"enable": false}')
+        else:
+            off = {"metadata": {"annotations": {"node.koordinator.sh/colocation-strategy": '{"enable":false}'}}}
+            await client.patch(kinds.NODES, "n1", off)
+        await until_lent(client, "n1", None)
+        condition = (await client.get(kinds.NODES, "n1")).status.condition("koordinator.sh/Lending")
+        assert condition is not None
+        assert condition.reason == "Disabled"
+
+
+async def test_pods_count_once_they_are_on_the_node(embedded: Client) -> None:
+    client = embedded
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}
+    spec = {"nodeName": "n1", "priorityClassName": "koord-prod", "containers": [container]}
+    await client.create(kinds.PODS, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    async with managing(client):
+        await report(client, "n1")
+        # It asks for 10 cores and was not measured yet.
+        await until_lent(client, "n1", 25900)
+        await report(client, "n1", web="3")
+        await until_lent(client, "n1", 32900)
+
+
+def _zones(client: Client) -> Any:
+    resources = [
+        {"name": name, "capacity": amount, "allocatable": amount, "available": amount}
+        for name, amount in (("cpu", "32"), ("memory", "128Gi"))
+    ]
+    zones = [{"name": f"node-{index}", "type": "Node", "resources": resources} for index in (0, 1)]
+    return client.create(kinds.NODE_RESOURCE_TOPOLOGIES, {"metadata": {"name": "n1"}, "zones": zones})
+
+
+async def test_zones_and_devices_are_published_too(client: Client) -> None:
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    async with managing(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+        await _zones(client)
+
+        async def zoned() -> bool:
+            zones = (await client.get(kinds.NODE_RESOURCE_TOPOLOGIES, "n1")).zones
+            shown = [{each.name: each.available for each in zone.resources} for zone in zones]
+            # 32000 - 12800 - 1250
+            return [each.get(CPU) for each in shown] == ["17950", "17950"] and all("cpu" in each for each in shown)
+
+        await until(zoned)
+        gpu = {"type": "gpu", "minor": 0, "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
+        meta = {"name": "n1", "labels": {"node.koordinator.sh/gpu-model": "H200"}}
+        await client.create(kinds.DEVICES, {"metadata": meta, "spec": {"devices": [gpu]}})
+
+        async def has_gpu() -> bool:
+            node = await client.get(kinds.NODES, "n1")
+            shown = node.status.allocatable.get("koordinator.sh/gpu-core")
+            return shown == "100" and node.metadata.labels.get("node.koordinator.sh/gpu-model") == "H200"
+
+        await until(has_gpu)
+        await client.delete(kinds.DEVICES, "n1")
+
+        async def has_none() -> bool:
+            return "koordinator.sh/gpu-core" not in (await client.get(kinds.NODES, "n1")).status.allocatable
+
+        await until(has_none)
+
+
+async def test_of_two_managers_one_leads_and_the_other_takes_over(embedded: Client) -> None:
+    client = embedded
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    first_metrics, second_metrics = Metrics(process=False), Metrics(process=False)
+    async with managing(client, options=Options(elect=True), metrics=second_metrics):
+        async with managing(client, options=Options(elect=True), metrics=first_metrics):
+            await report(client, "n1")
+            await until_lent(client, "n1", 35900)
+            leading = [_leads(each) for each in (first_metrics, second_metrics)]
+            assert sorted(leading) == [0.0, 1.0]
+        await until(lambda: _is(lambda: _leads(second_metrics) == 1.0))
+        await report(client, "n1", system="20")
+        await until_lent(client, "n1", 18400)
+
+
+def _leads(metrics: Metrics) -> float:
+    return metrics.registry.get_sample_value("koordinator_manager_is_leader") or 0.0
+
+
+async def _is(holds: Any) -> bool:
+    return bool(holds())
+
+
+async def test_a_profile_keeps_its_root_quota_as_large_as_its_nodes(embedded: Client) -> None:
+    client = embedded
+    await fresh(client)
+    await make_node(client, "n1", labels={"pool": "a"})
+    spec = {"quotaName": "root-a", "nodeSelector": {"matchLabels": {"pool": "a"}}}
+    await client.create(kinds.ELASTIC_QUOTA_PROFILES, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+    async with managing(client, options=Options(controllers=choose_controllers(["quotaprofile"]))):
+
+        async def made() -> bool:
+            try:
+                quota = await client.get(kinds.ELASTIC_QUOTAS, "root-a", namespace="default")
+            except NotFound:
+                return False
+            return quota.spec.min == {"cpu": "64", "memory": "256Gi"}
+
+        await until(made)
+        profile = await client.get(kinds.ELASTIC_QUOTA_PROFILES, "a", namespace="default")
+        quota = await client.get(kinds.ELASTIC_QUOTAS, "root-a", namespace="default")
+        key = "quota.scheduling.koordinator.sh/tree-id"
+        assert profile.metadata.labels[key] == quota.metadata.labels[key]
+
+
+def test_a_controller_that_does_not_exist_is_refused() -> None:
+    assert choose_controllers(["*", "-nodeslo"]) == {"nodemetric", "noderesource", "quotaprofile"}
+    with pytest.raises(ControllerError, match="noderesource"):
+        choose_controllers(["noderesources"])
