@@ -16,6 +16,8 @@ from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
 from koord.agent.executor.executor import Executor, Outcome
 from koord.agent.executor.write import Write
+from koord.agent.hooks import oom_score
+from koord.agent.hooks.ratio import normalization_ratio
 from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import UNLIMITED
@@ -84,6 +86,8 @@ class Agent:
         if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state.pods:
             self._hooked_s, self._hooked_for = now_s, state.pods
             writes = [*self._hook_writes(state, ran), *writes]
+            if self.gates[AgentGate.OOM_SCORE_ADJ] and not self.executor.is_dry_run:
+                oom_score.apply(state, self.cgroups)
         return Done(self.executor.apply(writes, ran, now_s), tuple(evictions))
 
     def was_evicted(self, eviction: Eviction, now_s: float) -> None:
@@ -142,7 +146,8 @@ class Agent:
             for directory in (pod.directory, *(each.directory for each in pod.containers if each.directory))
         ]
         quotas = {directory: quota for directory in directories if (quota := self._quota(directory)) is not None}
-        outcome = cpu_burst.decide(state, self.samples, quotas, self.tokens, self.seed, now_s)
+        ratio = normalization_ratio(state) if self.gates[AgentGate.CPU_NORMALIZATION] else None
+        outcome = cpu_burst.decide(state, self.samples, quotas, self.tokens, self.seed, now_s, ratio)
         if outcome is None:
             return None
         self.tokens = outcome.tokens

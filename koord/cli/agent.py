@@ -17,8 +17,13 @@ from koord.cli.options import output_option
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
+    from aiohttp.web import Request, Response
+
+    from koord.agent.live.run import Daemon
     from koord.agent.once import Once
     from koord.kube.client import Client
+    from koord.kube.health import HealthServer
+    from koord.kube.metrics import Metrics
 
 STATE_DIR: Final = "/var/lib/koord/agent"
 
@@ -94,12 +99,30 @@ def agent(
         gates=gates,
     )
 
+    servers: list[HealthServer] = []
+    measured: list[Metrics] = []
+
+    def serve(daemon: Daemon) -> None:
+        from koord.agent.live.metrics import AgentCollector
+        from koord.agent.live.serving import events
+
+        async def paths(request: Request) -> Response:
+            from aiohttp import web
+
+            return events(daemon.audit, request) if request.path == "/events" else web.Response(status=404)
+
+        for metrics in measured:
+            collector = AgentCollector(daemon.agent, lambda: daemon.state, daemon.counts, time.monotonic)
+            metrics.registry.register(collector)
+        for server in servers:
+            server.add_paths(paths)
+
     async def work(client: Client, ready: Ready) -> None:
         from koord.agent.live.run import run
 
-        await run(client, options, on_ready=lambda: ready({}))
+        await run(client, options, on_start=serve, on_ready=lambda: ready({}))
 
-    return run_component("agent", work, common)
+    return run_component("agent", work, common, measured=measured.append, served=servers.append)
 
 
 @agent.command(epilog="Example: koord agent audit --last 20")

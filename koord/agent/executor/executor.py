@@ -61,7 +61,7 @@ class Executor:
         self._cgroups = cgroups
         self.ledger = ledger
         self._save = save
-        self._dry_run = dry_run
+        self.is_dry_run = dry_run
         self._seen: dict[Spot, _Seen] = {}
 
     def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float) -> Outcome:
@@ -157,7 +157,7 @@ class Executor:
         write, spot = step.write, step.write.spot
         self._seen.pop(spot, None)
         try:
-            if not self._dry_run:
+            if not self.is_dry_run:
                 self._cgroups.put(write.knob, write.directory, self._text(step))
         except (FileNotFoundError, NotADirectoryError):
             self.ledger.forget(spot)
@@ -167,12 +167,12 @@ class Executor:
             return
         outcome.done.append(Done(write, now[spot], step.value))
         now[spot] = step.value
-        if step.is_last and not self._dry_run:
+        if step.is_last and not self.is_dry_run:
             self._seen[spot] = _Seen(self._text(step), now_s)
             self.ledger.settle(spot, self._text(step))
 
     def _keep(self) -> None:
-        if self.ledger.is_dirty and not self._dry_run:
+        if self.ledger.is_dirty and not self.is_dry_run:
             self._save(self.ledger.text())
             self.ledger.is_dirty = False
 

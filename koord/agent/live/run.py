@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,14 +27,16 @@ from koord.agent.live.evicting import Evictor
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.qos.decision import Eviction
+from koord.agent.report import node_resource_topology
 from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
 from koord.api.cgroup import CgroupDriver, qos_dir
 from koord.api.crd.node_metric import NodeMetric
+from koord.api.crd.node_resource_topology import NodeResourceTopology
 from koord.api.crd.node_slo import NodeSLO
 from koord.api.features import AgentGate
-from koord.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koord.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koord.api.node import Node
 from koord.api.report_policy import ReportPolicy, policy_of
 from koord.api.timestamp import from_seconds as timestamp
@@ -50,6 +52,7 @@ log = logging.getLogger(__name__)
 
 ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
+TOPOLOGY_S: Final = 10.0
 FIELD_MANAGER: Final = "koord-agent"
 
 
@@ -74,6 +77,7 @@ class Sources:
     node: Informer[Node]
     slo: Informer[NodeSLO]
     metric: Informer[NodeMetric]
+    topology: Informer[NodeResourceTopology]
     pods: dict[str, AgentPod] = field(default_factory=dict)
     kubelet: Kubelet = field(default_factory=Kubelet)
 
@@ -91,6 +95,8 @@ class Daemon:
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
         )
         self.agent = Agent(self.cgroups, executor, options.gates, started_s=clock.monotonic())
+        self.counts: dict[str, int] = {}
+        "By strategy and what it did."
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
 
@@ -105,12 +111,15 @@ class Daemon:
                 informers.get(NODES, fields=own),
                 informers.get(NODE_SLOS, fields=own),
                 informers.get(NODE_METRICS, fields=own),
+                informers.get(NODE_RESOURCE_TOPOLOGIES, fields=own),
             )
             await informers.synced(freeze=True)
             evictor = Evictor(self._client, events, self.audit, self._clock, self._evicted)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._ask_kubelet(sources), name="kubelet")
             tasks.create_task(self._report(sources), name="report")
+            if self._options.gates[AgentGate.NODE_TOPOLOGY_REPORT]:
+                tasks.create_task(self._report_topology(sources), name="topology")
             on_ready()
             await self._rounds(sources, evictor)
 
@@ -129,6 +138,7 @@ class Daemon:
             await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))
 
     def _evicted(self, eviction: Eviction) -> None:
+        self._count(eviction.by, "evict")
         self.agent.was_evicted(eviction, self._clock.monotonic())
 
     def _now(self, sources: Sources) -> NodeState | None:
@@ -142,10 +152,19 @@ class Daemon:
             self._made_of = made_of
         return self._state
 
+    @property
+    def state(self) -> NodeState | None:
+        return self._state
+
+    def _count(self, by: str, what: str) -> None:
+        key = f"{by}/{what}"
+        self.counts[key] = self.counts.get(key, 0) + 1
+
     def _tell(self, done: Done) -> None:
         at = timestamp(self._clock.now())
         for each in done.outcome.done:
             write = each.write
+            self._count(write.by, "write")
             self.audit.add(
                 at, "write" if write.text is None else "restore", write.by, write.why,
                 directory=write.directory, knob=write.knob.name, old=str(each.old), value=str(each.value),
@@ -201,6 +220,26 @@ class Daemon:
                 await self._write_report(state, policy)
             await self._clock.sleep(max(policy.report_s, LEAST_REPORT_S) if metric is not None else 1.0)
 
+    async def _report_topology(self, sources: Sources) -> None:
+        while True:
+            state = self._state
+            known = sources.topology.get(self._options.node)
+            wanted = None if state is None else node_resource_topology.change(state, self.files, known)
+            if wanted is not None:
+                await self._write_topology(wanted, is_new=known is None)
+            await self._clock.sleep(TOPOLOGY_S)
+
+    async def _write_topology(self, wanted: Mapping[str, Any], *, is_new: bool) -> None:
+        name, kind = self._options.node, NODE_RESOURCE_TOPOLOGIES
+        try:
+            if is_new:
+                metadata = {"name": name, **wanted["metadata"]}
+                await self._client.create(kind, {**wanted, "metadata": metadata}, field_manager=FIELD_MANAGER)
+            else:
+                await self._client.patch(kind, name, wanted, field_manager=FIELD_MANAGER)
+        except ApiError as error:
+            log.warning("the topology could not be reported: %s", error)
+
     async def _write_report(self, state: NodeState, policy: ReportPolicy) -> None:
         at = timestamp(self._clock.now())
         status = node_metric_status(state, self.agent.samples, policy, self._clock.monotonic(), at)
@@ -218,9 +257,16 @@ class Daemon:
 
 
 async def run(
-    client: Client, options: Options, *, clock: Clock | None = None, on_ready: Callable[[], None] = lambda: None
+    client: Client,
+    options: Options,
+    *,
+    clock: Clock | None = None,
+    on_start: Callable[[Daemon], None] = lambda daemon: None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
+    """`on_start` gets the daemon, for whoever serves what it knows."""
     daemon = Daemon(client, options, clock or SystemClock())
+    on_start(daemon)
     try:
         await daemon.run(on_ready)
     finally:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from koord.agent.executor.write import Write
+from koord.agent.hooks.ratio import normalized
 from koord.agent.host.convert import PERIOD_US, UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA
 from koord.agent.pods import CPU, AgentContainer, AgentPod
@@ -71,8 +72,9 @@ def decide(
     tokens: Mapping[str, Tokens],
     seed: int,
     now_s: float,
+    ratio: float | None = None,
 ) -> Outcome | None:
-    """`quotas`: what the directories of containers and pods have at present."""
+    """`quotas`: what the directories of containers and pods have at present. `ratio`: of CPU normalisation."""
     if state.slo is None or state.slo.cpu_burst_strategy is None:
         return None
     strategy = overlay(CPU_BURST_STRATEGY, state.slo.cpu_burst_strategy)
@@ -87,7 +89,7 @@ def decide(
             if config.policy != "cfsQuotaBurstOnly":
                 writes += _burst_writes(pod, config, state.kernel.burst_within_quota)
             if config.policy != "cpuBurstOnly":
-                writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s)
+                writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
     return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
 
 
@@ -138,6 +140,7 @@ def _quota_writes(
     kept: dict[str, Tokens],
     seed: int,
     now_s: float,
+    ratio: float | None,
 ) -> Iterator[Write]:
     delta = 0
     for each in _limited(pod):
@@ -149,7 +152,9 @@ def _quota_writes(
             own = kept[each.id] = _spent(each, config, samples, tokens, seed, now_s)
             allowed = own.allows
         move = move_of(pool, samples.last(names.container_throttled(each.id), now_s, FRESH_WITHIN_S), allowed)
-        quota = moved(move, quota_of_milli(each.limits[CPU]), held, config.cfs_quota_burst_percent or 100)
+        quota = moved(
+            move, normalized(quota_of_milli(each.limits[CPU]), ratio), held, config.cfs_quota_burst_percent or 100
+        )
         delta += quota - held
         yield Write(CPU_QUOTA, each.directory, quota, NAME, f"{move.value}; the share pool is {pool.value}")
     pod_quota = quotas.get(pod.directory, UNLIMITED)

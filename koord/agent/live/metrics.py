@@ -1,0 +1,68 @@
+"""What the agent tells Prometheus: usage by node, band and pod, what best effort may use, what was done.
+
+Made when it is asked for, from what the agent has at hand: a scrape costs the agent nothing between two of them, and
+pods that are gone leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from koord.agent.core import Agent
+from koord.agent.series import names
+from koord.agent.series.samples import Series
+from koord.agent.state import NodeState
+
+FRESH_S: Final = 5.0
+
+
+class AgentCollector(Collector):
+    def __init__(
+        self, agent: Agent, state: Callable[[], NodeState | None], counts: dict[str, int], now: Callable[[], float]
+    ) -> None:
+        """`counts`: writes, refusals and evictions, by strategy and what it was."""
+        self._agent, self._state, self._counts, self._now = agent, state, counts, now
+
+    def collect(self) -> Iterator[Metric]:
+        state = self._state()
+        if state is None:
+            return
+        node = state.node.metadata.name
+        usage = GaugeMetricFamily("koordlet_node_usage", "Used by the node", labels=["node", "resource"])
+        self._add(usage, names.NODE_CPU, [node, "cpu"], 1000)
+        self._add(usage, names.NODE_MEMORY, [node, "memory"])
+        yield usage
+        best_effort = GaugeMetricFamily(
+            "koordlet_be_cpu_milli", "Of best effort: used, requested and really allowed", labels=["node", "what"]
+        )
+        for series, what in (
+            (names.BE_CPU, "used"),
+            (names.BE_CPU_REQUEST, "request"),
+            (names.BE_CPU_LIMIT, "limit"),
+        ):
+            self._add(best_effort, series, [node, what])
+        yield best_effort
+        pods = GaugeMetricFamily(
+            "koordlet_pod_usage",
+            "Used by a pod",
+            labels=["node", "pod_namespace", "pod_name", "qos", "priority", "resource"],
+        )
+        for uid, pod in state.pods.items():
+            own = [node, pod.meta.namespace, pod.meta.name, str(pod.qos), str(pod.band)]
+            self._add(pods, names.pod_cpu(uid), [*own, "cpu"], 1000)
+            self._add(pods, names.pod_memory(uid), [*own, "memory"])
+        yield pods
+        done = CounterMetricFamily("koordlet_actions", "What the agent did", labels=["node", "by", "what"])
+        for key, count in self._counts.items():
+            by, _, what = key.partition("/")
+            done.add_metric([node, by, what], count)
+        yield done
+
+    def _add(self, family: GaugeMetricFamily, series: Series, labels: list[str], per: float = 1) -> None:
+        value = self._agent.samples.last(series, self._now(), FRESH_S)
+        if value is not None:
+            family.add_metric(labels, value / per)
