@@ -30,6 +30,7 @@ from koord.scheduler.live import volumes
 from koord.scheduler.live.cycle import Bind
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
+from koord.scheduler.plugins.volume_binding import VolumeBinding
 from koord.scheduler.queue import Attempt
 from koord.scheduler.state.storage import Promise
 
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 64
 FIELD_MANAGER: Final = "koord-scheduler"
+BINDER: Final = "DefaultBinder"
+"""What kube-scheduler calls whoever binds."""
 GRACE_S: Final = 5.0
 """At the end, what is under way has so long to end by itself."""
 PATIENCE_S: Final = 30.0
@@ -202,7 +205,7 @@ class Bindings:
             await volumes.bound(self._feed, bind.ask, bind.node, promises, late=lambda what: self._awaiting(bind, what))
         finally:
             self._idle.discard(task)
-        self._took(bind, "PreBind", began_s)
+        self._took(bind, "PreBind", began_s, plugin=VolumeBinding.name)
 
     async def _write(self, bind: Bind) -> None:
         meta, began_s = bind.ask.meta, self._clock.monotonic()
@@ -216,12 +219,12 @@ class Bindings:
         try:
             await self._client.bind(meta.namespace, meta.name, bind.node, uid=meta.uid)
         except ApiError:
-            self._took(bind, "Bind", began_s, "Error")
+            self._took(bind, "Bind", began_s, "Error", BINDER)
             raise
-        self._took(bind, "Bind", began_s)
+        self._took(bind, "Bind", began_s, plugin=BINDER)
 
-    def _took(self, bind: Bind, point: Point, began_s: float, status: Status = "Success") -> None:
-        self._spent(point, status, bind.profile, self._clock.monotonic() - began_s)
+    def _took(self, bind: Bind, point: Point, began_s: float, status: Status = "Success", plugin: str = "") -> None:
+        self._spent(point, status, bind.profile, self._clock.monotonic() - began_s, plugin)
 
     def _is_ours(self, bind: Bind) -> bool:
         """Whether nothing has been heard of the pod since it was placed. Its node may be gone: a call is under way."""

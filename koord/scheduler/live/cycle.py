@@ -15,10 +15,10 @@ from koord.api.faults import BadInput
 from koord.scheduler import patience
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.plugin import Plugin, Remedy
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
-from koord.scheduler.live.metrics import Spent, uncounted
+from koord.scheduler.live.metrics import Spent, Status, uncounted
 from koord.scheduler.message import fits_nowhere, hint_for
 from koord.scheduler.queue import Attempt
 from koord.scheduler.smallest import Hints
@@ -73,6 +73,7 @@ class Cycle:
 
     def __init__(self, feed: Feed, inspection: Inspection | None = None, spent: Spent = uncounted) -> None:
         self._feed, self._inspection, self._spent = feed, inspection or Inspection(), spent
+        self._makes_room = {engine.profile.name: _maker(engine) for engine in feed.engines.values()}
         self._hints = {engine.profile.name: Hints(engine) for engine in feed.engines.values()}
 
     def step(self) -> Decision | None:
@@ -112,7 +113,8 @@ class Cycle:
         given_up = feed.patience.is_over(ask.key, now_s)
         remedy = Remedy(message=patience.MESSAGE, clears=True) if given_up else engine.remedy(ask)
         helped = remedy.node is not None
-        self._spent("PostFilter", "Success" if helped else "Unschedulable", profile.name, clock() - placed_s)
+        ended: Status = "Success" if helped else "Unschedulable"
+        self._spent("PostFilter", ended, profile.name, clock() - placed_s, self._makes_room[profile.name])
         suggestion = suggestion_for(engine, ask, placement, remedy)
         if self._inspection.flags.dumps:
             self._inspection.nowhere(engine, ask, placement, remedy, suggestion)
@@ -134,3 +136,9 @@ class Cycle:
             feed.cluster.remove_pod(ask.key)
         feed.queue.failed(attempt, now_s)
         return Broken(attempt, ask, engine.profile.name, message)
+
+
+def _maker(engine: Engine) -> str:
+    """The one plugin that makes room for pods which fit nowhere; nothing where there are several."""
+    makers = [plugin.name for plugin in engine.profile.plugins if type(plugin).post_filter is not Plugin.post_filter]
+    return makers[0] if len(makers) == 1 else ""

@@ -7,8 +7,7 @@ at most, by the loop that owns it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from prometheus_client import Counter as Counted
 from prometheus_client import Histogram
@@ -26,6 +25,7 @@ SLI_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 TRIES_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 VICTIMS_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 POINT_BUCKETS: Final = tuple(0.0001 * 2**exponent for exponent in range(12))
+PLUGIN_BUCKETS: Final = tuple(0.00001 * 1.5**exponent for exponent in range(20))
 PREEMPTING_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 LOOK_EVERY_S: Final = 1.0
 _QUEUES: Final = {
@@ -38,11 +38,16 @@ _MOST_TRIES_TOLD: Final = 16
 
 Point: TypeAlias = Literal["Filter", "PostFilter", "Permit", "PreBind", "Bind"]
 Status: TypeAlias = Literal["Success", "Unschedulable", "Error"]
-Spent: TypeAlias = Callable[[Point, Status, str, float], None]
-"""Who counts the seconds of an extension point, by how it ended and the profile."""
 
 
-def uncounted(point: Point, status: Status, profile: str, seconds: float) -> None:
+class Spent(Protocol):
+    """Who counts the seconds of an extension point, by how it ended and the profile; and by the plugin, where it is
+    known to be the only one there."""
+
+    def __call__(self, point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None: ...
+
+
+def uncounted(point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
     """For those who decide without anybody counting."""
 
 
@@ -91,6 +96,14 @@ class SchedulerMetrics:
             "status",
             "profile",
         )
+        self._plugins = metrics.histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Seconds of a plugin that is alone at its extension point",
+            PLUGIN_BUCKETS,
+            "plugin",
+            "extension_point",
+            "status",
+        )
         self._permits = metrics.histogram(
             "scheduler_permit_wait_duration_seconds",
             "Seconds that placed pods waited for others",
@@ -120,6 +133,7 @@ class SchedulerMetrics:
             "scheduler_scheduling_timeout", "Attempts that took longer than is acceptable, so far", "profile"
         )
         self._by_point: dict[tuple[Point, Status, str], Histogram] = {}
+        self._by_plugin: dict[tuple[str, Point, Status], Histogram] = {}
         self._by_move: dict[tuple[Where, str], Counted] = {}
         self._told_of: set[tuple[str, str]] = set()
         self._looked_s = float("-inf")
@@ -140,13 +154,18 @@ class SchedulerMetrics:
         self._sli.labels(tries).observe(since_s)
         self._tries.observe(attempt.tries)
 
-    def spent(self, point: Point, status: Status, profile: str, seconds: float) -> None:
+    def spent(self, point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
         """An extension point was passed, in so much time."""
         key = (point, status, profile)
         found = self._by_point.get(key)
         if found is None:
             found = self._by_point[key] = self._points.labels(*key)
         found.observe(seconds)
+        if plugin:
+            of_plugin = self._by_plugin.get((plugin, point, status))
+            if of_plugin is None:
+                of_plugin = self._by_plugin[plugin, point, status] = self._plugins.labels(plugin, point, status)
+            of_plugin.observe(seconds)
         if point == "Permit":
             self._permits.labels(status).observe(seconds)
 

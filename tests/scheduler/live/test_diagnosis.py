@@ -14,7 +14,14 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from koord.api.kinds import CLUSTER_ROLES, EVENTS, PODS, PRIORITY_CLASSES
+from koord.api.kinds import (
+    CLUSTER_ROLES,
+    EVENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    PRIORITY_CLASSES,
+    STORAGE_CLASSES,
+)
 from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.kube.authorize import Authorizer
 from koord.kube.client import Client
@@ -22,7 +29,7 @@ from koord.kube.health import HealthServer
 from koord.kube.metrics import Metrics
 from koord.kube.serving_tls import ServingTls
 from koord.scheduler.auditor import Limits
-from koord.scheduler.live import diagnosis
+from koord.scheduler.live import diagnosis, monitor
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.run import Options
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
@@ -278,6 +285,10 @@ async def test_figures_have_kube_schedulers_names(tmp_path: Path, caplog: pytest
             f'{point}{{extension_point="Filter",{mine},status="Success"}} 2.0',
             f'{point}{{extension_point="PostFilter",{mine},status="Success"}} 1.0',
             f'{point}{{extension_point="Bind",{mine},status="Success"}} 2.0',
+            'scheduler_plugin_execution_duration_seconds_count{extension_point="PostFilter",plugin="DefaultPreemption"'
+            ',status="Success"} 1.0',
+            'scheduler_plugin_execution_duration_seconds_count{extension_point="Bind",plugin="DefaultBinder"'
+            ',status="Success"} 2.0',
             f'scheduler_schedule_attempts_total{{{mine},result="scheduled"}} 2.0',
             'scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 2.0',
             'scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"} 1.0',
@@ -304,6 +315,29 @@ async def test_figures_have_kube_schedulers_names(tmp_path: Path, caplog: pytest
             pytest.fail(f"missing: {missing[-1]}")
         text = (await run.ask("/metrics"))[1]
         assert "scheduler_preemption_attempts_total 1.0" in text or "scheduler_preemption_attempts_total 2.0" in text
+
+
+async def test_an_attempt_that_takes_too_long_is_logged_and_counted_while_it_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "LONGEST_ATTEMPT_S", 0.2)
+    monkeypatch.setattr(monitor, "LOOK_EVERY_S", 0.1)
+    async with running(tmp_path, caplog) as run:
+        late = {"metadata": {"name": "late"}, "provisioner": "x.example.com"}
+        await run.client.create(STORAGE_CLASSES, {**late, "volumeBindingMode": "WaitForFirstConsumer"})
+        size = {"requests": {"storage": "1Gi"}}
+        claim = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": size}
+        await run.client.create(
+            PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
+        )
+        mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        made = await run.client.create(PODS, pod_manifest("db", volumes=mounted))
+        await run.until_logged(f"!!!CRITICAL TIMEOUT!!! scheduling pod default/db({made.metadata.uid}) took longer (")
+
+        async def is_counted() -> bool:
+            return 'scheduler_scheduling_timeout{profile="koord-scheduler"}' in (await run.ask("/metrics"))[1]
+
+        await until(is_counted)
 
 
 async def test_stuck_preemption_and_lack_of_progress_are_alerted_on_where_that_is_asked_for(
