@@ -50,7 +50,7 @@ spec:
   - port: 80
 """
 
-OFTEN = "\n---\n".join(
+OFTEN = "\n".join(
     json.dumps(
         {
             "apiVersion": "slo.koordinator.sh/v1alpha1",

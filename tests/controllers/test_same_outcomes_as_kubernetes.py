@@ -97,7 +97,7 @@ async def kubelet_only(plane: ControlPlane, namespace: str) -> AsyncIterator[Cli
 async def outcome(plane: Plane, client: Client) -> list[dict[str, Any]]:
     """What the cluster comes to rest at."""
     await ready_node(client, "node-a")
-    text = "\n---\n".join(json.dumps(manifest) for manifest in manifests())
+    text = "\n".join(json.dumps(manifest) for manifest in manifests())
     await asyncio.to_thread(plane.kubectl, "-n", NAMESPACE, "apply", "-f", "-", stdin=text)
     deadline = time.monotonic() + 40
     seen: list[dict[str, Any]] = []
