@@ -12,9 +12,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from koord.api.heartbeat import conditions
 from koord.api.node import Node
 from koord.api.quantity import render
-from koord.api.timestamp import from_seconds, micro_from_seconds
 
 Json: TypeAlias = dict[str, object]
 
@@ -25,8 +25,6 @@ ANNOTATION_DOWN: Final = "hollow.koord.sh/down"
 
 HOST_IP: Final = "127.0.0.1"
 KUBELET_VERSION: Final = "v1.35.0"
-NODE_LEASES: Final = "kube-node-lease"
-LEASE_S: Final = 40
 _POD_NETWORK: Final = ipaddress.ip_network("10.0.0.0/8")
 _POD_BITS: Final = 10
 _IDENTITY: Final = uuid.UUID("5a1de7ab-0000-4000-8000-000000000000")
@@ -122,47 +120,9 @@ def node_status(machine: Machine, known: Node | None, now_s: float, *, kubelet_p
     }
 
 
-def conditions(known: Node | None, now_s: float) -> list[Json]:
-    """Ready and without any pressure, as a node says it with each heartbeat."""
-    wanted = (
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-    )
-    said: list[Json] = []
-    for type_, status, reason, message in wanted:
-        was = known.status.condition(type_) if known is not None else None
-        since = was.last_transition_time if was is not None and was.status == status else None
-        times = {"lastHeartbeatTime": from_seconds(now_s), "lastTransitionTime": since or from_seconds(now_s)}
-        said.append({"type": type_, "status": status, "reason": reason, "message": message, **times})
-    return said
-
-
-def is_ready(node: Node) -> bool:
-    ready = node.status.condition("Ready")
-    return ready is not None and ready.status == "True"
-
-
 def is_down(node: Node) -> bool:
     """Whether a user has switched this node off."""
     return node.metadata.annotations.get(ANNOTATION_DOWN) == "true"
-
-
-def lease_object(machine: Machine, node_uid: str, now_s: float) -> Json:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": machine.name, "uid": node_uid}
-    return {
-        "metadata": {"name": machine.name, "namespace": NODE_LEASES, "ownerReferences": [owner]},
-        "spec": {
-            "holderIdentity": machine.name,
-            "leaseDurationSeconds": LEASE_S,
-            "renewTime": micro_from_seconds(now_s),
-        },
-    }
-
-
-def renewal(now_s: float) -> Json:
-    return {"spec": {"renewTime": micro_from_seconds(now_s)}}
 
 
 def renew_period_s(nodes: int) -> float:

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from koord.api.heartbeat import is_ready
 from koord.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODE_METRICS, NODES, PODS
 from koord.api.pod import Pod
 from koord.api.scheduler_config import SHIPPED
 from koord.hollow.live.fleet import FleetOptions, run_fleet
-from koord.hollow.machine import ANNOTATION_DOWN, is_ready
+from koord.hollow.machine import ANNOTATION_DOWN
 from koord.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koord.api.codec import decode
+from koord.api.heartbeat import conditions, is_ready
 from koord.api.node import Node
 from koord.hollow.log_lines import LogSource
-from koord.hollow.machine import Machine, conditions, is_ready, node_object, renew_period_s
+from koord.hollow.machine import Machine, node_object, renew_period_s
 
 
 def machine(index: int = 0) -> Machine:

@@ -11,21 +11,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from koord.api.heartbeat import NODE_LEASES, is_ready, lease_object, renewal
 from koord.api.kinds import LEASES, NODES
 from koord.api.node import Node
 from koord.hollow.chance import chance
 from koord.hollow.live.parallel import for_each
 from koord.hollow.machine import (
     LABEL_FLEET,
-    NODE_LEASES,
     Machine,
     is_down,
-    is_ready,
-    lease_object,
     node_object,
     node_status,
     renew_period_s,
-    renewal,
 )
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -174,7 +171,7 @@ class NodeRegistry:
         node = self._nodes.get(machine.name)
         if node is None:
             return
-        lease = lease_object(machine, node.metadata.uid, self._clock.now())
+        lease = lease_object(machine.name, node.metadata.uid, self._clock.now())
         try:
             await self._beats.create(LEASES, lease, field_manager=FIELD_MANAGER)
         except AlreadyExists:
