@@ -10,15 +10,25 @@ import pytest
 
 LONGEST_FIRST = (
     "tests/apiserver/differential/test_records.py",
-    "tests/apiserver/differential/test_differential.py",
-    "tests/kube/test_informer_on_a_cluster.py",
-    "tests/docs/test_pages.py",
-    "tests/apiserver/test_kubectl.py",
-    "tests/hollow/test_live.py",
-    "tests/apiserver/differential/test_generated.py",
-    "tests/apiserver/test_faults.py",
+    "tests/scheduler/test_engine_story.py",
+    "tests/up/test_end_to_end.py",
     "tests/scheduler/live/test_faults.py",
-    "tests/cli/test_scheduler.py",
+    "tests/apiserver/differential/test_differential.py",
+    "tests/scheduler/test_engine_recorded.py",
+    "tests/kube/test_informer_on_a_cluster.py",
+    "tests/apiserver/test_kubectl.py",
+    "tests/apiserver/differential/test_generated.py",
+    "tests/hollow/test_live.py",
+    "tests/docs/test_pages.py",
+    "tests/scheduler/test_kube_scheduler.py",
+    "tests/scheduler/plugins/test_neighbours.py",
+    "tests/apiserver/test_faults.py",
+    "tests/controllers/test_restarts_on_a_cluster.py",
+    "tests/scheduler/test_events.py",
+    "tests/kube/test_leader.py",
+    "tests/agent/host/test_cgroups.py",
+    "tests/up/test_guide.py",
+    "tests/up/test_status.py",
 )
 _PLACES = {path: place for place, path in enumerate(LONGEST_FIRST)}
 
