@@ -46,7 +46,8 @@ layers: .venv/.dev
 # Files go whole to the workers, in the order that tests/distribution.py gives them. There are more workers than cores,
 # since much of a test that talks to a server is waiting.
 T ?=
-PYTEST := pytest -n 4 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 4
+PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Compiled modules are kept whatever the surroundings say, and made once beforehand: each worker, and each of the hundreds
 # of processes that the tests start, would compile the same again.
