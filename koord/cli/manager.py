@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.webhook_options import WebhookFlags, webhook_options
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
+    from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
 
 
 @click.command(
     epilog="""\b
-Example: koord manager --metrics-address 127.0.0.1:8080
+Example: koord manager --metrics-address 127.0.0.1:8080 --webhook-address 0.0.0.0:9876
 
 \b
 The ConfigMap koordinator-system/slo-controller-config says what is lent; without it, nothing is. A change takes effect
@@ -44,6 +47,7 @@ koordinator.sh/config-conditions."""
     help="CPUNormalization, ResourceAmplification, MidResource, BatchResource, GPUDeviceResource, RDMADeviceResource.",
 )
 @click.option("--feature-gates", default="", metavar="LIST", help="As in EnableSyncGPUSharedResource=true.")
+@webhook_options
 @component_options
 def manager(
     leader_elect: bool,
@@ -51,6 +55,7 @@ def manager(
     controllers: str,
     noderesource_plugins: str,
     feature_gates: str,
+    webhook_flags: WebhookFlags,
     common: Common,
 ) -> int:
     """Decide what nodes lend to batch and mid pods, how they measure it, and how they protect services."""
@@ -59,7 +64,16 @@ def manager(
     from koord.manager.node_resource.plugins import choose
 
     gates = parse_gates(ManagerGate, feature_gates)
+    serving: dict[str, str] = {}
+    told: list[Callable[[], None]] = []
+
+    def webhooks_serve(url: str) -> None:
+        serving["webhooks"] = url
+        told[0]()
+
+    webhooks = webhook_flags.webhooks(gates, webhooks_serve)
     options = Options(
+        beside=(webhooks.run,) if webhooks is not None else (),
         elect=leader_elect,
         namespace=namespace,
         controllers=choose_controllers(_names(controllers)),
@@ -70,10 +84,22 @@ def manager(
     async def work(client: Client, ready: Ready) -> None:
         from koord.manager.live.run import run
 
-        metrics = measured[0] if measured else None
-        await run(client, options=options, metrics=metrics, on_ready=lambda: ready({}))
+        waiting = {"controllers", "webhooks"} if webhooks is not None else {"controllers"}
 
-    return run_component("manager", work, common, measured=measured.append)
+        def done(part: str) -> None:
+            waiting.discard(part)
+            if not waiting:
+                ready(serving)
+
+        told.append(lambda: done("webhooks"))
+        metrics = measured[0] if measured else None
+        await run(client, options=options, metrics=metrics, on_ready=lambda: done("controllers"))
+
+    def served(server: HealthServer) -> None:
+        if webhooks is not None:
+            server.add_ready("webhooks", webhooks.check)
+
+    return run_component("manager", work, common, measured=measured.append, served=served)
 
 
 def _names(text: str) -> list[str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     """Runs until a signal; the exit code."""
+    from koord.api.features import ManagerGate, parse_gates
     from koord.api.scheduler_config import SHIPPED
     from koord.apiserver.server import ApiServer, ServeOptions
     from koord.cli.up import say_ready
@@ -21,7 +22,9 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.kube.client import Client
     from koord.kube.locate import locate
     from koord.kube.shell import run_component
+    from koord.manager.live.run import Options as ManagerOptions
     from koord.manager.live.run import run as run_manager
+    from koord.manager.live.webhook_server import WebhookOptions, Webhooks
     from koord.scheduler.live.run import Options as SchedulerOptions
     from koord.scheduler.live.run import run as run_scheduler
     from koord.up.bootstrap import bootstrap
@@ -33,14 +36,21 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
         serve = ServeOptions(data.path, port=port, durability=options.durability)
         async with ApiServer(serve), Client(locate(str(data.kubeconfig)), user_agent="koord-up") as client:
             await bootstrap(client)
-            serving = [asyncio.Event() for _ in range(4)]
+            serving = [asyncio.Event() for _ in range(5)]
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(run_controllers(client, on_ready=serving[0].set), name="controllers")
                 alone = SchedulerOptions(alone=True)
                 tasks.create_task(
                     run_scheduler(client, SHIPPED, options=alone, on_ready=serving[2].set), name="scheduler"
                 )
-                tasks.create_task(run_manager(client, on_ready=serving[3].set), name="manager")
+                admission = Webhooks(
+                    parse_gates(ManagerGate),
+                    "127.0.0.1:0",
+                    WebhookOptions(host="127.0.0.1"),
+                    on_ready=lambda _: serving[4].set(),
+                )
+                manager = ManagerOptions(beside=(admission.run,))
+                tasks.create_task(run_manager(client, options=manager, on_ready=serving[3].set), name="manager")
                 tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
                 for each in serving:
                     await each.wait()

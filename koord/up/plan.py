@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
+WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
         Component("apiserver", api),
         Component("controllers", (*kubeconfig, *HEALTH)),
         Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
-        Component("manager", (*kubeconfig, *HEALTH)),
+        Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
 

@@ -20,10 +20,12 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from koord.admission.binding import BindingSettings
 from koord.admission.hooks import Hook, hooks
 from koord.admission.request import Gates
 from koord.api import kinds, names
 from koord.api.core import Secret
+from koord.api.features import ManagerGate
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -32,7 +34,7 @@ from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.manager.live.certificates import Lifetimes, Material, renewed
 from koord.manager.live.registration import FIELD_MANAGER, Endpoint, Registration
-from koord.manager.live.webhook_known import WebhookKnown
+from koord.manager.live.webhook_known import InformerView, WebhookKnown, label_record, of_labels
 from koord.manager.live.webhook_reviews import Reviews
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,48 @@ async def serve_webhooks(
     """Serves until cancelled. `on_ready` is called with its URL once it is registered and answers."""
     server = WebhookServer(client, known, gates, address, options, metrics, clock)
     await server.run(on_ready)
+
+
+@dataclass(slots=True)
+class Webhooks:
+    """The webhooks of a manager, to run on every replica beside what only the leader does."""
+
+    gates: Gates
+    address: str
+    options: WebhookOptions = field(default_factory=WebhookOptions)
+    binding: BindingSettings = field(default_factory=BindingSettings)
+    slo_config: str = names.CONFIGMAP_SLO_CONTROLLER
+    config_namespace: str = names.NAMESPACE_KOORDINATOR
+    strategy_names_required: bool = False
+    on_ready: Callable[[str], None] = lambda url: None
+    _server: WebhookServer | None = None
+
+    async def run(self, client: Client, informers: Informers, metrics: Metrics) -> None:
+        clock = SystemClock()
+        known = WebhookKnown(
+            client,
+            informers,
+            self.gates,
+            clock,
+            node_labels=self._node_labels(informers),
+            binding=self.binding,
+            namespace=self.config_namespace,
+            slo_config=self.slo_config,
+            strategy_names_required=self.strategy_names_required,
+        )
+        self._server = WebhookServer(client, known, self.gates, self.address, self.options, metrics, clock)
+        await self._server.run(self.on_ready)
+
+    def check(self) -> str | None:
+        """For health endpoints."""
+        return self._server.check() if self._server is not None else "the webhooks have not been started"
+
+    def _node_labels(self, informers: Informers) -> Mapping[str, Mapping[str, str]]:
+        """Only whoever judges configuration asks for them."""
+        if not self.gates[ManagerGate.CONFIG_MAP_VALIDATING_WEBHOOK]:
+            return {}
+        nodes = informers.get(kinds.NODES, transform=label_record, identity=of_labels)
+        return InformerView(nodes, lambda record: record.labels, lambda record: record.name)
 
 
 class WebhookServer:
