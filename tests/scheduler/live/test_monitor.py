@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import pytest
 
+from koord.kube.client import Client
+from koord.kube.metrics import Metrics
+from koord.scheduler.live.loop import Loop
+from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
+from koord.scheduler.live.telling import Telling
 from koord.scheduler.queue import Where
 from tests.scheduler.builders import ask
 from tests.scheduler.live.build import Fed, node, pod
@@ -56,3 +64,37 @@ def test_a_pod_that_was_taken_and_that_nobody_is_at_is_dropped_after_five_second
     assert again is lost
     assert monitor.unattended(queue, [held], 25.0) == []
     assert monitor.unattended(queue, [held, again], 30.0) == []
+
+
+class Nobody:
+    """A client that is never asked, and a teller to whom nothing is told."""
+
+    unwritten = 0
+
+    def limited(self, **given: object) -> Nobody:
+        return self
+
+    async def settled(self, uid: str) -> None: ...
+
+    def awaits_volumes(self, *given: object) -> None: ...
+
+
+def test_the_loop_puts_back_whom_nobody_is_at_and_lets_its_place_go() -> None:
+    fed, nobody = Fed(), Nobody()
+    fed.put(node("n1"), pod("lost"))
+    metrics = SchedulerMetrics(Metrics(process=False))
+    loop = Loop(
+        cast(Client, nobody), fed.feed, cast(Telling, nobody), metrics, asyncio.Event(), pod_of=lambda key: None
+    )
+    # It is decided, and then nobody carries it out.
+    fed.bind()
+    assert fed.placed == {"shop/lost": "n1"}
+    for _ in range(2):
+        loop._look(fed.clock.monotonic())
+        assert fed.placed == {"shop/lost": "n1"}
+        fed.clock.advance(3)
+    loop._look(fed.clock.monotonic())
+    assert fed.placed == {}
+    assert fed.feed.queue.where("shop/lost") is Where.BACKOFF
+    fed.clock.advance(20)
+    assert fed.bind().ask.key == "shop/lost"
