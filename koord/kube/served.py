@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import aclosing
 from typing import Any
 
 from koord.api.kinds import Kind
@@ -19,9 +20,10 @@ GROWTH = 1.3
 
 
 async def is_served(client: Client, kind: Kind[Any]) -> bool:
-    """Whether the API server has a kind at all."""
+    """Whether the API server has a kind at all. Costs one short answer, however many objects there are."""
     try:
-        await client.list(kind, limit=1)
+        async with aclosing(client.list_pages(kind, limit=1)) as pages:
+            await anext(pages)
     except NotFound:
         return False
     return True

@@ -1,6 +1,8 @@
 """Reports usage: the NodeMetric of every modelled node that is alive, spread over the reporting interval.
 
-Where the cluster does not have the kind, nothing is reported, and it is looked for again now and then.
+The objects are the manager's to make, as its spec says how to measure; where it does not within a few seconds, there is
+none, and they are made here. Where the cluster does not have the kind, nothing is reported, and it is looked for again
+now and then.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord.kube.informer import Informer
+from koord.kube.served import is_served
 from koord.kube.store import Delta
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,11 @@ AT_ONCE: Final = 4
 FIRST_WITHIN_S: Final = 10.0
 ABSENT_S: Final = 30.0
 RETRY_S: Final = 10.0
+MANAGER_WITHIN_S: Final = 3.0
+
+
+class _NotMade(Exception):
+    """The node has no NodeMetric, which the manager may be about to make."""
 
 
 class _Absent(Exception):
@@ -61,6 +69,7 @@ class Reporter:
         self._histories: dict[str, History] = {}
         self._policies: dict[str, ReportPolicy] = {}
         self._due: dict[str, float] = {}
+        self._missed: dict[str, float] = {}
         self._shapes: dict[str, tuple[str, PodShape]] = {}
         pods.add_handler(self._hear)
 
@@ -97,6 +106,9 @@ class Reporter:
         body = {"status": msgspec.to_builtins(self._status(machine, policy, now_s))}
         try:
             written = await self._write(machine, body)
+        except _NotMade:
+            self._due[machine.name] = now_s + TICK_S
+            return
         except ApiError as error:
             log.warning("usage not reported: %s", error, extra={"node": machine.name})
             self._due[machine.name] = now_s + min(policy.report_s, RETRY_S)
@@ -124,9 +136,17 @@ class Reporter:
 
     async def _write(self, machine: Machine, body: object) -> NodeMetric:
         try:
-            return await self._patch(machine, body)
+            found = await self._patch(machine, body)
         except NotFound:
             pass
+        else:
+            self._missed.pop(machine.name, None)
+            return found
+        now_s = self._clock.now()
+        if now_s - self._missed.setdefault(machine.name, now_s) < MANAGER_WITHIN_S:
+            if not await is_served(self._client, NODE_METRICS):
+                raise _Absent
+            raise _NotMade
         try:
             await self._client.create(NODE_METRICS, {"metadata": {"name": machine.name}}, field_manager=FIELD_MANAGER)
         except AlreadyExists:

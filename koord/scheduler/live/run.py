@@ -29,6 +29,7 @@ from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
 from koord.kube.metrics import Metrics
+from koord.kube.served import is_served
 from koord.scheduler.auditor import Limits as AuditLimits
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.live.auditing import Auditing, AuditMetrics
@@ -37,7 +38,7 @@ from koord.scheduler.live.feed import Assumed, Feed
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.reload import Read, changes
-from koord.scheduler.live.sources import Sources, is_served
+from koord.scheduler.live.sources import Sources
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.profiles import profiles_of

@@ -13,8 +13,6 @@ from koord.api.core import Service
 from koord.api.kinds import Kind
 from koord.api.pod import Pod
 from koord.api.policy import PodDisruptionBudget
-from koord.kube.client import Client
-from koord.kube.errors import NotFound
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
@@ -83,15 +81,6 @@ class Sources:
 
     def connect_node_metrics(self, feed: Feed) -> Callable[[], None]:
         return self._informers.get(kinds.NODE_METRICS).add_handler(feed.node_metric)
-
-
-async def is_served(client: Client, kind: Kind[Any]) -> bool:
-    """Whether the API server has a kind at all."""
-    try:
-        await client.list(kind, limit=1)
-    except NotFound:
-        return False
-    return True
 
 
 def _services(feed: Feed) -> Callable[[Delta[Service]], None]:
