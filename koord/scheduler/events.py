@@ -58,10 +58,11 @@ def node_event(old: Node | None, new: Node | None) -> Event | None:
         return None if old is None else Event(int(Reason.LABELS), old, "NodeDelete")
     if old is None:
         return Event(int(Reason.NODE), new, "NodeAdd")
-    reasons = Reason(0)
+    reasons, grown = Reason(0), frozenset[str]()
     if old.status.allocatable != new.status.allocatable or old.metadata.annotations != new.metadata.annotations:
         before = allocatable_of(old)
-        if any(amount > before.get(name, 0) for name, amount in allocatable_of(new).items()):
+        grown = frozenset(name for name, amount in allocatable_of(new).items() if amount > before.get(name, 0))
+        if grown:
             reasons |= Reason.ALLOCATABLE
     if old.metadata.annotations != new.metadata.annotations:
         # Its limits of usage, for one, are there.
@@ -72,7 +73,7 @@ def node_event(old: Node | None, new: Node | None) -> Event | None:
         reasons |= Reason.TAINTS
     if old.spec.unschedulable and not new.spec.unschedulable:
         reasons |= Reason.UNSCHEDULABLE
-    return Event(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate")) if reasons else None
+    return Event(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate"), grown) if reasons else None
 
 
 def storage_event(thing: StorageObject) -> Event:

@@ -21,7 +21,7 @@ from koord.scheduler import registry
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused, Remedy
 from koord.scheduler.own_plugins import OwnPlugin
-from koord.scheduler.queue import Gate, Queue, Sorter, Waker
+from koord.scheduler.queue import Entity, Event, Gate, Hint, Queue, Sorter, Waker
 from koord.scheduler.state.table import Row
 
 if TYPE_CHECKING:
@@ -48,13 +48,15 @@ class Profiles:
             for plugin in profile.plugins:
                 yield plugin.plugin if isinstance(plugin, _ScoreOnly) else plugin
 
-    def queue(self) -> Queue:
-        """An empty queue for the pods of all profiles."""
-        wakers: dict[str, Waker] = {}
+    def queue(self, cluster: Cluster | None = None) -> Queue:
+        """An empty queue for the pods of all profiles. With a cluster, plugins look closer at what happens there."""
+        reasons: dict[str, int] = {}
+        looking: dict[str, list[Plugin]] = {}
         for profile in self.profiles.values():
             for plugin in profile.plugins:
-                known = wakers.get(plugin.name)
-                wakers[plugin.name] = Waker(int(plugin.wakes_on) | (known.reasons if known else 0))
+                reasons[plugin.name] = int(plugin.wakes_on) | reasons.get(plugin.name, 0)
+                looking.setdefault(plugin.name, []).append(plugin)
+        wakers = {name: Waker(each, _hint(looking[name], cluster)) for name, each in reasons.items()}
         return Queue(
             self.sorter,
             wakers,
@@ -62,6 +64,21 @@ class Profiles:
             first_backoff_s=self.first_backoff_s,
             longest_backoff_s=self.longest_backoff_s,
         )
+
+
+def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
+    """The closer look of plugins of one name, of several profiles; None where one of them is helped by any event."""
+    if cluster is None or any(type(plugin).helps is Plugin.helps for plugin in plugins):
+        return None
+
+    def helps(entity: Entity, event: Event) -> bool:
+        for ask in entity.pods:
+            for plugin in plugins:
+                if plugin.helps(ask, event, cluster):
+                    return True
+        return False
+
+    return helps
 
 
 def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -> Profiles:

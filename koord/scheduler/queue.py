@@ -15,7 +15,7 @@ who backs off after a rejection is taken early; who met an error is not. There i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush
@@ -59,6 +59,8 @@ class Event:
     subject: object = None
     name: str = ""
     "What metrics call it."
+    grown: frozenset[str] = frozenset()
+    "Of a node that has more: the resources of which it has."
 
 
 class Where(Enum):
@@ -95,6 +97,8 @@ class Attempt(msgspec.Struct, eq=False):
     _stamp: int = 0
     _seen: int = 0
     _helped: bool = False
+    _kind: Hashable = None
+    "What plugins that look closer look at, while it is unschedulable: the same for all that are woken together."
 
 
 class Sorter(Protocol):
@@ -119,7 +123,8 @@ class Gate(Protocol):
 
 
 Hint: TypeAlias = Callable[[Entity, Event], bool]
-"""A plugin's closer look: whether an event that it listens to could help this entity."""
+"""A plugin's closer look: whether an event that it listens to could help this entity. It is asked once for all pods of
+a template, so that thousands of pods that never fit cost as little as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +155,8 @@ class Queue:
         in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, sorter.order(attempt))  # noqa: E731
         self._backoff = _Heap(Where.BACKOFF, in_windows)
         self._backoff_after_error = _Heap(Where.BACKOFF, in_windows)
-        self._pool: dict[frozenset[str], dict[str, Attempt]] = {}
-        "By the plugins that turned them away, so that an event is weighed once for all of them."
+        self._pool: dict[frozenset[str], dict[Hashable, dict[str, Attempt]]] = {}
+        "By the plugins that turned them away, and by what these look at, so that an event is weighed once for all."
         self._gated: dict[str, Attempt] = {}
         self._events: list[Event] = []
         self._events_before = 0
@@ -254,12 +259,11 @@ class Queue:
                 self._events_before += len(self._events)
                 self._events.clear()
         woken: list[Attempt] = []
-        for by, pooled in self._pool.items():
-            listening = self._listening(by, event)
-            if any(hint is None for hint in listening):
-                woken += pooled.values()
-            elif listening:
-                woken += [each for each in pooled.values() if _any_hint(listening, each.entity, event)]
+        for by, kinds in self._pool.items():
+            hints = self._listening(by, event)
+            for pooled in kinds.values() if hints else ():
+                if _any_hint(hints, next(iter(pooled.values())).entity, event):
+                    woken += pooled.values()
         if any(gate.wakes_on & event.reasons for gate in self._gates):
             woken += [each for each in self._gated.values() if self._gate_of(each.entity) is None]
         for attempt in woken:
@@ -289,7 +293,8 @@ class Queue:
             self._swept_s = now_s
             late = [
                 each
-                for pooled in self._pool.values()
+                for kinds in self._pool.values()
+                for pooled in kinds.values()
                 for each in pooled.values()
                 if now_s - each.queued_at_s > POOLED_AT_MOST_S
             ]
@@ -332,15 +337,22 @@ class Queue:
 
     def _pool_it(self, attempt: Attempt) -> None:
         attempt.where = Where.UNSCHEDULABLE
-        self._pool.setdefault(attempt.rejected_by, {})[attempt.entity.key] = attempt
+        by, entity = attempt.rejected_by, attempt.entity
+        attempt._kind = None
+        if any((waker := self._wakers.get(name)) is not None and waker.hint is not None for name in by):
+            attempt._kind = entity.pods[0].template if len(entity.pods) == 1 else entity.key
+        self._pool.setdefault(by, {}).setdefault(attempt._kind, {})[entity.key] = attempt
 
     def _leave(self, attempt: Attempt) -> None:
         """Out of where it is. Heaps notice by themselves."""
         key = attempt.entity.key
         if attempt.where is Where.UNSCHEDULABLE:
-            pooled = self._pool[attempt.rejected_by]
+            kinds = self._pool[attempt.rejected_by]
+            pooled = kinds[attempt._kind]
             del pooled[key]
             if not pooled:
+                del kinds[attempt._kind]
+            if not kinds:
                 del self._pool[attempt.rejected_by]
         elif attempt.where is Where.GATED:
             del self._gated[key]
@@ -390,7 +402,10 @@ class Queue:
 
 
 def _any_hint(hints: Iterable[Hint | None], entity: Entity, event: Event) -> bool:
-    return any(hint is None or hint(entity, event) for hint in hints)
+    for hint in hints:  # noqa: SIM110 - asked often, and a generator costs more than most hints
+        if hint is None or hint(entity, event):
+            return True
+    return False
 
 
 def _backs_off(attempt: Attempt, now_s: float) -> bool:

@@ -135,7 +135,7 @@ FEW_NODES = Sizes(nodes=(1, 3), placed=(0, 12), pending=(4, 8))
 def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) -> None:
     """Whatever happens, but for time, owners and namespaces, of which nobody tells: there the sweep helps."""
     story = Story(generate._scene(Dice(seed), FEW_NODES, stock=False), Dice(seed ^ 0x5EED), heard_of_only=True)
-    queue = profiles_of(SchedulerConfiguration(profiles=(story.profile,))).queue()
+    queue = profiles_of(SchedulerConfiguration(profiles=(story.profile,))).queue(story.engine.cluster)
     now_s = 0.0
     asks = [Ask(each) for each in story.asked]
     for ask in asks:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.meta import ObjectMeta
-from koord.api.pod import Pod
+from koord.api.pod import Pod, PodSpec
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Attempt, Entity, Event, Queue, Waker, Where
@@ -199,7 +199,9 @@ class Both:
         match what:
             case "put":
                 priority, many = number % 4, number % 3
-                members = tuple(Ask(Pod(ObjectMeta(name=f"{key}{i}", namespace="n"))) for i in range(many))
+                # Each of its own template: who looks closer is asked once for all that are alike.
+                spec = PodSpec(node_selector={"for": key})
+                members = tuple(Ask(Pod(ObjectMeta(name=f"{key}{i}", namespace="n"), spec)) for i in range(many))
                 queue.put(Entity(key, members, priority), now_s)
                 plain.put(key, priority, many, now_s)
             case "remove":

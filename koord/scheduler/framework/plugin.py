@@ -31,6 +31,7 @@ from koord.scheduler.state.table import Array, Changes, Reason, Row
 if TYPE_CHECKING:
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.engine import Engine
+    from koord.scheduler.queue import Event
     from koord.scheduler.state.cluster import Cluster
 
 Cells: TypeAlias = Any
@@ -253,6 +254,11 @@ class Plugin:
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         """The judge for the class of this pod, or None where the plugin has nothing to say about it."""
         return None
+
+    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+        """Whether an event of `wakes_on` could help a pod which this plugin turned away. Asked once for all pods of a
+        template; where it need not be asked at all, nothing is overridden."""
+        return True
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
         """Note the placement in the plugin's own columns, through the table; elsewhere with `cluster.undoable`."""

@@ -228,7 +228,7 @@ class Runner:
         cluster.now_s = self._clock.now()
         self.feed = Feed(
             cluster,
-            profiles.queue(),
+            profiles.queue(cluster),
             {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()},
             profiles.plugins(),
             clock=self._clock,

@@ -17,12 +17,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from koord.api.node import Node
+from koord.api.pod import Pod
 from koord.api.quantity import amount as amount_of
 from koord.api.quantity import render
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, smaller
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least, percent
+from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import Array, Reason, Row
@@ -39,12 +42,28 @@ class NodeResourcesFit(Plugin):
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         self._args = (args or NodeResourcesFitArgs()).completed()
+        self._weighed: Event | None = None
+        self._there: dict[str, int] | None = None
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return True
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests, ask.non_zero, None if ask.spec.resources is None else _by_containers(ask)
+
+    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+        """Whether the node concerned could take the pod if it were empty, and has more of something that it wants."""
+        if event is not self._weighed:
+            self._weighed, self._there = event, _whole(event, cluster)
+        there = self._there
+        if there is None:
+            return True
+        wants_it = not event.grown or "pods" in event.grown
+        for name, amount in ask.requests:
+            if amount > there.get(name, 0) and not self._is_ignored(name):
+                return False
+            wants_it = wants_it or name in event.grown
+        return wants_it
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge:
         for name, _ in ask.requests:
@@ -65,6 +84,19 @@ class NodeResourcesFit(Plugin):
         args = self._args
         named = name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
         return named and is_extended_resource(name)
+
+
+def _whole(event: Event, cluster: Cluster) -> dict[str, int] | None:
+    """All that the node has with which something happened; None where it is not known which."""
+    subject = event.subject
+    if isinstance(subject, Node):
+        row = cluster.table.row_of.get(subject.metadata.name)
+    else:
+        row = cluster.table.row_of.get(subject.spec.node_name) if isinstance(subject, Pod) else None
+    if row is None:
+        return None
+    columns = cluster.table.columns.items()
+    return {key[1]: column.item(row) for key, column in columns if isinstance(key, tuple) and key[0] == "allocatable"}
 
 
 class _Views(NamedTuple):

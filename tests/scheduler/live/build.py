@@ -77,7 +77,7 @@ class Fed:
         self.queued: list[tuple[str, str]] = []
         self.feed = Feed(
             cluster,
-            profiles.queue(),
+            profiles.queue(cluster),
             {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()},
             profiles.plugins(),
             clock=self.clock,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from koord.api.codec import convert
+from koord.api.node import Node
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.patience import MESSAGE, MOST, REST_S
 from koord.scheduler.queue import Where
@@ -140,3 +142,21 @@ def test_a_pod_for_which_others_went_in_vain_has_nobody_go_for_a_while() -> None
     assert MESSAGE in last.message
     fed.clock.advance(REST_S)
     assert fed.nowhere().remedy.victims == (made.metadata.key,)
+
+
+def test_who_fits_on_no_empty_node_is_not_tried_again_for_every_pod_that_leaves() -> None:
+    fed = Fed()
+    small = pod("small", on="n1")
+    fed.put(node("n1", cpu="4"), node("n2", cpu="2"), small, pod("full", cpu="2", on="n2"))
+    fed.put(pod("giant", cpu="9"), pod("big", cpu="4"))
+    assert {fed.nowhere().ask.key, fed.nowhere().ask.key} == {"shop/giant", "shop/big"}
+    fed.clock.advance(12)
+    fed.delete(small)
+    assert fed.bind().ask.key == "shop/big"
+    assert fed.step() is None
+    # More of what it does not ask for, and more of what it does but not enough.
+    grown = convert(Node, {"metadata": {"name": "n2"}, "status": {"allocatable": {"cpu": "2", "gpu": "8"}}})
+    fed.put(grown, node("n2", cpu="8"))
+    assert fed.step() is None
+    fed.put(node("n2", cpu="11"))
+    assert fed.bind().ask.key == "shop/giant"
