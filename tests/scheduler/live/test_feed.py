@@ -269,7 +269,7 @@ def test_what_brings_a_pod_back_into_a_queue_is_told_in_the_words_of_kube_schedu
     happens: Callable[[Fed], None], told: str
 ) -> None:
     fed = Fed()
-    fed.put(node("n1"), pod("full", cpu="3", on="n1", priority=1), pod("a", cpu="100"))
+    fed.put(node("n1"), pod("full", cpu="3", on="n1", priority=1), pod("a", cpu="4"))
     fed.nowhere()
     happens(fed)
     assert fed.queued[-1][1] == told
@@ -278,7 +278,7 @@ def test_what_brings_a_pod_back_into_a_queue_is_told_in_the_words_of_kube_schedu
 
 def test_time_brings_pods_back_too() -> None:
     fed = Fed()
-    fed.put(node("n1"), pod("a", cpu="100"))
+    fed.put(node("n1"), pod("a", cpu="100", nodeSelector={"for": "a"}))
     fed.nowhere()
     fed.put(node("n2"))
     assert fed.queued[-1] == ("backoff", "NodeAdd")
