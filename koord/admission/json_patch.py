@@ -6,48 +6,51 @@ compared by their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from koord.admission.request import Json
+
+Operations: TypeAlias = list[dict[str, Any]]
 
 
 def difference(old: Json, new: Json) -> tuple[dict[str, Any], ...]:
     """Operations that make `new` of `old`. Both stay as they are."""
-    return tuple(_of_maps(old, new, ""))
+    found: Operations = []
+    _of_maps(old, new, "", found)
+    return tuple(found)
 
 
-def _of_maps(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[dict[str, Any]]:
+def _of_maps(old: Json, new: Json, path: str, found: Operations) -> None:
     for name, before in old.items():
-        at = f"{path}/{_escaped(name)}"
         if name not in new:
-            yield {"op": "remove", "path": at}
-        else:
-            yield from _of_values(before, new[name], at)
+            found.append({"op": "remove", "path": f"{path}/{_escaped(name)}"})
+            continue
+        after = new[name]
+        if after is not before:
+            _of_values(before, after, f"{path}/{_escaped(name)}", found)
     for name, after in new.items():
         if name not in old:
-            yield {"op": "add", "path": f"{path}/{_escaped(name)}", "value": after}
+            found.append({"op": "add", "path": f"{path}/{_escaped(name)}", "value": after})
 
 
-def _of_lists(old: list[Any], new: list[Any], path: str) -> Iterator[dict[str, Any]]:
+def _of_lists(old: list[Any], new: list[Any], path: str, found: Operations) -> None:
     for i, (before, after) in enumerate(zip(old, new, strict=False)):
-        yield from _of_values(before, after, f"{path}/{i}")
+        if after is not before:
+            _of_values(before, after, f"{path}/{i}", found)
     for after in new[len(old) :]:
-        yield {"op": "add", "path": f"{path}/-", "value": after}
+        found.append({"op": "add", "path": f"{path}/-", "value": after})
     # From the end, so that places stay what they are.
     for i in range(len(old) - 1, len(new) - 1, -1):
-        yield {"op": "remove", "path": f"{path}/{i}"}
+        found.append({"op": "remove", "path": f"{path}/{i}"})
 
 
-def _of_values(old: Any, new: Any, path: str) -> Iterator[dict[str, Any]]:
-    if old is new:
-        return
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        yield from _of_maps(old, new, path)
+def _of_values(old: Any, new: Any, path: str, found: Operations) -> None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        _of_maps(old, new, path, found)
     elif isinstance(old, list) and isinstance(new, list):
-        yield from _of_lists(old, new, path)
+        _of_lists(old, new, path, found)
     elif type(old) is not type(new) or old != new:  # true is not 1, and 1 is not 1.0
-        yield {"op": "replace", "path": path, "value": new}
+        found.append({"op": "replace", "path": path, "value": new})
 
 
 def _escaped(name: str) -> str:

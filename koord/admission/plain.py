@@ -18,7 +18,7 @@ def part(obj: Json, *path: str) -> Json:
     """The object at a path; empty where there is none."""
     for name in path:
         below = obj.get(name)
-        if not isinstance(below, Mapping):
+        if not isinstance(below, dict):
             return NOTHING
         obj = below
     return obj

@@ -18,6 +18,7 @@ BENCHES: Final = {
     "apiserver": "koord.bench.apiserver",
     "scheduler": "koord.bench.scheduler",
     "scheduling": "koord.bench.scheduling",
+    "admission": "koord.bench.admission",
 }
 """Name to module; each has `run(quick, progress) -> list[Result]`."""
 

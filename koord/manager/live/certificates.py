@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import ssl
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from cryptography import x509
@@ -95,6 +98,16 @@ def renewed(held: Material, names: Sequence[str], now_s: float, lifetimes: Lifet
         authorities = [newest]
     bundle = _pem(authorities)
     return held if bundle == held.bundle else replace(held, bundle=bundle)
+
+
+def load(context: ssl.SSLContext, material: Material) -> None:
+    """New connections of a server with this context are shown the certificate."""
+    with tempfile.TemporaryDirectory(prefix="koord-webhooks-") as folder:
+        # ssl reads files only; the directory is its owner's, and gone at once.
+        file = Path(folder, "both.pem")
+        file.touch(mode=0o600)
+        file.write_bytes(material.certificate + material.key)
+        context.load_cert_chain(file)
 
 
 def _issued(

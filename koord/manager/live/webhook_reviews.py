@@ -9,20 +9,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from aiohttp import web
 from prometheus_client import Histogram
 
 from koord.admission.hooks import Hook
+from koord.admission.known import Known
 from koord.admission.plain import part
 from koord.admission.request import Answer, Gates, Request
 from koord.admission.review import mutate, validate
 from koord.api.admissionregistration import AdmissionRequest, AdmissionResponse, AdmissionReview, AdmissionStatus
 from koord.api.codec import DecodeError, decode
 from koord.kube.metrics import Metrics
-from koord.manager.live.webhook_known import WebhookKnown
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,16 @@ _BUCKETS: Final = tuple(0.001 * 2**i for i in range(20))
 _to_json: Final[Callable[[object], bytes]] = msgspec.json.Encoder().encode
 
 
+class Lookup(Protocol):
+    """Where what is known comes from."""
+
+    async def for_request(self, request: Request, namespace: str) -> Known: ...
+
+
 class Reviews:
     """Answers reviews by path."""
 
-    def __init__(
-        self, known: WebhookKnown, gates: Gates, hooks: Iterable[Hook], metrics: Metrics, seed: int = 0
-    ) -> None:
+    def __init__(self, known: Lookup, gates: Gates, hooks: Iterable[Hook], metrics: Metrics, seed: int = 0) -> None:
         self._known, self._gates, self._seed = known, gates, seed
         # Several entries of a configuration share a path; for one path they agree in what matters here.
         self._by_path: dict[str, Hook] = {hook.path: hook for hook in hooks}

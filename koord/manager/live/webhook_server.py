@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -32,7 +30,7 @@ from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from koord.kube.health import Address, parse_address
 from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
-from koord.manager.live.certificates import Lifetimes, Material, renewed
+from koord.manager.live.certificates import Lifetimes, Material, load, renewed
 from koord.manager.live.registration import FIELD_MANAGER, Endpoint, Registration
 from koord.manager.live.webhook_known import InformerView, WebhookKnown, label_record, of_labels
 from koord.manager.live.webhook_reviews import Reviews
@@ -299,12 +297,6 @@ class WebhookServer:
 
     def _show(self, material: Material) -> None:
         """New connections are shown this certificate."""
-        changed = (material.certificate, material.key) != (self._shown.certificate, self._shown.key)
-        if changed:
-            with tempfile.TemporaryDirectory(prefix="koord-webhooks-") as folder:
-                # ssl reads files only; the directory is its owner's, and gone at once.
-                file = Path(folder, "both.pem")
-                file.touch(mode=0o600)
-                file.write_bytes(material.certificate + material.key)
-                self._context.load_cert_chain(file)
+        if (material.certificate, material.key) != (self._shown.certificate, self._shown.key):
+            load(self._context, material)
         self._shown = material
