@@ -116,7 +116,7 @@ async def controllers(plane: Plane, namespace: str, options: Options | None = No
         ]
         waiting = asyncio.create_task(ready.wait())
         try:
-            await asyncio.wait([*tasks, waiting], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*tasks, waiting], timeout=60, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 assert not task.done(), task.exception()
             assert ready.is_set()
@@ -128,7 +128,7 @@ async def controllers(plane: Plane, namespace: str, options: Options | None = No
             await asyncio.gather(*tasks, waiting, return_exceptions=True)
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 8.0) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 30.0) -> None:
     """Returns once `condition` holds; TimeoutError if it never does."""
     async with asyncio.timeout(within_s):
         while not await condition():  # noqa: ASYNC110 - the server has no event for it

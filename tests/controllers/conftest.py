@@ -16,7 +16,7 @@ import pytest
 
 from tests.control_plane import find_binary
 
-READY_WITHIN_S = 20.0
+READY_WITHIN_S = 60.0
 
 
 class Plane(Protocol):

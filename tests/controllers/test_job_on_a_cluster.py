@@ -29,7 +29,7 @@ def true_conditions(job: Job) -> set[tuple[str, str]]:
     return {(c.type, c.reason) for c in job.status.conditions if c.status == "True"}
 
 
-async def finished(client: Client, namespace: str, name: str, within_s: float = 8.0) -> Job:
+async def finished(client: Client, namespace: str, name: str, within_s: float = 30.0) -> Job:
     async def is_finished() -> bool:
         read = await client.get(JOBS, name, namespace=namespace)
         return bool({"Complete", "Failed"} & {type_ for type_, _ in true_conditions(read)})
@@ -43,7 +43,7 @@ async def test_a_job_completes_and_no_pod_keeps_its_finalizer(plane: Plane) -> N
     async with controllers(plane, namespace) as client:
         await client.create(JOBS, job("sum", completions=5, parallelism=2), namespace=namespace)
         waited = await asyncio.to_thread(
-            plane.kubectl, "-n", namespace, "wait", "--for=condition=complete", "job/sum", "--timeout=8s"
+            plane.kubectl, "-n", namespace, "wait", "--for=condition=complete", "job/sum", "--timeout=40s"
         )
         assert "condition met" in waited.stdout
         done = await client.get(JOBS, "sum", namespace=namespace)

@@ -37,7 +37,7 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane)
         claim = {"metadata": {"name": "data"}, "spec": storage}
         made = body("db", replicas=3, serviceName="db", volumeClaimTemplates=[claim])
         await client.create(STATEFUL_SETS, made, namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
         pods = {pod.metadata.name: pod for pod in await client.list(PODS, namespace=namespace)}
         assert sorted(pods) == ["db-0", "db-1", "db-2"]
         assert pods["db-1"].metadata.labels["apps.kubernetes.io/pod-index"] == "1"
@@ -49,7 +49,7 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane)
         partition = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}
         await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
         await kubectl(plane, namespace, "set", "image", "statefulset/db", "app=app:2")
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
 
         async def images() -> dict[str, str]:
             return {p.metadata.name: p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
@@ -67,10 +67,10 @@ async def test_a_stateful_set_has_names_claims_and_ordered_updates(plane: Plane)
 
         partition["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = 0
         await client.patch(STATEFUL_SETS, "db", partition, namespace=namespace)
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
         assert set((await images()).values()) == {"app:2"}
         await kubectl(plane, namespace, "rollout", "undo", "statefulset/db")
-        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "statefulset/db", "--timeout=40s")
         assert set((await images()).values()) == {"app:1"}
         await kubectl(plane, namespace, "scale", "statefulset/db", "--replicas=1")
 
@@ -113,7 +113,7 @@ async def test_a_daemon_set_follows_the_nodes(plane: Plane) -> None:
         await eventually(rolled_out)
         assert await pods_on() == [f"{word}-a", f"{word}-b"]
         await kubectl(plane, namespace, "set", "image", "daemonset/agent", "app=app:2")
-        await kubectl(plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=8s")
+        await kubectl(plane, namespace, "rollout", "status", "daemonset/agent", "--timeout=40s")
         images = {p.spec.containers[0].image for p in await client.list(PODS, namespace=namespace)}
         assert images == {"app:2"}
         history = await kubectl(plane, namespace, "rollout", "history", "daemonset/agent")

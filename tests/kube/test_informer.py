@@ -64,7 +64,7 @@ async def following(server: ScriptedServer, **options: Any) -> AsyncIterator[tup
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def converged(server: ScriptedServer, informer: Informer[ConfigMap], within_s: float = 10.0) -> None:
+async def converged(server: ScriptedServer, informer: Informer[ConfigMap], within_s: float = 30.0) -> None:
     await eventually(lambda: versions(informer) == server.versions(), within_s)
 
 

@@ -105,7 +105,7 @@ class Candidates:
                 found.append(writer)
         return found
 
-    async def writes(self, identity: str, within_s: float = 15.0) -> None:
+    async def writes(self, identity: str, within_s: float = 30.0) -> None:
         await eventually(lambda: bool(self.history) and self.history[-1][0] == identity, within_s)
 
     async def end(self) -> None:

@@ -18,7 +18,7 @@ from koord.apiserver.server import ApiServer, ServeOptions
 from koord.apiserver.status import StatusError
 from tests.apiserver.bodies.definitions import crd
 
-WITHIN_S = 10.0
+WITHIN_S = 30.0
 
 
 def context() -> Context:

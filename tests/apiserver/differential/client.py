@@ -37,7 +37,7 @@ class Target:
     url: str
     ca: Path
     tokens: Mapping[str, str]
-    patience_s: float = 15.0
+    patience_s: float = 30.0
     "How long a step may take to become what it waits for."
     variables: Mapping[str, str] = field(default_factory=dict)
     "What differs by where the test runs: the webhook server's address and CA."

@@ -62,7 +62,7 @@ def embedded() -> Iterator[Target]:
         serving = Thread(target=loop.run, args=(_serve(server, stop),), name="embedded API server")
         serving.start()
         try:
-            yield Target(server.url, Path(folder) / "pki" / "ca.crt", TOKENS, patience_s=5)
+            yield Target(server.url, Path(folder) / "pki" / "ca.crt", TOKENS)
         finally:
             loop.get_loop().call_soon_threadsafe(stop.set)
             serving.join()

@@ -13,7 +13,7 @@ from koord.apiserver.wire.answers import TEXT, Answer, Response, Stream
 from koord.apiserver.wire.connection import Connection, Handler, HttpRequest, TooLarge
 from koord.apiserver.wire.head import BadHead
 
-WITHIN_S = 5.0
+WITHIN_S = 15.0
 LARGE = 1 << 20
 
 
