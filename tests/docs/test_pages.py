@@ -63,6 +63,17 @@ def test_the_page_about_using_the_scheduler(tmp_path: Path) -> None:
     assert "4 nodes, 3 pods" in printed
 
 
+@pytest.mark.kubectl
+def test_the_page_about_admission(tmp_path: Path) -> None:
+    lines = commands("admission.md")
+    assert lines[0] == "koord admit -f examples/admission"  # shown, and tested where the command is
+    printed = on_a_cluster(lines[1:], tmp_path)
+    assert "pod/nightly-report created" in printed
+    assert "must be a whole number of cores, at least 1, for a pod with QoS class LSR, not 2500m" in printed
+    assert "one of them is refused" in printed
+    assert '{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"}' in printed
+
+
 def test_the_page_about_plugins(tmp_path: Path) -> None:
     page = (DOCS / "write-a-plugin.md").read_text()
     example, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

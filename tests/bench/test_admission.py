@@ -1,0 +1,15 @@
+"""The benchmark of admission measures what it says, at a size at which a test may."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.bench import admission
+
+
+def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "QUICK", admission.Size(pods=50, seconds=0.3))
+    results = admission.run(quick=True)
+    assert len(results) == 6
+    assert all(found.value > 0 for found in results)
+    assert {found.metric: found.goal for found in results}["CPU of both questions, p99"] == 1000
