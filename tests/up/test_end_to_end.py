@@ -161,7 +161,7 @@ def test_state_is_kept_over_a_restart_and_killed_components_are_healed(tmp_path:
         kubectl(data, "create", "configmap", "kept", "--from-literal=a=b")
         kubectl(data, "create", "deployment", "web", "--image=web:1", "--replicas=3")
         kubectl(data, "wait", "--for=condition=Available", "deployment/web", "--timeout=40s")
-        for name in ("hollow", "scheduler", "controllers", "apiserver"):
+        for name in ("hollow", "scheduler", "manager", "controllers", "apiserver"):
             killed = running.component(name)["pid"]
             os.kill(killed, signal.SIGKILL)
 
@@ -180,6 +180,59 @@ def test_state_is_kept_over_a_restart_and_killed_components_are_healed(tmp_path:
         assert running.component("apiserver")["endpoints"]["api"] == port
         assert kubectl(data, "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}") == before
         assert kubectl(data, "get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
+
+
+BATCH_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: job, labels: {koordinator.sh/qosClass: BE}}
+spec:
+  priorityClassName: koord-batch
+  containers:
+  - name: work
+    image: work:1
+    resources:
+      requests: {kubernetes.io/batch-cpu: "4000", kubernetes.io/batch-memory: 1Gi}
+      limits: {kubernetes.io/batch-cpu: "4000", kubernetes.io/batch-memory: 1Gi}
+"""
+
+
+@pytest.mark.kubectl
+def test_co_location_is_on_and_batch_pods_run_on_what_is_lent(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with up(data, "--nodes", "1"):
+        lent = "jsonpath={.items[0].status.allocatable.kubernetes\\.io/batch-cpu}"
+        wait_until(lambda: kubectl(data, "get", "nodes", "-o", lent) != "")
+        (tmp_path / "pod.yaml").write_text(BATCH_POD)
+        kubectl(data, "apply", "-f", str(tmp_path / "pod.yaml"))
+        kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=40s")
+        name = kubectl(data, "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+        told = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "koord",
+                "explain",
+                f"node/{name}",
+                "-o",
+                "json",
+                "--kubeconfig",
+                data / "kubeconfig",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        (found,) = [each for each in json.loads(told.stdout)["resources"] if each["resource"].endswith("batch-cpu")]
+        assert found["published"] > 4000
+        assert found["lines"]
+        # Who switches it off finds it off.
+        off = {"data": {"colocation-config": '{"enable":false}'}}
+        patch = ("patch", "configmap", "slo-controller-config", "-n", "koordinator-system", "--type=merge")
+        kubectl(data, *patch, "-p", json.dumps(off))
+        wait_until(lambda: kubectl(data, "get", "nodes", "-o", lent) == "")
+    with up(data, "--nodes", "1"):
+        assert kubectl(data, "get", "nodes", "-o", lent) == ""
 
 
 @pytest.mark.kubectl
