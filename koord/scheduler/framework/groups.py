@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import Facet
+from koord.scheduler.framework.plugin import Facet, FewGroups
 from koord.scheduler.state.domains import distinct
 from koord.scheduler.state.table import Array, Row
 
@@ -31,8 +31,13 @@ LOW: Final = NEVER // 2
 """What is not above this is no candidate."""
 STEADY: Final = 3
 """Sorting pays after so many times."""
+FEW_GROUPS: Final = 64
+"""Up to so many groups are compared as plain numbers: a list of them takes less than a dozen calls of numpy."""
+FEW_POINTS: Final = 1 << 20
+"""Up to so many points, a total fits into a float with all the bits that decide among equals."""
 KEPT: Final = 96
 LONGEST_HEAP: Final = 1024
+_POINT: Final = 1 << TIE_BITS
 
 
 class Groups:
@@ -41,9 +46,16 @@ class Groups:
     def __init__(self, facets: Sequence[Facet], base: Array) -> None:
         self.seen = [None if facet.flat else facet.groups for facet in facets]
         "By which arrays of the facets rows are grouped; None for one that cannot decide anything now."
-        self.facets = facets = tuple([facet for facet in facets if not facet.flat])
+        deciding = [i for i, facet in enumerate(facets) if not facet.flat]
+        self.lone = deciding[0] if len(deciding) == 1 and not facets[deciding[0]].gates else None
+        "Which facet decides alone, and only by its scores, where one does."
+        self.facets = facets = tuple([facets[i] for i in deciding])
         self._base = base
         self._best: Array | None = None
+        self._heads: list[float] = []
+        "The best bases in units of a point of score. Exact: see FEW_POINTS."
+        self._present: list[int] | None = None
+        self._candidates = -1
         self._heaps: list[list[tuple[int, Row]] | None] = []
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
@@ -51,7 +63,8 @@ class Groups:
         self._steady = 0
         "How often many rows have changed since one of them changed its group."
         if len(facets) == 1:
-            self.of_row: Array = facets[0].groups.astype(np.int32)
+            self._codes_of_rows = facets[0].groups
+            self.of_row: Array = self._codes_of_rows.astype(np.int32)
             size = facets[0].size
             self.codes: list[Array] = [np.arange(size)]
         elif facets:
@@ -81,20 +94,27 @@ class Groups:
         counted = was != is_one or (before != now and is_one)
         if counted:
             if was:
-                self.number[before] -= 1
+                self._count(before, -1)
             if is_one:
-                self.number[now] += 1
+                self._count(now, +1)
         if self._best is not None and (was or is_one):
             if is_one:
                 heap = self._heaps[now]
                 if heap is None:
-                    self._best[now] = max(self._best.item(now), base)
+                    self._set_best(now, max(self._best.item(now), base))
                 else:
                     heappush(heap, (-base, row))
-                    self._best[now] = -heap[0][0]
+                    self._set_best(now, -heap[0][0])
             if was or self._heaps[before] is not None:
                 self._settle(before)
         return counted
+
+    def _count(self, group: int, sign: int) -> None:
+        number = self.number.item(group) + sign
+        self.number[group] = number
+        self._candidates += sign
+        if number == (1 if sign > 0 else 0):
+            self._present = None
 
     def move_many(self, rows: Array, were: Array) -> bool:
         """Many rows have changed; `were` tells which were candidates. False where only a new grouping will do."""
@@ -119,6 +139,7 @@ class Groups:
             self.number -= np.bincount(before[were], minlength=size)
             self.number += np.bincount(now[are], minlength=size)
             self.of_row[rows] = now
+            self._present = None
         return True
 
     def best_of_all(self, worth: Array) -> Row | None:
@@ -134,17 +155,47 @@ class Groups:
     def best_row(self, worth: Array) -> Row | None:
         """The row with the highest total, by way of the groups' best ones."""
         if self._best is None:
-            self._best = np.full(self.size, NEVER, np.int64)
-            np.maximum.at(self._best, self.of_row, self._base)
-            self._heaps, self._floors = [None] * self.size, [NEVER] * self.size
+            self._find_bests()
+        assert self._best is not None
         totals = self._best + worth
         group = int(totals.argmax())
-        if totals.item(group) <= LOW:
+        return self._head(group) if totals.item(group) > LOW else None
+
+    def best_of_few(self, weight: int) -> Row | Literal[False] | None:
+        """The same in plain numbers, where a lone facet of that weight can say so, and groups with candidates are few;
+        else False."""
+        facet = self.facets[0]
+        if not isinstance(facet, FewGroups):
+            return False
+        present = self._present
+        if present is None:
+            present = self._present = self.number.nonzero()[0].tolist()
+            self._candidates = int(self.number.sum())
+        if not present:
             return None
-        heap = self._heaps[group]
-        if not heap:
-            heap = self._refill(group)
-        return heap[0][1]
+        scores = facet.few(present, self._candidates) if len(present) <= FEW_GROUPS else None
+        if scores is None:
+            return False
+        if self._best is None:
+            self._find_bests()
+        heads = self._heads
+        totals = [heads[group] + weight * score for group, score in zip(present, scores)]  # noqa: B905 - equally long
+        return self._head(present[totals.index(max(totals))])
+
+    def _find_bests(self) -> None:
+        """The best base of every group."""
+        self._best = np.full(self.size, NEVER, np.int64)
+        np.maximum.at(self._best, self.of_row, self._base)
+        self._heads = (self._best / _POINT).tolist()
+        self._heaps, self._floors = [None] * self.size, [NEVER] * self.size
+
+    def _set_best(self, group: int, base: int) -> None:
+        assert self._best is not None
+        self._best[group], self._heads[group] = base, base / _POINT
+
+    def _head(self, group: int) -> Row:
+        """The best row of a group that has a candidate."""
+        return (self._heaps[group] or self._refill(group))[0][1]
 
     def _settle(self, group: int) -> None:
         """Make the head of a heap true again."""
@@ -160,8 +211,7 @@ class Groups:
                 heappop(heap)
             if len(heap) > LONGEST_HEAP or (-heap[0][0] if heap else NEVER) <= self._floors[group] != NEVER:
                 heap = self._refill(group)
-        assert self._best is not None
-        self._best[group] = -heap[0][0] if heap else NEVER
+        self._set_best(group, -heap[0][0] if heap else NEVER)
 
     def _refill(self, group: int) -> list[tuple[int, Row]]:
         rows = np.flatnonzero(self.of_row == group)
@@ -180,7 +230,7 @@ class Groups:
         if not facets:
             return 0
         if len(facets) == 1:
-            code: int = facets[0].groups.item(row)
+            code: int = self._codes_of_rows.item(row)
             if code >= len(self.number):
                 self._widen(facets[0].size)
             return code
@@ -201,6 +251,7 @@ class Groups:
             self.codes = [np.arange(size)]
         if self._best is not None:
             self._best = np.append(self._best, np.full(more, NEVER, np.int64))
+            self._heads += [NEVER / _POINT] * more
             self._heaps += [[] for _ in range(more)]
             self._floors += [NEVER] * more
 

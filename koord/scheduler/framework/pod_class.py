@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
+from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
 from koord.scheduler.framework.plugin import Cells, Facet, Many, Numbers, One, Overlay, Refused
 from koord.scheduler.framework.stable import stable_hash
 from koord.scheduler.framework.verdicts import Part as Part
@@ -56,6 +56,7 @@ class PodClass:
         ]
         self._viewers = [part.judge for part in parts if part.judge.changes_view]
         self._weights = [part.weight for part in self._scorers]
+        self._has_few_points = 100 * sum(part.weight for part in parts) < FEW_POINTS
         self._plans: dict[int, tuple[list[_Filter], list[_Score | None]]] = {}
         "What is to be judged again after a change, by its reasons."
         self._overlay: Overlay | None = None
@@ -85,6 +86,10 @@ class PodClass:
         self._catch_up()
         groups = self._groups
         assert groups is not None
+        if self._is_calm and groups.lone is not None and self._has_few_points and not self._cluster.equal_hashes:
+            found = groups.best_of_few(self._facets[groups.lone][0].weight)
+            if found is not False:
+                return found
         worth = self._worths()
         if not self._cluster.equal_hashes:
             return groups.best_row(worth) if self._is_calm else groups.best_of_all(worth)
@@ -362,12 +367,13 @@ class PodClass:
         self._version = self._table.read()
 
     def _judge_few(self, changed: Changes) -> None:
-        base, rows = self._base, changed.rows
-        old = [base.item(row) for row in rows]
+        base, rows, reasons = self._base, changed.rows, changed.reasons
         # Also of a row that is turned away now: it may become a candidate for a reason that is not about its name.
-        self._ties(changed.reasons)
+        self._ties(reasons)
+        old = []
         for row in rows:
-            self._judge_one(row, changed.reasons)
+            old.append(base.item(row))
+            self._judge_one(row, reasons)
         self._refresh(changed)
         groups = self._groups
         assert groups is not None
@@ -559,7 +565,7 @@ class PodClass:
                 new = score(cells)
                 scores[row] = new
                 total += weight * new
-        self._base[row] = total << TIE_BITS | self._ties(reasons).item(row)
+        self._base[row] = total << TIE_BITS | self._mixed.item(row)
 
     def _ties(self, reasons: int) -> Array:
         """What decides among equals."""

@@ -27,8 +27,9 @@ from koord.api.selector import NOTHING, LabelMatcher, compile_labels, match_labe
 from koord.api.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.plugin import Facet, Judge, Many, Plugin
+from koord.scheduler.framework.plugin import Facet, FewGroups, Judge, Many, Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
+from koord.scheduler.plugins.few_domains import Few
 from koord.scheduler.plugins.node_affinity import NodeAffinity
 from koord.scheduler.plugins.taint_toleration import TaintToleration
 from koord.scheduler.state.cluster import Cluster
@@ -302,15 +303,19 @@ class _Even(DomainGate):
         return int(dimension.values[1:][there].min())
 
 
-class _Evener(Grouped):
+class _Evener(Grouped, FewGroups):
     """The soft constraints of a pod."""
 
     gates = closes = False
     normalised = True
 
     def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, *, needs_labels: bool) -> None:
-        self._constraints, self._needs_labels = constraints, needs_labels
-        self._shape = (-1, -1)
+        self._needs_labels, self._shape = needs_labels, (-1, -1)
+        self._scored: Array | None = None
+        self._present, self._numbers = b"", list[int | None]()
+        self._few: Few | None = None
+        self._by_domain = [each.key != _HOSTNAME for each in constraints]
+        self._skews = [each.max_skew - 1 for each in constraints]
         keys = tuple({each.key: None for each in constraints}) if needs_labels else ()
         super().__init__(
             cluster,
@@ -333,26 +338,81 @@ class _Evener(Grouped):
         present = candidates.nonzero()[0]
         if not len(present):
             return np.zeros(grouping.size, np.int64)
+        if self._present != present.tobytes():
+            self._present, self._numbers = present.tobytes(), self._domains_among(present)
         raw: Array | None = None
-        for i, constraint in enumerate(self._constraints):
-            if constraint.key == _HOSTNAME:
-                domains = int(candidates.sum())
-            else:
-                domains = int(np.count_nonzero(np.bincount(self._domains[i][present])))
-            worth = self._worth(i, constraint.max_skew, domains)
+        for i, domains in enumerate(self._numbers):
+            worth = self._worth(i, int(candidates.sum()) if domains is None else domains)
             raw = worth if raw is None else raw + worth
         assert raw is not None
         # Halves go up, none is negative.
         whole = (raw + 0.5).astype(np.int64)
-        those = whole[present]
-        most, least = int(those.max()), int(those.min())
+        those = whole.take(present)
+        most, least = those.item(those.argmax()), those.item(those.argmin())
         if most == 0:
             scores = np.full(grouping.size, 100)
         else:
             scores = (most + least - whole) * 100 // most
         return scores if self._scored is None else scores * self._scored
 
-    def _worth(self, i: int, max_skew: int, domains: int) -> Array:
+    def few(self, groups: list[int], candidates: int) -> list[int] | None:
+        if self._shape != self.grouping.shape:
+            self._look_at_groups()
+        few = self._few
+        if few is None or few.groups is not groups:
+            few = self._few = self._look_at(groups)
+        if not few.is_scored:
+            return None
+        numbers = [candidates if domains is None else domains for domains in few.numbers]
+        last = len(numbers) - 1
+        raw = few.nothing
+        for i in range(last):
+            worth = self._few_worth(i, few, numbers[i])
+            raw = worth if raw is few.nothing else [a + b for a, b in zip(raw, worth)]  # noqa: B905 - equally long
+        whole = few.add_last(raw, self._by_code(last, numbers[last]))
+        most = max(whole)
+        if most == 0:
+            return [100] * len(whole)
+        top = most + min(whole)
+        return [(top - each) * 100 // most for each in whole]
+
+    def _look_at(self, groups: list[int]) -> Few:
+        """What depends on which groups have candidates."""
+        index = np.array(groups)
+        is_scored = self._scored is None or bool(self._scored[index].all())
+        codes = [each[index].tolist() for each in self._codes]
+        return Few(groups, codes, self._domains_among(index), is_scored)
+
+    def _few_worth(self, i: int, few: Few, domains: int) -> list[float]:
+        """What a constraint adds for every group, as `_worth` has it."""
+        dimension = self.grouping.dimensions[i]
+        known = few.known[i]
+        if known is not None and known[0] is dimension.values and known[1] == domains:
+            return known[2]
+        by_code = self._by_code(i, domains)
+        worth = [by_code[code] for code in few.codes[i]]
+        if dimension.by_row and self._unnamed[i] is None:
+            few.known[i] = (dimension.values, domains, worth)
+        return worth
+
+    def _by_code(self, i: int, domains: int) -> list[float]:
+        numbers = self.grouping.dimensions[i].values.tolist()
+        unnamed = self._unnamed[i]
+        if unnamed is not None and unnamed < len(numbers):
+            numbers[unnamed] += numbers[0]
+        factor, skew = log(domains + 2), self._skews[i]
+        by_code = [number * factor + skew for number in numbers]
+        by_code[0] = 0.0
+        return by_code
+
+    def _domains_among(self, groups: Array) -> list[int | None]:
+        """How many domains some groups are in, by constraint; None where every row is one."""
+        return [
+            int(np.count_nonzero(np.bincount(domains[groups]))) if by_domain else None
+            for domains, by_domain in zip(self._domains, self._by_domain, strict=True)
+        ]
+
+    def _worth(self, i: int, domains: int) -> Array:
         """What a constraint adds for every group."""
         dimension = self.grouping.dimensions[i]
         numbers = dimension.values
@@ -363,9 +423,9 @@ class _Evener(Grouped):
         if unnamed is not None and unnamed < dimension.size:
             numbers = numbers.copy()
             numbers[unnamed] += numbers[0]
-        by_code = numbers * log(domains + 2) + (max_skew - 1)
+        by_code = numbers * log(domains + 2) + self._skews[i]
         by_code[0] = 0.0
-        worth: Array = by_code[self._codes[i]]
+        worth: Array = by_code.take(self._codes[i])
         if dimension.by_row and unnamed is None:
             # Such numbers stay what they are; rows go from one to another.
             self._known[i] = (dimension.values, domains, worth)
@@ -373,9 +433,10 @@ class _Evener(Grouped):
 
     def _look_at_groups(self) -> None:
         """What depends on the groups alone."""
-        self._known: list[tuple[Array, int, Array] | None] = [None] * len(self._constraints)
+        self._known: list[tuple[Array, int, Array] | None] = [None] * len(self._skews)
+        self._present, self._few = b"", None
         grouping = self.grouping
-        self._codes = codes = [grouping.codes(i) for i in range(len(self._constraints))]
+        self._codes = codes = [grouping.codes(i) for i in range(len(self._skews))]
         self._scored = np.logical_and.reduce([each > 0 for each in codes]) if self._needs_labels else None
         # By default, nodes without the label are together one domain, the one with an empty name.
         self._unnamed = [None if self._needs_labels else each.code_of("") for each in grouping.dimensions]

@@ -51,6 +51,8 @@ class Dimension:
         self.identity = (key, self._sources, by_row, most, counted)
         "Dimensions that are equal in this are the same; `counted` is hashable for that reason."
         self._versions = [0] * len(self._sources)
+        self._plain = self._sources[0][0] if len(self._sources) == 1 and self._sources[0][1] == 1 else None
+        "The tally whose number a row's amount is, where there is no more to it."
         self.by_row = False
         self.codes: Array = np.zeros(0, np.int32)
         "The code of every row."
@@ -162,6 +164,8 @@ class Dimension:
         return True
 
     def _amount(self, row: Row) -> int:
+        if self._plain is not None:
+            return self._plain.at(row)
         amount: int = 0
         for tally, weight in self._sources:
             amount += weight * tally.at(row)
@@ -328,6 +332,7 @@ class Grouped:
     def __init__(self, cluster: Cluster, dimensions: Sequence[Dimension]) -> None:
         self.grouping = grouping_of(cluster, dimensions)
         self._seen = -1
+        self._is_one = True
 
     def refresh(self, changed: Changes | None) -> bool:
         grouping = self.grouping
@@ -335,6 +340,7 @@ class Grouped:
         if grouping.changed_at == self._seen:
             return False
         self._seen = grouping.changed_at
+        self._is_one = grouping.size < 2
         self.changed()
         return True
 
@@ -347,7 +353,7 @@ class Grouped:
 
     @property
     def flat(self) -> bool:
-        return self.size < 2
+        return self._is_one
 
     @property
     def size(self) -> int:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from koord.scheduler.framework import groups as module
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
+from koord.scheduler.framework.plugin import FewGroups
 from koord.scheduler.state.table import Array, Changes
 
 ROWS = 300
 
 
-class Colours:
+class Colours(FewGroups):
     """A facet that says of each row what it was told."""
 
     gates = closes = flat = False
@@ -24,6 +25,8 @@ class Colours:
 
     def __init__(self, size: int, rng: random.Random) -> None:
         self.size = size
+        self.worth: list[int] = []
+        self.asked: tuple[list[int], int] | None = None
         self.groups: Array = np.array([rng.randrange(size) for _ in range(ROWS)], np.int32)
 
     def refresh(self, changed: Changes | None) -> bool:
@@ -31,6 +34,10 @@ class Colours:
 
     def table(self, candidates: Array | None) -> Array:
         raise NotImplementedError
+
+    def few(self, groups: list[int], candidates: int) -> list[int] | None:
+        self.asked = (groups, candidates)
+        return [self.worth[group] for group in groups]
 
 
 class Scene:
@@ -79,6 +86,20 @@ class Scene:
         assert groups.best_of_all(worth) == wanted
         if self.rng.random() < 0.7:
             assert groups.best_row(worth) == wanted
+            if len(self.facets) == 1:
+                self.check_few(self.facets[0])
+
+    def check_few(self, facet: Colours) -> None:
+        facet.worth = [self.rng.randrange(30) for _ in range(self.groups.size)]
+        total = self.base + (2 * np.array(facet.worth)[self.groups.of_row] << TIE_BITS)
+        best = int(total.argmax())
+        present, candidates = self.groups.number.nonzero()[0].tolist(), self.groups.number.sum()
+        found = self.groups.best_of_few(2)
+        if len(present) > module.FEW_GROUPS:
+            assert found is False
+        else:
+            assert found == (best if total[best] > LOW else None)
+            assert facet.asked == (present, candidates) or not present
 
 
 @pytest.mark.parametrize("facets", [0, 1, 2])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import random
 from math import log
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koord.api.codec import convert
 from koord.api.core import Service
@@ -15,6 +17,7 @@ from koord.api.workloads import ReplicaSet
 from koord.scheduler.framework import engine as framework
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.plugin import FewGroups
 from koord.scheduler.plugins.pod_topology_spread import NO_LABEL, SKEWED, PodTopologySpread
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.build import node, pod
@@ -226,3 +229,30 @@ def test_what_was_counted_for_a_class_is_dropped_with_it(monkeypatch: pytest.Mon
     finally:
         gc.enable()
     assert len(engine.cluster.counts._selections) == 4
+
+
+@pytest.mark.parametrize("own", [(), (ZONE,), (HOST,), (HOST, ZONE), (ZONE, HOST), (ZONE, HOST, "rack")])
+@pytest.mark.parametrize("seed", range(3))
+def test_few_groups_are_worth_the_same_in_plain_numbers(own: tuple[str, ...], seed: int) -> None:
+    rng = random.Random(seed)
+    zones = [rng.choice(("a", "b", "c", *[None] * (not own or seed == 1))) for _ in range(12)]
+    engine = spreading(zoned(*zones), *[f"n{rng.randrange(12)}" for _ in range(9)])
+    for i, row in enumerate(engine.cluster.table.row_of.values()):
+        found = engine.cluster.nodes[row]
+        labels = {**found.metadata.labels, "rack": f"r{i % 5}"}
+        engine.cluster.put_node(replace(found, metadata=replace(found.metadata, labels=labels)))
+    engine.cluster.put_service(service(app="web"))
+    asked = 0
+    for i in range(40):
+        ask = web(*[constraint(key, skew=seed + 1, hard=False) for key in own], name=f"next-{i}")
+        kept = engine.class_of(ask)
+        engine.place(ask)
+        kept.best()
+        groups, (_, facet) = kept._groups, kept._facets[0]
+        assert groups is not None
+        present = groups.number.nonzero()[0].tolist()
+        plain = facet.few(present, int(groups.number.sum())) if isinstance(facet, FewGroups) else None
+        if plain is not None and not facet.flat:
+            asked += 1
+            assert plain == facet.table(groups.number)[present].tolist()
+    assert asked or seed == 1
