@@ -25,6 +25,8 @@ EVERY_ADDRESS: Final = "0.0.0.0"
 class PortsInUse(Index):
     """Which rows have which ports in use."""
 
+    special = True
+
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._uses: dict[tuple[str, int], dict[str, dict[Row, int]]] = {}

@@ -26,6 +26,8 @@ from koord.scheduler.state.table import Reason, Row
 class Attached(Index):
     """Which volumes are attached to which rows, by driver."""
 
+    special = True
+
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._storage = cluster.storage

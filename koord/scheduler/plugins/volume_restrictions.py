@@ -31,6 +31,8 @@ _REASONS: Final = {
 class VolumeUsers(Index):
     """How many pods use a claim, and which disks are in use on which rows."""
 
+    special = True
+
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.of_claim: dict[str, int] = {}

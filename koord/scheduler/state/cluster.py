@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -91,6 +91,9 @@ class Watcher(Protocol):
 class Index:
     """A watcher that is made for a cluster on first use, and finds what is there already by itself."""
 
+    special: ClassVar[bool] = False
+    "Whether only pods with ports or volumes concern it: it is not told of others."
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
@@ -119,6 +122,7 @@ class Cluster:
         self.now_s = 0.0
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
+        self._told_of_special: list[Callable[[PodRecord, Row, int], None]] = []
         self.releases: list[Callable[[str, Row, Cluster], None]] = []
         "Who gives back what it took for a pod, when that leaves its node for good."
         self._indexes: dict[type[Index], Index] = {}
@@ -140,6 +144,8 @@ class Cluster:
         self._undo: list[Move] | None = None
         self._open: Transaction | None = None
         self._hashes: Counter[int] = Counter()
+        self.equal_hashes = False
+        "Whether two nodes have the same hash, so that it does not decide among them."
         for column in (NAME_HASH, UNSCHEDULABLE, TAINTS, POD_COUNT, NON_ZERO_CPU, NON_ZERO_MEMORY, allocatable(PODS)):
             self.table.declare(column)
         for resource in ("cpu", "memory"):
@@ -158,6 +164,7 @@ class Cluster:
             row = self.table.add_row(name)
             self.table.set("name hash", row, self._hash(name))
             self._hashes[self._hash(name)] += 1
+            self.equal_hashes = len(self._hashes) != len(self.table)
             self.pods_on.setdefault(row, {})
         old = self.nodes.get(row)
         node = self._kept(node)
@@ -187,6 +194,7 @@ class Cluster:
             del self._hashes[self._hash(name)]
         self.labels.forget(row)
         self.table.remove_row(name)
+        self.equal_hashes = len(self._hashes) != len(self.table)
 
     def put_namespace(self, namespace: Namespace) -> None:
         """A namespace is there, or has changed: terms choose namespaces by their labels."""
@@ -223,11 +231,6 @@ class Cluster:
     def remove_storage(self, thing: StorageObject) -> None:
         """Something about storage is gone."""
         self.storage.remove(thing)
-
-    @property
-    def equal_hashes(self) -> bool:
-        """Whether two nodes have the same hash, so that it does not decide among them."""
-        return len(self._hashes) != len(self.table)
 
     def node_hashes(self) -> Array:
         """A hash of seed and name for every row, from which ties are decided."""
@@ -271,7 +274,8 @@ class Cluster:
         """Tell someone of every change from now on."""
         self._watchers.append(watcher)
         if getattr(type(watcher), "pod_moved", None) is not Index.pod_moved:
-            self._told_of_pods.append(watcher.pod_moved)
+            is_special = isinstance(watcher, Index) and watcher.special
+            (self._told_of_special if is_special else self._told_of_pods).append(watcher.pod_moved)
 
     def index(self, kind: type[AnIndex]) -> AnIndex:
         """The one index of a kind, made on first use and kept up to date."""
@@ -316,6 +320,9 @@ class Cluster:
         self.counts.moved(record, row, sign)
         for moved in self._told_of_pods:
             moved(record, row, sign)
+        if record.claims or record.own_claims or record.disks or record.shape.ports:
+            for moved in self._told_of_special:
+                moved(record, row, sign)
 
     def _kept(self, node: Node) -> Node:
         """A node without what no decision looks at. Nodes have the same images: those are kept once."""

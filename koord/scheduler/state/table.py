@@ -120,6 +120,7 @@ class Table:
         self.alive: npt.NDArray[np.bool_] = np.zeros(FIRST_ROWS, np.bool_)
         self.row_of: dict[str, Row] = {}
         self.names: list[str] = [""] * FIRST_ROWS
+        self.capacity = FIRST_ROWS
         self.used = 0
         "Rows from here on were never in use."
         self._declared: dict[Hashable, Column] = {}
@@ -141,10 +142,6 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.row_of)
-
-    @property
-    def capacity(self) -> int:
-        return len(self.alive)
 
     def read(self) -> int:
         """The version up to which a reader now knows everything; for its next call of `changes`."""
@@ -292,7 +289,7 @@ class Table:
         self._gaining.clear()
         alive = np.zeros(new, np.bool_)
         alive[:old] = self.alive
-        self.alive = alive
+        self.alive, self.capacity = alive, new
         self._seen_at = np.zeros(new, np.intp)
         self.names += [""] * (new - old)
         self._free = list(range(new - 1, old - 1, -1))
