@@ -49,7 +49,10 @@ class ObjectMeta(Struct):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if one does."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class ObjectReference(Struct):

@@ -151,10 +151,11 @@ class Queue:
         self._first_backoff_s, self._longest_backoff_s = first_backoff_s, longest_backoff_s
         self._all: dict[str, Attempt] = {}
         self._in_flight: dict[int, Attempt] = {}
-        self._active = _Heap(Where.ACTIVE, lambda attempt: sorter.order(attempt))
+        self._active = _Heap(Where.ACTIVE, sorter.order)
         in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, sorter.order(attempt))  # noqa: E731
         self._backoff = _Heap(Where.BACKOFF, in_windows)
         self._backoff_after_error = _Heap(Where.BACKOFF, in_windows)
+        self._resting = (self._backoff, self._backoff_after_error)
         self._pool: dict[frozenset[str], dict[Hashable, dict[str, Attempt]]] = {}
         "By the plugins that turned them away, and by what these look at, so that an event is weighed once for all."
         self._gated: dict[str, Attempt] = {}
@@ -285,7 +286,7 @@ class Queue:
 
     def tick(self, now_s: float) -> None:
         """Do what only time does: end backoffs, and try again whom no event helped for long."""
-        for heap in (self._backoff, self._backoff_after_error):
+        for heap in self._resting:
             while heap.items and (first := heap.first()) is not None and not _backs_off(first, now_s):
                 self._leave(first)
                 self._ready(first, now_s, RESTED, at_once=True)
@@ -304,7 +305,7 @@ class Queue:
 
     def next_change_s(self) -> float | None:
         """When time alone may make one ready; None where nothing waits for time."""
-        ends = [first.ends + 1.0 for heap in (self._backoff, self._backoff_after_error) if (first := heap.first())]
+        ends = [first.ends + 1.0 for heap in self._resting if (first := heap.first())]
         if self._pool:
             ends.append(self._swept_s + SWEEP_EVERY_S)
         return min(ends, default=None)
@@ -327,12 +328,13 @@ class Queue:
             self._gated[attempt.entity.key] = attempt
             self.moved(attempt.where, event)
             return
-        rest_s = 0.0 if at_once else self.backoff_s(attempt)
-        attempt.ends = math.floor(attempt.queued_at_s + rest_s)
-        if rest_s and _backs_off(attempt, now_s):
-            (self._backoff_after_error if attempt.errors else self._backoff).push(attempt)
-        else:
-            self._active.push(attempt)
+        heap = self._active
+        if not at_once and (attempt.rejections or attempt.errors):
+            rest_s = self.backoff_s(attempt)
+            attempt.ends = math.floor(attempt.queued_at_s + rest_s)
+            if rest_s and _backs_off(attempt, now_s):
+                heap = self._backoff_after_error if attempt.errors else self._backoff
+        heap.push(attempt)
         self.moved(attempt.where, event)
 
     def _pool_it(self, attempt: Attempt) -> None:

@@ -53,7 +53,7 @@ class InterPodAffinity(Plugin):
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         terms, meta, counts = ask.terms, ask.meta, cluster.counts
-        others = counts.held(counts.face(meta.namespace, meta.labels)) if counts.any_held else ()
+        others = counts.held(counts.face(meta.namespace, meta.labels)) if counts.terms_held else ()
         if not terms.held:
             return others or None
         itself = bool(terms.affinity) and _matches_itself(terms.affinity, ask, cluster)

@@ -15,5 +15,8 @@ class SchedulingGates(Plugin):
     # Only a change of the pod itself takes a gate off, and that is always looked at.
 
     def blocks(self, entity: Entity) -> str | None:
-        names = [gate.name for ask in entity.pods for gate in ask.spec.scheduling_gates]
-        return f"waiting for scheduling gates: [{' '.join(names)}]" if names else None
+        for ask in entity.pods:
+            if ask.spec.scheduling_gates:
+                names = [gate.name for each in entity.pods for gate in each.spec.scheduling_gates]
+                return f"waiting for scheduling gates: [{' '.join(names)}]"
+        return None

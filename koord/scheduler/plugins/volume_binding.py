@@ -84,7 +84,9 @@ class VolumeBinding(Plugin):
         return _Bindable(_reach(claims, cluster), claims, cluster)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        claims = _claims(ask, cluster) if ask.spec.volumes else []
+        if not ask.spec.volumes:
+            return
+        claims = _claims(ask, cluster)
         if all(is_bound(claim) for claim in claims):
             return
         node = cluster.table.names[row]

@@ -176,7 +176,8 @@ class Counts:
         self._selections_at = 0
         self._tallies: WeakValueDictionary[Held, HeldTally] = WeakValueDictionary()
         self._holding: SelectorIndex[HeldTally] = SelectorIndex()
-        self._held_at = 0
+        self.terms_held = self._held_at = 0
+        "How many different terms pods on nodes hold."
         self._faces: dict[tuple[object, ...], Face] = {}
         self._most_faces = REMEMBERED
         self._faces_with: dict[tuple[str, str], dict[Face, None]] = {}
@@ -324,11 +325,6 @@ class Counts:
             face._held_at = self._held_at
         return face._held
 
-    @property
-    def any_held(self) -> bool:
-        """Whether any pod on a node holds a term at all."""
-        return bool(self._tallies)
-
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         if self._namespaces.get(name) != labels:
             self._namespaces[name] = labels
@@ -371,9 +367,11 @@ class Counts:
         if before == 0:
             self.see(_keys(matcher))
             self._holding.add(tally, matcher)
+            self.terms_held += 1
             self._held_at += 1
         elif tally.total == 0:
             self._holding.remove(tally, matcher)
+            self.terms_held -= 1
             self._held_at += 1
             self.unsee(_keys(matcher))
 
