@@ -7,12 +7,28 @@ are excluded or not listed, and for pods that carry a bypass label or annotation
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from koord.api import names
 from koord.api.meta import ObjectMeta
 
 ALL_NAMESPACES: Final = "*"
+
+
+class Decision(StrEnum):
+    """What was decided and why, in the words of the metric that counts it."""
+
+    NOT_ASKED = ""
+    "It holds nowhere, or nobody could look."
+    USER = "allowed_username"
+    EXCLUDED = "excluded_ns"
+    ELSEWHERE = "out_of_scope"
+    LABEL = "bypass_label"
+    ANNOTATION = "bypass_annotation"
+    REHEARSED = "dry_run"
+    "It would have been denied."
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +43,37 @@ class BindingSettings:
     dry_run: bool = False
     "Let everybody bind, and only tell."
 
-    def concerns(self, user: str, namespace: str) -> bool:
-        """Whether a binding is one to look at more closely."""
-        if not self.user_names or any(name in user for name in self.user_names):
-            return False
+    def early(self, user: str, namespace: str) -> Decision | None:
+        """The decision, where the pod need not be looked at."""
+        if not self.user_names:
+            return Decision.NOT_ASKED
+        if any(name in user for name in self.user_names):
+            return Decision.USER
         if namespace in self.excluded_namespaces:
-            return False
-        return ALL_NAMESPACES in self.namespaces or namespace in self.namespaces
+            return Decision.EXCLUDED
+        if not self.namespaces:
+            return Decision.NOT_ASKED
+        if ALL_NAMESPACES not in self.namespaces and namespace not in self.namespaces:
+            return Decision.ELSEWHERE
+        return None
 
-    def bypassed(self, pod: ObjectMeta) -> bool:
-        return any(key in pod.labels for key in self.bypass_labels) or any(
-            key in pod.annotations for key in self.bypass_annotations
-        )
+    def decide(self, user: str, namespace: str, pod: ObjectMeta | None) -> Decision:
+        """Whether a user may bind a pod. A pod that nobody knows is let through."""
+        early = self.early(user, namespace)
+        if early is not None:
+            return early
+        if pod is None:
+            return Decision.NOT_ASKED
+        if any(key in pod.labels for key in self.bypass_labels):
+            return Decision.LABEL
+        if any(key in pod.annotations for key in self.bypass_annotations):
+            return Decision.ANNOTATION
+        return Decision.REHEARSED if self.dry_run else Decision.DENIED
 
-
-def denial(settings: BindingSettings, user: str, namespace: str, pod: ObjectMeta | None) -> str:
-    """Why a user may not bind a pod; empty where it may. A pod that nobody knows is let through."""
-    if not settings.concerns(user, namespace) or pod is None or settings.bypassed(pod):
-        return ""
-    allowed = ", ".join(settings.user_names)
-    return f"user {user!r} may not bind pods in namespace {namespace}: the name must contain one of {allowed}"
+    def denial(self, user: str, namespace: str) -> str:
+        """What to tell someone who may not."""
+        allowed = ", ".join(self.user_names)
+        return f"user {user!r} may not bind pods in namespace {namespace}: the name must contain one of {allowed}"
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 from koord.admission import (
-    binding,
     device_resources,
     extended_resource_spec,
     node_amplification,
@@ -24,6 +23,7 @@ from koord.admission import (
     strategic_merge,
     typed,
 )
+from koord.admission.binding import Decision
 from koord.admission.colocation_profile import with_profiles
 from koord.admission.known import Known
 from koord.admission.plain import labels_of, part
@@ -198,15 +198,16 @@ def _enhanced(asked: Asked) -> Iterator[Fault]:
 
 
 def _may_bind(asked: Asked) -> Iterable[Fault]:
-    request, known = asked.request, asked.known
-    pod = known.pods.get(f"{request.namespace}/{request.name}")
-    denial = binding.denial(known.binding, request.user, request.namespace, pod)
-    if not denial:
+    request, settings = asked.request, asked.known.binding
+    pod = asked.known.pods.get(f"{request.namespace}/{request.name}")
+    decision = settings.decide(request.user, request.namespace, pod)
+    if decision not in (Decision.REHEARSED, Decision.DENIED):
         return ()
-    if known.binding.dry_run:
-        asked.warnings.append(f"would be denied: {denial}")
-        return ()
-    raise Refused([Fault("", denial)], FORBIDDEN)
+    denial = settings.denial(request.user, request.namespace)
+    if decision is Decision.DENIED:
+        raise Refused([Fault("", denial)], FORBIDDEN)
+    asked.warnings.append(f"would be denied: {denial}")
+    return ()
 
 
 def _node_config(asked: Asked) -> Iterator[Fault]:

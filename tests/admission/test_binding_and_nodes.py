@@ -77,6 +77,25 @@ def test_a_rehearsal_lets_everybody_bind_and_tells() -> None:
     assert answer.warnings[0].startswith("would be denied: user 'kube-scheduler'")
 
 
+@pytest.mark.parametrize(
+    ("user", "namespace", "pod", "settings", "decision"),
+    [
+        ("koord-scheduler", "shop", POD, OURS, "allowed_username"),
+        ("x", "kube-system", POD, OURS, "excluded_ns"),
+        ("x", "shop", POD, BindingSettings(("koord",), ("jobs",)), "out_of_scope"),
+        ("x", "shop", POD, OURS, "denied"),
+        ("x", "shop", POD, BindingSettings(("koord",), ("*",), dry_run=True), "dry_run"),
+        ("x", "shop", None, OURS, ""),
+        ("x", "shop", POD, BindingSettings(), ""),
+        ("x", "shop", POD, BindingSettings(("koord",)), ""),
+    ],
+)
+def test_decisions_have_the_words_of_their_metric(
+    user: str, namespace: str, pod: ObjectMeta | None, settings: BindingSettings, decision: str
+) -> None:
+    assert settings.decide(user, namespace, pod).value == decision
+
+
 def test_lists_of_options_are_trimmed() -> None:
     assert listed(" a , b,,") == ("a", "b")
     assert listed("") == ()

@@ -158,7 +158,7 @@ class WebhookKnown:
             labels = await self._labels_of(namespace)
             if labels is not None:
                 known = replace(known, namespaces={namespace: labels})
-        if request.subresource == "binding" and known.binding.concerns(request.user, request.namespace):
+        if request.subresource == "binding" and known.binding.early(request.user, request.namespace) is None:
             pod = await self._pod(request.namespace, request.name)
             if pod is not None:
                 known = replace(known, pods={f"{request.namespace}/{request.name}": pod})

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import Histogram
 
+from koord.admission.binding import Decision
 from koord.admission.hooks import Hook
 from koord.admission.known import Known
 from koord.admission.plain import part
@@ -22,6 +23,7 @@ from koord.admission.request import Answer, Gates, Request
 from koord.admission.review import mutate, validate
 from koord.api.admissionregistration import AdmissionRequest, AdmissionResponse, AdmissionReview, AdmissionStatus
 from koord.api.codec import DecodeError, decode
+from koord.api.features import ManagerGate
 from koord.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -49,6 +51,9 @@ class Reviews:
         # Several entries of a configuration share a path; for one path they agree in what matters here.
         self._by_path: dict[str, Hook] = {hook.path: hook for hook in hooks}
         self._timing = _Timing(metrics)
+        self._bindings = metrics.counter(
+            "koord_manager_webhook_binding_admission_decisions_total", "Bindings by what was decided", "decision"
+        )
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         hook = self._by_path.get(request.path)
@@ -90,6 +95,8 @@ class Reviews:
         )
         namespace = part(asked.object or {}, "metadata").get("namespace") or asked.namespace
         known = await self._known.for_request(request, namespace)
+        if request.subresource == "binding" and self._gates[ManagerGate.BINDING_ADMISSION_WEBHOOK]:
+            self._count(request, known)
         observe = self._timing.begin(hook, asked.operation)
         if hook.mutating:
             answer = mutate(request, known, self._gates, self._seed, observe)
@@ -105,6 +112,12 @@ class Reviews:
                 answer.message,
             )
         return answer
+
+    def _count(self, request: Request, known: Known) -> None:
+        pod = known.pods.get(f"{request.namespace}/{request.name}")
+        decision = known.binding.decide(request.user, request.namespace, pod)
+        if decision is not Decision.NOT_ASKED:
+            self._bindings.labels(decision.value).inc()
 
 
 async def _body(request: web.BaseRequest) -> bytes | None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from koord.admission.binding import BindingSettings
 from koord.admission.hooks import hooks
 from koord.api.features import ManagerGate, parse_gates
 from koord.api.kinds import (
@@ -385,3 +386,29 @@ async def test_a_person_labels_a_namespace_and_creates_a_pod(control_plane: Cont
             assert 'admission webhook "vpod.koordinator.sh" denied the request: spec.priority: must be of class' in told
             await asyncio.to_thread(kubectl, "delete", "namespace", "people", "--wait=false")
         await forget(client)
+
+
+async def test_managers_that_disagree_do_not_race(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await prepare(client)
+        async with admitting(client), admitting(client, "NodeMutatingWebhook=true"):
+            first = int((await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).metadata.generation)
+            await asyncio.sleep(4)
+            last = int((await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)).metadata.generation)
+            assert last - first < 12
+
+
+async def test_only_the_new_scheduler_binds_while_one_takes_over(client: Client) -> None:
+    settings = BindingSettings(user_names=("koord-scheduler",), namespaces=("shop",))
+    async with admitting(client, "BindingAdmissionWebhook=true", binding=settings) as running:
+        await client.create(PODS, pod("web", "shop"))
+        with pytest.raises(Forbidden, match="may not bind pods in namespace shop"):
+            await client.bind("shop", "web", "n1")
+        await client.patch(
+            PODS, "web", {"metadata": {"labels": {"koordinator.sh/binding-admission-bypass": ""}}}, namespace="shop"
+        )
+        await client.bind("shop", "web", "n1")
+        figures = running.metrics.render().decode()
+        assert 'koord_manager_webhook_binding_admission_decisions_total{decision="denied"} 1.0' in figures
+        assert 'koord_manager_webhook_binding_admission_decisions_total{decision="bypass_label"} 1.0' in figures
+        await client.delete(PODS, "web", namespace="shop", grace_s=0)
