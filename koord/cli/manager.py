@@ -96,6 +96,7 @@ def manager(
         await run(client, options=options, metrics=metrics, on_ready=lambda: done("controllers"))
 
     def served(server: HealthServer) -> None:
+        server.add_metrics_paths("/all-metrics", "/internal-metrics", "/external-metrics")
         if webhooks is not None:
             server.add_ready("webhooks", webhooks.check)
 

@@ -133,6 +133,7 @@ class HealthServer:
         self._live: dict[str, Check] = {"ping": ping}
         self._ready: dict[str, Check] = {"ping": ping}
         self._others: Handler | None = None
+        self._metrics_paths = ["/metrics"]
         self._runner: web.AppRunner | None = None
         self._following: asyncio.Task[None] | None = None
         self.port = self.address.port
@@ -146,6 +147,10 @@ class HealthServer:
         """`check` failing means: do not rely on this process yet."""
         self._ready[name] = check
 
+    def add_metrics_paths(self, *paths: str) -> None:
+        """The metrics are served there too: other collectors ask at other paths. To be called before it serves."""
+        self._metrics_paths += paths
+
     def add_paths(self, handler: Handler) -> None:
         """Whatever is at no path of these goes to `handler`: on loopback for everybody, elsewhere for those whom the
         API server allows."""
@@ -157,7 +162,8 @@ class HealthServer:
             app.router.add_get(f"/{path}", self._all(path, checks))
             app.router.add_get(f"/{path}/{{check}}", self._one(checks))
         if self._metrics is not None:
-            app.router.add_get("/metrics", self._serve_metrics)
+            for path in self._metrics_paths:
+                app.router.add_get(path, self._serve_metrics)
         app.router.add_route("*", "/{path:.*}", self._serve_others)
         return app
 

@@ -1,11 +1,15 @@
-"""What the manager tells Prometheus, under the names that Koordinator's users know."""
+"""What the manager tells Prometheus, under the names that Koordinator's users know.
+
+What is counted is told as a gauge, because a counter's name would get an ending that the one in Koordinator does not
+have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from prometheus_client import Counter
+from prometheus_client import Gauge
 
 from koord.kube.metrics import Metrics, Tracked
 from koord.manager.node_resource.outcome import Outcome
@@ -19,10 +23,10 @@ class ManagerMetrics:
         self.metrics = metrics
         self.leading = metrics.gauge("koordinator_manager_is_leader", "1 while this process leads, else 0")
         self._reconciled = {
-            name: metrics.counter(f"slo_controller_{name}_reconcile_count", f"Writes of {name} by outcome", *_OUTCOME)
+            name: metrics.gauge(f"slo_controller_{name}_reconcile_count", f"Writes of {name} by outcome", *_OUTCOME)
             for name in ("node_resource", "nodemetric", "nodeslo")
         }
-        self._plugins = metrics.counter(
+        self._plugins = metrics.gauge(
             "slo_controller_node_resource_run_plugin_status", "Runs of plugins by outcome", "plugin", *_OUTCOME
         )
         self._lent = Tracked(
@@ -34,7 +38,7 @@ class ManagerMetrics:
                 "unit",
             )
         )
-        self._children: dict[tuple[str, ...], Counter] = {}
+        self._children: dict[tuple[str, ...], Gauge] = {}
 
     def wrote(self, what: str, reason: str, *, ok: bool = True) -> None:
         """A write of a controller: what it was for, and whether it came through."""
@@ -56,7 +60,7 @@ class ManagerMetrics:
     def forget(self, node: str) -> None:
         self._lent.forget(node)
 
-    def _counted(self, family: Counter, what: str, *labels: str) -> None:
+    def _counted(self, family: Gauge, what: str, *labels: str) -> None:
         child = self._children.get((what, *labels))
         if child is None:
             child = self._children[what, *labels] = family.labels(*labels)
