@@ -55,11 +55,30 @@ class IndexOf(Protocol):
 class Write:
     """One write on its way to the disk."""
 
-    __slots__ = ("collection", "deleted", "done", "entry", "previous")
+    __slots__ = ("_waiting", "collection", "deleted", "entry", "previous")
 
     def __init__(self, collection: Collection, entry: Entry, previous: Entry | None, deleted: bool) -> None:
         self.collection, self.entry, self.previous, self.deleted = collection, entry, previous, deleted
-        self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        self._waiting: list[asyncio.Future[Entry]] = []
+
+    def done(self) -> asyncio.Future[Entry]:
+        """There when the write is on disk. Of each that waits one of its own: a client that goes away does not take
+        its write back, since others may already build on it."""
+        waiting: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return waiting
+
+    def succeed(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(self.entry)
+
+    def fail(self, error: WriteFailed) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(error)
+                # The writer may be about to go away; then nobody asks for the exception, and that is no defect.
+                waiting.exception()
 
     def row(self) -> Row:
         prev = self.previous.rev if self.previous else 0
@@ -176,13 +195,13 @@ class Collection:
         """Wait until what `head` gave is on disk. Raises WriteFailed if it could not be put there."""
         pending = self._pending.get(entry.key)
         if pending is not None and pending.entry.rev >= entry.rev:
-            await asyncio.shield(pending.done)
+            await pending.done()
 
     async def absent(self, key: str) -> None:
         """Wait until what `head` gave as gone is gone on disk too."""
         pending = self._pending.get(key)
         if pending is not None and pending.deleted:
-            await asyncio.shield(pending.done)
+            await pending.done()
 
     async def watch(
         self, from_rev: int, wanted: Callable[[Event], bool] | None = None

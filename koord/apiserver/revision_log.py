@@ -15,6 +15,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -28,6 +29,8 @@ CREATE INDEX revision_key ON revision(key, rev);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "rev, key, prev, deleted, value"
+_MOST_AT_ONCE = 64
+"Rows of one statement. SQLite's module keeps those that were read, of each length."
 _BYTES_BEFORE_CHECKPOINT = 16 << 20
 _BYTES_PER_ROW = 12 << 10
 "Of pages that a row touches, beside those of its value."
@@ -97,17 +100,27 @@ class RevisionLog:
         self._logged_bytes = 0
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def stage(self, rows: Sequence[Row]) -> None:
-        """Begin a group of rows: in SQLite's cache, to be followed by `commit` or `roll_back`."""
-        self._logged_bytes += sum(len(row.value) + _BYTES_PER_ROW for row in rows)
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(f"INSERT INTO revision({_COLUMNS}) VALUES (?, ?, ?, ?, ?)", rows)
+    def commit(self, rows: Sequence[Row]) -> None:
+        """Put a group of rows on disk: all of it is there when this returns, none of it if it raises."""
+        self._logged_bytes += sum([len(row.value) + _BYTES_PER_ROW for row in rows])
+        if 0 < len(rows) <= _MOST_AT_ONCE:
+            # Which is a transaction by itself.
+            self._insert(rows)
+            return
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for at in range(0, len(rows), _MOST_AT_ONCE):
+                self._insert(rows[at : at + _MOST_AT_ONCE])
+            self._db.execute("COMMIT")
+        except (sqlite3.Error, ValueError):
+            self._roll_back()
+            raise
 
-    def commit(self) -> None:
-        """Put the staged group on disk: all of it is there when this returns, none of it if it raises."""
-        self._db.execute("COMMIT")
+    def _insert(self, rows: Sequence[Row]) -> None:
+        """In one statement: a thread takes its turn at the interpreter once then, not once for every row."""
+        self._db.execute(_insertion(len(rows)), [value for row in rows for value in row])
 
-    def roll_back(self) -> None:
+    def _roll_back(self) -> None:
         # Where the disk was full, SQLite has rolled back by itself.
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
@@ -119,7 +132,7 @@ class RevisionLog:
             self._set_meta("revision", self.revision())
             self._db.execute("COMMIT")
         except sqlite3.Error:
-            self.roll_back()
+            self._roll_back()
             raise
 
     def live(self) -> Iterator[Row]:
@@ -161,7 +174,7 @@ class RevisionLog:
             self._db.execute("DELETE FROM revision WHERE rev > ? AND rev <= ? AND deleted = 1", (done, horizon))
             self._db.execute("COMMIT")
         except sqlite3.Error:
-            self.roll_back()
+            self._roll_back()
             raise
 
     def _connect(self) -> sqlite3.Connection:
@@ -190,6 +203,11 @@ class RevisionLog:
 
     def _set_meta(self, name: str, value: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", (name, value))
+
+
+@cache
+def _insertion(rows: int) -> str:
+    return f"INSERT INTO revision({_COLUMNS}) VALUES {', '.join(['(?, ?, ?, ?, ?)'] * rows)}"
 
 
 def _row(found: tuple[int, str, int, int, bytes]) -> Row:

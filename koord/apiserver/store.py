@@ -177,14 +177,14 @@ class Store:
         return self.revision >= rev
 
     def enqueue(self, write: Write) -> Awaitable[Entry]:
+        done = write.done()
         if self._closing:
-            write.done.set_exception(WriteFailed("the server is stopping"))
-            return write.done
+            write.fail(WriteFailed("the server is stopping"))
+            return done
         write.collection.stage(write)
         self._queue.append(write)
         self._work.set()
-        # A client that goes away does not take its write back: others may already build on it.
-        return asyncio.shield(write.done)
+        return done
 
     async def run(self) -> None:
         """The one writer: a group at a time, until cancelled; what is queued by then is still written."""
@@ -227,34 +227,31 @@ class Store:
         """Reads of history, off the event loop and out of the writer's way."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, call, *args)
 
-    async def _commit(self, *, alone: bool) -> None:
-        """Put the staged group on disk: from a thread, while requests go on, unless it is one write after another.
+    async def _commit(self, rows: list[Row]) -> None:
+        """Put a group on disk: from a thread, while requests go on, unless it is one write after another.
 
         A thread costs two changes of context, which on a busy machine are what a lone writer waits for most.
         """
-        requests = self.requests()
+        alone, requests = len(rows) == 1, self.requests()
         quiet = requests - self._requests_before <= 1
         self._requests_before = requests
         bearable_s = max(self.limits.inline_commit_s, self.limits.quiet_commit_s if quiet else 0.0)
         inline = alone and self._was_alone and self._commit_s < bearable_s
         self._was_alone = alone
-        took_s = self._timed_commit() if inline else await self._writer.call(self._timed_commit)
+        took_s = self._timed_commit(rows) if inline else await self._writer.call(partial(self._timed_commit, rows))
         self._commit_s = took_s if self._commit_s == UNKNOWN_S else self._commit_s + (took_s - self._commit_s) / 8
 
-    def _timed_commit(self) -> float:
+    def _timed_commit(self, rows: list[Row]) -> float:
         began_s = time.perf_counter()
-        self.log.commit()
+        self.log.commit(rows)
         return time.perf_counter() - began_s
 
     async def _commit_group(self) -> None:
         group, self._queue = self._queue, []
         began_s = time.perf_counter()
         try:
-            # Here rather than in the thread: there each row would wait for its turn at the interpreter.
-            self.log.stage([write.row() for write in group])
-            await self._commit(alone=len(group) == 1)
+            await self._commit([write.row() for write in group])
         except (sqlite3.Error, OSError, ValueError) as error:
-            self.log.roll_back()
             self._fail(group, error)
             return
         self.fault = ""
@@ -275,7 +272,7 @@ class Store:
         for collection, events in told.items():
             collection.tell(events)
         for write in group:
-            write.done.set_result(write.entry)
+            write.succeed()
 
     def _fail(self, group: list[Write], error: Exception) -> None:
         self.fault = str(error)
@@ -285,9 +282,7 @@ class Store:
         for collection in self._collections.values():
             collection.unstage_all()
         for write in refused:
-            write.done.set_exception(WriteFailed(str(error)))
-            # The writer may have gone away; then nobody asks for the exception, and that is no defect.
-            write.done.exception()
+            write.fail(WriteFailed(str(error)))
 
     def _trim(self) -> None:
         """Drop the oldest events from memory: those the disk has forgotten, and those that weigh too much."""

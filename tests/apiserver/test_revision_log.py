@@ -34,8 +34,7 @@ def row(rev: int, key: str, prev: int = 0, *, deleted: bool = False, size: int =
 
 
 def append(log: RevisionLog, *rows: Row) -> None:
-    log.stage(rows)
-    log.commit()
+    log.commit(rows)
 
 
 @pytest.fixture
@@ -67,21 +66,15 @@ def test_a_collection_is_read_as_it_was(log: RevisionLog) -> None:
     assert [each.rev for each in log.at(5, "pods/", "", 1)] == [3]
 
 
-def test_a_group_that_was_rolled_back_left_nothing(log: RevisionLog) -> None:
+@pytest.mark.parametrize("size", [2, 64, 65, 200])
+def test_a_group_with_a_revision_that_exists_is_refused_whole(log: RevisionLog, size: int) -> None:
     append(log, row(1, "pods/a"))
-    log.stage([row(2, "pods/b")])
-    log.roll_back()
-    log.roll_back()
-    append(log, row(3, "pods/c"))
-    assert [each.rev for each in log.live()] == [1, 3]
-
-
-def test_a_group_with_a_revision_that_exists_is_refused_whole(log: RevisionLog) -> None:
-    append(log, row(1, "pods/a"))
+    others = [row(rev, f"pods/{rev}") for rev in range(2, size + 1)]
     with pytest.raises(sqlite3.IntegrityError):
-        log.stage([row(2, "pods/b"), row(1, "pods/c")])
-    log.roll_back()
+        append(log, *others, row(1, "pods/c"))
     assert [each.rev for each in log.live()] == [1]
+    append(log, *others)
+    assert [each.rev for each in log.live()] == [*range(1, size + 1)]
 
 
 @given(

@@ -112,7 +112,7 @@ async def test_readiness_goes_with_the_disk_and_comes_back_with_it(
     async with served(tmp_path) as client:
         log = client.server.store.log
 
-        def full() -> None:
+        def full(*_rows: object) -> None:
             raise sqlite3.OperationalError("database or disk is full")
 
         with monkeypatch.context() as broken:

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from koord.apiserver import revision_log
-from koord.apiserver.revision_log import DataDirInUse, DataDirUnusable
+from koord.apiserver.revision_log import DataDirInUse, DataDirUnusable, Row
 from koord.apiserver.store import (
     Collection,
     Compacted,
@@ -94,7 +94,7 @@ class Gate:
         self.is_open, self.is_holding = True, False
         store.log.commit = self.commit  # type: ignore[method-assign]
 
-    def commit(self) -> None:
+    def commit(self, rows: Sequence[Row]) -> None:
         broken = False
         if not self.is_open:
             self.is_holding = True
@@ -102,7 +102,7 @@ class Gate:
             self.is_holding = False
         if broken:
             raise sqlite3.OperationalError("database or disk is full")
-        self._commit()
+        self._commit(rows)
 
     def close(self) -> None:
         self.is_open = False
@@ -418,10 +418,10 @@ async def test_writes_that_came_meanwhile_share_one_commit(tmp_path: Path) -> No
         commits = 0
         commit = store.log.commit
 
-        def counted() -> None:
+        def counted(rows: Sequence[Row]) -> None:
             nonlocal commits
             commits += 1
-            commit()
+            commit(rows)
 
         store.log.commit = counted  # type: ignore[method-assign]
         await asyncio.gather(*(put(pods, f"a/{i}") for i in range(100)))
@@ -435,9 +435,9 @@ async def test_lone_writes_need_no_thread_where_the_disk_is_quick(tmp_path: Path
         threads = []
         commit = store.log.commit
 
-        def noted() -> None:
+        def noted(rows: Sequence[Row]) -> None:
             threads.append(threading.current_thread())
-            commit()
+            commit(rows)
 
         store.log.commit = noted  # type: ignore[method-assign]
         for _ in range(5):
@@ -454,9 +454,9 @@ async def test_lone_writes_block_nobody_else(tmp_path: Path, others: int) -> Non
         threads = []
         commit, requests = store.log.commit, 0
 
-        def noted() -> None:
+        def noted(rows: Sequence[Row]) -> None:
             threads.append(threading.current_thread())
-            commit()
+            commit(rows)
 
         store.log.commit = noted  # type: ignore[method-assign]
         store.requests = lambda: requests
