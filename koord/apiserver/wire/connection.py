@@ -28,6 +28,9 @@ LINGER_S: Final = 2.0
 _MOST_AHEAD_BYTES: Final = 256 << 10
 "What may arrive before anyone asked for it."
 
+_ARRIVING: Final = memoryview(bytearray(64 << 10))
+"Where the loop puts what arrives. One for all: it is taken from there before anything else can happen."
+
 Handler = Callable[["HttpRequest"], Awaitable[Answer]]
 
 
@@ -146,8 +149,11 @@ class HttpRequest:
         await self._connection.drained()
 
 
-class Connection(asyncio.Protocol):
-    """The server's end of a connection. `connections` has all that are open."""
+class Connection(asyncio.BufferedProtocol):
+    """The server's end of a connection. `connections` has all that are open.
+
+    Buffered: where the loop itself makes the bytes that it hands on, it asks for much more room than they need.
+    """
 
     def __init__(self, handle: Handler, connections: set[Connection], idle_s: float) -> None:
         self._handle, self._connections, self._idle_s = handle, connections, idle_s
@@ -201,10 +207,13 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             await self._writable
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _ARRIVING
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._drops:
             return
-        self.buffer += data
+        self.buffer += _ARRIVING[:nbytes]
         if self._request is None:
             self._next()
         elif self._more is not None:
