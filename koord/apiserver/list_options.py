@@ -7,7 +7,8 @@ rule to know: a watch that names no version, or version 0, is asked to begin wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from koord.apiserver.status import Cause, StatusError, bad_request, forbidden, not_supported, unprocessable
 
@@ -15,8 +16,7 @@ _LARGEST = (1 << 63) - 1
 _MATCHES = ("Exact", "NotOlderThan")
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListOptions(msgspec.Struct, frozen=True):
     """What a list or watch is asked for, beyond its selectors."""
 
     version: str = ""

@@ -8,10 +8,13 @@ What is particular to a kind is in its `Strategy`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from koord.api.timestamp import from_seconds
 from koord.apiserver import deletion, metadata, structural
@@ -48,21 +51,19 @@ MOST_ATTEMPTS = 10
 MOST_INCOMPLETE = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, eq=False):
     """Who writes, in whose name the fields are owned, and whether it is only a rehearsal."""
 
     user: UserInfo
     manager: str
     dry_run: bool = False
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     "Filled on the way; sent as Warning headers."
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     "The request's options object, for admission webhooks."
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a write: the object's bytes, and whether it was newly created."""
 
     value: bytes
@@ -492,7 +493,7 @@ def subresource_attributes(
 def _of_status(causes: Iterable[Cause]) -> list[Cause]:
     """Faults of a status that is judged by itself: their texts name fields from there on."""
     return [
-        replace(
+        dataclasses.replace(
             cause,
             message=cause.message.replace(f"{cause.field} in body", f"{cause.field.removeprefix('status.')} in body"),
         )

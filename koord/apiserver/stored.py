@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,9 @@ from koord.apiserver.bodies import typed
 from koord.apiserver.bodies.json_text import whole_numbers
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.store import Collection, Index, Store
+
+_encoder: Final = msgspec.json.Encoder()
+_written: Final = bytearray()
 
 
 def collection_of(store: Store, resource: Resource) -> Collection:
@@ -48,7 +51,9 @@ def encode(resource: Resource, obj: Obj, rev: int = 0) -> bytes:
     if resource.convert is not None and api_version != resource.api_version:
         obj = resource.convert(obj, api_version)
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-    encoded = msgspec.json.encode({"kind": resource.kind, "apiVersion": api_version, "metadata": meta, **rest})
+    # Written in one place and copied to where it stays: there it would grow step by step.
+    _encoder.encode_into({"kind": resource.kind, "apiVersion": api_version, "metadata": meta, **rest}, _written)
+    encoded = bytes(_written)
     return whole_numbers(encoded) if resource.custom else encoded
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from koord.apiserver.list_options import query_flag
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required, too_long, unprocessable
@@ -14,8 +16,7 @@ _KINDS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": 
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """How a write is meant: in whose name, whether for real, and what becomes of fields that are not known."""
 
     manager: str
@@ -31,22 +32,38 @@ def write_options(
 ) -> WriteOptions:
     """The options; 422 where they are not valid for the verb."""
     manager, validation = query.get("fieldManager", ""), query.get("fieldValidation", "")
+    force = query_flag(query, "force") if "force" in query else None
+    return _options(verb, manager, validation, force, tuple(dry_run), user_agent, is_apply)
+
+
+@lru_cache(128)
+def _options(
+    verb: str,
+    manager: str,
+    validation: str,
+    force: bool | None,
+    dry_run: tuple[str, ...],
+    user_agent: str,
+    is_apply: bool,
+) -> WriteOptions:
+    """A client asks for the same again and again."""
     faults: list[Cause] = []
     if is_apply and not manager:
         faults.append(required("fieldManager", "is required for apply patch"))
-    if verb == "patch" and not is_apply and "force" in query:
+    if verb == "patch" and not is_apply and force is not None:
         faults.append(forbidden("force", "may not be specified for non-apply patch"))
     faults += _manager_faults(manager)
     if any(value != "All" for value in dry_run):
-        faults.append(not_supported("dryRun", dry_run, ["All"]))
+        faults.append(not_supported("dryRun", [*dry_run], ["All"]))
     if validation not in _VALIDATIONS:
         faults.append(not_supported("fieldValidation", validation, _VALIDATIONS))
     if faults and verb in _KINDS:
         raise unprocessable(_KINDS[verb], "meta.k8s.io", "", faults)
-    force = is_apply and query_flag(query, "force")
-    shown: dict[str, Any] = {"dryRun": dry_run} if dry_run else {}
+    shown: dict[str, Any] = {"dryRun": [*dry_run]} if dry_run else {}
     shown |= {key: text for key, text in (("fieldManager", manager), ("fieldValidation", validation)) if text}
-    return WriteOptions(manager or default_manager(user_agent), bool(dry_run), validation or "Warn", force, shown)
+    return WriteOptions(
+        manager or default_manager(user_agent), bool(dry_run), validation or "Warn", is_apply and bool(force), shown
+    )
 
 
 def default_manager(user_agent: str) -> str:

@@ -8,10 +8,10 @@ ranges, runtime classes, validating webhooks and quotas. If a webhook changed th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.apiserver.access.rbac import Authorizer
 from koord.apiserver.admission import (

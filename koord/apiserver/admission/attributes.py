@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from koord.apiserver.access.user import UserInfo
 from koord.apiserver.resource import Obj, Resource
@@ -13,8 +14,7 @@ from koord.apiserver.status import Cause, StatusError, qualified
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, eq=False):
     """One write on its way through admission. `obj` is None for deletions, `old` for creations."""
 
     operation: str
@@ -26,9 +26,9 @@ class Attributes:
     old: Obj | None
     user: UserInfo
     dry_run: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     "The request's options object: CreateOptions, PatchOptions, ..."
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     "Filled on the way; the client gets them as headers."
     kind: tuple[str, str, str] | None = None
     "Of a subresource with a kind of its own (Binding, Eviction): its group, version and kind."

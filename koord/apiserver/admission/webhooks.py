@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.apiserver.admission.attributes import Attributes, refusal
 from koord.apiserver.admission.match_conditions import ConditionsFailed, Decide, conditions_hold
@@ -21,7 +22,7 @@ from koord.apiserver.admission.webhook_client import CallFailed, WebhookClient
 from koord.apiserver.admission.webhook_review import InvalidReview, Unconvertible, Verdict, denied, review, verdict
 from koord.apiserver.admission.webhook_rules import Hook
 from koord.apiserver.bodies import decoding, json_text
-from koord.apiserver.patch import json_patch
+from koord.apiserver.patch import json_patch, new_fields
 from koord.apiserver.resource import Obj, Resource
 from koord.apiserver.status import StatusError, bad_request, internal_error
 
@@ -91,6 +92,8 @@ class Webhooks:
         resource = hook.matching(attributes, self._equivalents)
         if resource is None or not hook.selects(attributes, self._namespace_of):
             return None
+        if attributes.obj is not None:
+            new_fields.expand(attributes.obj)
         if hook.conditions:
             try:
                 if not conditions_hold(hook.conditions, attributes, resource, self._decide):

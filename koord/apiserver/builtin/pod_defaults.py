@@ -138,10 +138,11 @@ def _default_field_ref(ref: Obj | None) -> None:
 
 
 def _default_volume(volume: Obj) -> None:
-    if not any(content is not None for key, content in volume.items() if key != "name"):
+    sources = [(key, source) for key, source in volume.items() if key != "name" and source is not None]
+    if not sources:
         volume["emptyDir"] = {}
-    for key, source in volume.items():
-        if key != "name" and source is not None and (default := _OF_SOURCES.get(key)):
+    for key, source in sources:
+        if default := _OF_SOURCES.get(key):
             default(source)
 
 

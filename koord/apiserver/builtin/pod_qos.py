@@ -34,8 +34,11 @@ def qos_class(spec: Part) -> str:
 def _are_all_limited(parts: Sequence[Part]) -> bool:
     for part in parts:
         limits = part.get("limits")
-        if not limits or any(_nano(limits.get(name, "0")) <= 0 for name in _COUNTED):
+        if not limits:
             return False
+        for name in _COUNTED:
+            if name not in limits or _nano(limits[name]) <= 0:
+                return False
     return True
 
 

@@ -242,8 +242,24 @@ _SOURCES: Final[Mapping[str, Callable[[Faults, Part, str], None]]] = {
 """The sources that Kubernetes itself serves; `disk_volumes` has the others."""
 
 
+_PLAIN_MOUNT: Final = frozenset({"name", "mountPath", "readOnly"})
+
+
+def _are_plain(mounts: Sequence[Part], volumes: Volumes) -> bool:
+    """Whether there is surely nothing wrong with them, as with most: without a path for each, it is soon said."""
+    taken: set[str] = set()
+    for mount in mounts:
+        target = mount.get("mountPath")
+        if not target or target in taken or mount.get("name") not in volumes or not mount.keys() <= _PLAIN_MOUNT:
+            return False
+        taken.add(target)
+    return True
+
+
 def validate_mounts(faults: Faults, container: Part, volumes: Volumes, path: str) -> None:
     mounts, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
+    if not devices and _are_plain(mounts, volumes):
+        return
     device_paths = {device.get("name", ""): device.get("devicePath", "") for device in devices}
     taken: set[str] = set()
     for i, mount in enumerate(mounts):

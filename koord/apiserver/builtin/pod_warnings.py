@@ -58,15 +58,21 @@ def spec_warnings(spec: Part, meta: Part, path: str) -> list[str]:
     return [*_scheduling(spec, meta, path), *_lists(spec, path), *_containers(spec, path), *_rest(spec, path)]
 
 
-_RARE: Final = (
-    "nodeSelector", "topologySpreadConstraints", "hostAliases", "imagePullSecrets", "initContainers",
-    "ephemeralContainers",
-)  # fmt: skip
+_RARE: Final = frozenset(
+    {
+        "nodeSelector",
+        "topologySpreadConstraints",
+        "hostAliases",
+        "imagePullSecrets",
+        "initContainers",
+        "ephemeralContainers",
+    }
+)
 
 
 def _is_plain(spec: Part, meta: Part) -> bool:
     """Whether there is surely nothing to say, as of most pods; at a fraction of what it takes to say it."""
-    if any(key in spec for key in _RARE) or not _OLD_ANNOTATIONS.keys().isdisjoint(meta.get("annotations") or ()):
+    if not _RARE.isdisjoint(spec) or not _OLD_ANNOTATIONS.keys().isdisjoint(meta.get("annotations") or ()):
         return False
     ports = 0
     for container in spec.get("containers") or ():
@@ -75,10 +81,14 @@ def _is_plain(spec: Part, meta: Part) -> bool:
         if len(variables) > 1 and len({variable.get("name") for variable in variables}) < len(variables):
             return False
         for amounts in (container.get("resources") or {}).values():
-            if isinstance(amounts, dict) and any(_is_fraction(amounts[name]) for name in _IN_BYTES if name in amounts):
-                return False
-    volumes = spec.get("volumes") or ()
-    return ports <= 1 and not any("gitRepo" in volume for volume in volumes) and not any(_rest(spec, ""))
+            if isinstance(amounts, dict):
+                for name in _IN_BYTES:
+                    if name in amounts and _is_fraction(amounts[name]):
+                        return False
+    for volume in spec.get("volumes") or ():
+        if "gitRepo" in volume:
+            return False
+    return ports <= 1 and not any(_rest(spec, ""))
 
 
 def _scheduling(spec: Part, meta: Part, path: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from koord.apiserver.patch import fields, go_text, managers, merging
+from koord.apiserver.patch import fields, go_text, managers, merging, new_fields
 from koord.apiserver.patch.fields import Path, Set
 from koord.apiserver.patch.managers import Owned, Owner, Owners
 from koord.apiserver.patch.plan import Plan, Untyped, empty, root_plan
@@ -73,12 +73,15 @@ def track(
         return
     plan = root_plan(schema)
     owners = _current(decoded, plan, schema, versions)
+    writer = owner_of(manager, operation_api_version, subresource)
     try:
-        changes = _changes(plan, live if live else empty(schema), new, reach)
-        writer = owner_of(manager, operation_api_version, subresource)
-        if versions and live:
-            _check_versions(owners, writer, versions, live, new)
-        after = _updated(owners, changes, writer, now)
+        if not live and not owners:
+            after = _created(plan, schema, new, reach, writer, now)
+        else:
+            changes = _changes(plan, live if live else empty(schema), new, reach)
+            if versions and live:
+                _check_versions(owners, writer, versions, live, new)
+            after = _updated(owners, changes, writer, now)
     except (Untyped, TypeError, AttributeError, RecursionError):
         # As the real server does: rather no ownership than a wrong one. Whether the object is valid others decide.
         return
@@ -156,6 +159,13 @@ def _changes(plan: Plan, old: Obj, new: Obj, reach: Reach) -> merging.Changes:
         old = {**old, "metadata": {key: value for key, value in old_meta.items() if key != "managedFields"}}
     changes = merging.compare(plan, old, new)
     return merging.Changes(*map(reach, changes))
+
+
+def _created(plan: Plan, schema: Schema, new: Obj, reach: Reach, writer: Owner, now: str) -> Owners:
+    # The metadata must be a tree, since not all of them can be owned.
+    added = new_fields.added(plan, {"metadata": {}, **empty(schema)}, new)
+    own = fields.difference(reach(added), _NEVER_OWNED)
+    return {writer: Owned(own, writer.api_version, now)} if own else {}
 
 
 def _updated(owners: Owners, changes: merging.Changes, writer: Owner, now: str) -> Owners:

@@ -7,7 +7,6 @@ apiVersion. Each has one entry: a set of fields and the time of its last change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -46,8 +45,7 @@ class Owner(NamedTuple):
         return msgspec.json.encode({key: value for key, value in parts if value})
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """What an owner has."""
 
     fields: Set

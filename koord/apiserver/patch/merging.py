@@ -62,7 +62,7 @@ def _compare_maps(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes:
 def _add(plan: Plan, old: dict[str, Any], new: dict[str, Any], changes: Changes) -> None:
     """What is new in a map."""
     names = tuple([name for name in new if name not in old]) if old else tuple(new)
-    node, deeper = plan.shapes.get(names) or _shape(plan, names)
+    node, deeper = shape(plan, names)
     changes.added.update(node)
     del changes.added["."]
     for name, step, below in deeper:
@@ -165,7 +165,7 @@ def whole(plan: Plan, value: Any) -> Set:
         return {}
     if plan.kind == "map":
         names = tuple(value)
-        node, deeper = plan.shapes.get(names) or _shape(plan, names)
+        node, deeper = plan.shapes.get(names) or shape(plan, names)
         if deeper:
             node = node.copy()
             for name, step, below in deeper:
@@ -177,9 +177,11 @@ def whole(plan: Plan, value: Any) -> Set:
     return whole(plan.of(value), value)
 
 
-def _shape(plan: Plan, names: tuple[str, ...]) -> Shape:
+def shape(plan: Plan, names: tuple[str, ...]) -> Shape:
     """The set of a map with just these fields, each as a leaf; and the fields that are none. Most maps of a kind have
     one of a few shapes, so these are kept."""
+    if known := plan.shapes.get(names):
+        return known
     node: Set = {".": {}}
     deeper = []
     for name in names:
@@ -188,12 +190,12 @@ def _shape(plan: Plan, names: tuple[str, ...]) -> Shape:
         node[step] = {}
         if not below.leaf:
             deeper.append((name, step, below))
-    shape = (node, tuple(deeper))
+    made = (node, tuple(deeper))
     if len(names) <= _MOST_NAMES:
         if len(plan.shapes) >= _MOST_SHAPES:
             plan.shapes.clear()
-        plan.shapes[names] = shape
-    return shape
+        plan.shapes[names] = made
+    return made
 
 
 def _whole_list(plan: Plan, value: list[Any]) -> Set:

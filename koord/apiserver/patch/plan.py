@@ -6,6 +6,7 @@ whose items are known by keys, or a set. Where the schema leaves the type open, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from koord.apiserver import schemas
@@ -28,6 +29,8 @@ class Untyped(ValueError):
 
 Shape = tuple[fields.Set, tuple[tuple[str, str, "Plan"], ...]]
 """The set of a map with certain fields as if all were leaves, and those that are none: name, step and plan."""
+Write = Callable[[Any], str]
+"""Writes the set of a value that is there as a whole."""
 
 
 class Plan:
@@ -35,7 +38,7 @@ class Plan:
 
     __slots__ = (
         "_steps", "atomic", "defaults", "element", "fields", "item",
-        "keys", "kind", "leaf", "nullable", "open", "scalar", "shapes",
+        "keys", "kind", "leaf", "nullable", "open", "scalar", "shapes", "write",
     )  # fmt: skip
 
     def __init__(self, kind: Kind, *, atomic: bool = False, scalar: str = ANY_SCALAR, nullable: bool = False) -> None:
@@ -51,6 +54,8 @@ class Plan:
         "Of a map: the declared fields, each with its step in field sets."
         self.shapes: dict[tuple[str, ...], Shape] = {}
         "Of a map: what is known of values with just these fields."
+        self.write: Write | None = None
+        "Made when it is first needed."
         self.element: Plan | None = None
         "Of a map: what undeclared fields are; None where there must be none."
         self.item: Plan = self

@@ -5,9 +5,8 @@ The budget is spent before the pod goes, so that two evictions cannot take the s
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.codec import convert
 from koord.api.selector import NOTHING, LabelSelector, compile_labels

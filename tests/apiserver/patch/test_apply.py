@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koord.apiserver import structural
-from koord.apiserver.patch import managed_fields, scale_fields
+from koord.apiserver.patch import managed_fields, new_fields, scale_fields
 from koord.apiserver.patch.reach import reach_of
 from koord.apiserver.resource import Resource
 from koord.apiserver.schema import Schema
@@ -84,6 +84,7 @@ def test_writers_own_what_they_change(step: Obj, before: Obj | None, after: Obj)
         subresource=step["subresource"],
         reach=reach_of(resource, step["subresource"]),
     )
+    new_fields.expand(new)
     assert new["metadata"].get("managedFields") == wanted
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.apiserver import schemas
-from koord.apiserver.patch import json_patch, managed_fields, managers, merge_patch, reach, strategic
+from koord.apiserver.patch import json_patch, managed_fields, managers, merge_patch, new_fields, reach, strategic
 from koord.apiserver.patch.managers import Owned, Owner
 from koord.apiserver.resource import Resource
 from koord.apiserver.schema import Schema
@@ -32,6 +32,7 @@ def _track(live: Obj | None, new: Obj, manager: str = "m", schema: Schema = CONF
     managed_fields.track(
         live, new, manager=manager, operation_api_version=version, schema=schema, now=more.pop("now", NOW), **more
     )
+    new_fields.expand(new)
     found: list[Obj] = new["metadata"].get("managedFields", [])
     return found
 
