@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from koord.apiserver import structural
+from koord.apiserver.cel.patterns import pattern_fault
 from koord.apiserver.custom import schema_validation
 from koord.apiserver.status import Cause, forbidden, invalid, not_supported, required
 
@@ -215,28 +216,6 @@ def _nested_completeness_faults(values: Source, schema: Source | None, path: str
             yield from _nested_completeness_faults(inner, additional, f"{path}.additionalProperties", where)
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield required(_key(path, name), f"because it is defined in {where}")
-
-
-_GO_REGEX_FAULTS: Final = (
-    ("unterminated subpattern", "missing closing )"),
-    ("unterminated character set", "missing closing ]"),
-    ("nothing to repeat", "missing argument to repetition operator"),
-    ("multiple repeat", "invalid nested repetition operator"),
-    ("unbalanced parenthesis", "unexpected )"),
-    ("bad character range", "invalid character class range"),
-)
-
-
-def pattern_fault(pattern: str) -> str:
-    """Why a pattern cannot be used, "" where it can."""
-    if schema_validation.compiled_pattern(pattern) is not None:
-        return ""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        words = next((go for ours, go in _GO_REGEX_FAULTS if ours in str(error)), str(error))
-        return f"error parsing regexp: {words}: `{pattern}`"
-    return f"error parsing regexp: this server does not support classes of Unicode: `{pattern}`"
 
 
 def _default_faults(schema: Source, path: str, *, is_root: bool, in_meta: bool) -> Iterator[Cause]:

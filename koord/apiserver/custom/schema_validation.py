@@ -8,16 +8,15 @@ looked at only when nothing is wrong with types and required fields.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from koord.apiserver import formats, metadata
+from koord.apiserver.cel import patterns
 from koord.apiserver.custom import string_formats
 from koord.apiserver.schema import MISSING, NOTHING, Missing, Schema
 from koord.apiserver.status import (
@@ -46,11 +45,6 @@ _UNCHECKED_RULES: Final = (
     "validation"
 )
 _LARGEST_EXACT: Final = 9007199254740991.0
-_POSIX_CLASSES: Final = {
-    "[:alnum:]": "0-9A-Za-z", "[:alpha:]": "A-Za-z", "[:digit:]": "0-9", "[:lower:]": "a-z", "[:upper:]": "A-Z",
-    "[:space:]": r"\t\n\v\f\r ", "[:word:]": r"0-9A-Za-z_", "[:xdigit:]": "0-9A-Fa-f", "[:punct:]": r"!-/:-@\[-`{-~",
-}  # fmt: skip
-_TOKEN: Final = re.compile(r"\\z|\\[pP](?:\{\^?\w+\}|\w)|\\.|\[:\w+:\]|\[|\]|\$|\(\?[ims]+\)|.", re.DOTALL)
 
 
 def validate(
@@ -446,36 +440,5 @@ def _equal(one: object, other: object) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    compiled = compiled_pattern(pattern)
-    return compiled is None or compiled.search(text) is not None
-
-
-@lru_cache(maxsize=4096)
-def compiled_pattern(pattern: str) -> re.Pattern[str] | None:
-    """A pattern of RE2 syntax, or None where it cannot be said in Python's."""
-    try:
-        return re.compile(_python_syntax(pattern), re.ASCII)
-    except re.error:
-        return None
-
-
-def _python_syntax(pattern: str) -> str:
-    out: list[str] = []
-    in_class = False
-    for token in _TOKEN.findall(pattern):
-        if token in _POSIX_CLASSES and in_class:
-            out.append(_POSIX_CLASSES[token])
-            continue
-        if token == "[":
-            if in_class:
-                token = r"\["
-            in_class = True
-        elif token == "]" and in_class:
-            # Right after the opening bracket it stands for itself.
-            in_class = "".join(out).endswith(("[", "[^")) and not "".join(out).endswith((r"\[", r"\[^"))
-        elif (token == "$" and not in_class) or token == r"\z":
-            token = r"\Z"
-        elif token.startswith((r"\p", r"\P")):
-            raise re.error(f"{token} is not supported")
-        out.append(token)
-    return "".join(out)
+    """In time that grows with the text alone, whatever the pattern. One that is none was refused with its schema."""
+    return bool(patterns.pattern_fault(pattern)) or patterns.compiled(pattern).matches(text)
