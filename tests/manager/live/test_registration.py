@@ -1,0 +1,101 @@
+"""How the webhooks are registered: for what, what happens when nobody answers, and where they are never asked."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from koord.admission.hooks import hooks, is_asked_about
+from koord.api.codec import convert
+from koord.api.features import ManagerGate, parse_gates
+from koord.api.selector import EVERYTHING, LabelSelector, compile_labels
+from koord.manager.live.registration import Endpoint, entries
+
+ALL = parse_gates(ManagerGate, "AllAlpha=true,AllBeta=true")
+SERVICE = Endpoint("koordinator-system", "koordinator-webhook-service")
+
+
+def registered() -> dict[str, dict[str, Any]]:
+    return {entry["name"]: entry for entry in entries(hooks(ALL), SERVICE, b"PEM")}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "resource", "operations", "policy"),
+    [
+        ("mpod-create", "/mutate-pod", "pods", ["CREATE"], "Fail"),
+        ("mpod-update", "/mutate-pod", "pods", ["UPDATE"], "Fail"),
+        ("vpod", "/validate-pod", "pods", ["CREATE", "UPDATE"], "Fail"),
+        ("vpodbinding", "/validate-pod-binding", "pods/binding", ["CREATE"], "Ignore"),
+        ("mnode-status", "/mutate-node-status", "nodes/status", ["CREATE", "UPDATE"], "Ignore"),
+        ("vnode", "/validate-node", "nodes", ["CREATE", "UPDATE"], "Ignore"),
+        ("vconfigmap", "/validate-configmap", "configmaps", ["CREATE", "UPDATE", "DELETE"], "Fail"),
+        ("mreservation-create", "/mutate-reservation", "reservations", ["CREATE"], "Fail"),
+    ],
+)
+def test_what_is_asked_and_what_happens_when_nobody_answers(
+    name: str, path: str, resource: str, operations: list[str], policy: str
+) -> None:
+    entry = registered()[f"{name}.koordinator.sh"]
+    assert entry["clientConfig"]["service"] == {
+        "namespace": "koordinator-system",
+        "name": "koordinator-webhook-service",
+        "path": path,
+        "port": 443,
+    }
+    assert base64.b64decode(entry["clientConfig"]["caBundle"]) == b"PEM"
+    (rule,) = entry["rules"]
+    assert (rule["resources"], rule["operations"]) == ([resource], operations)
+    assert entry["failurePolicy"] == policy
+    assert entry["sideEffects"] == "None"
+    assert entry["admissionReviewVersions"] == ["v1", "v1beta1"]
+    # Who waits for nothing in particular must not wait long.
+    assert entry["timeoutSeconds"] <= (5 if policy == "Fail" else 2)
+
+
+def test_custom_kinds_are_named_with_their_group() -> None:
+    (rule,) = registered()["mreservation-create.koordinator.sh"]["rules"]
+    assert (rule["apiGroups"], rule["apiVersions"]) == (["scheduling.koordinator.sh"], ["v1alpha1"])
+
+
+@pytest.mark.parametrize("name", ["mpod-create", "mpod-update", "vpod", "vpodbinding"])
+@pytest.mark.parametrize(
+    ("namespace", "labels", "asked"),
+    [
+        ("shop", {}, True),
+        ("kube-system", {}, False),
+        ("koordinator-system", {}, False),
+        ("infra", {"control-plane": "x"}, False),
+    ],
+)
+def test_the_clusters_own_namespaces_are_never_asked_about(
+    name: str, namespace: str, labels: dict[str, str], asked: bool
+) -> None:
+    selector = convert(LabelSelector, registered()[f"{name}.koordinator.sh"]["namespaceSelector"])
+    whole = {"kubernetes.io/metadata.name": namespace, **labels}
+    assert compile_labels(selector, absent=EVERYTHING).matches(whole) == asked
+    assert is_asked_about(namespace, labels) == asked
+
+
+def test_a_manager_in_another_namespace_leaves_that_one_out_too() -> None:
+    selectors = [hook["namespaceSelector"] for hook in entries(hooks(ALL, "mine"), SERVICE, b"")]
+    expressions = [each for selector in selectors for each in selector.get("matchExpressions", [])]
+    values = [each["values"] for each in expressions if "values" in each]
+    assert values
+    assert all(each == ["koordinator-system", "kube-system", "mine"] for each in values)
+
+
+def test_updates_and_configuration_are_asked_about_by_label() -> None:
+    assert registered()["mpod-update.koordinator.sh"]["objectSelector"]["matchExpressions"] == [
+        {"key": "pod.koordinator.sh/mutating-update", "operator": "In", "values": ["true"]}
+    ]
+    assert registered()["vconfigmap.koordinator.sh"]["objectSelector"]["matchExpressions"] == [
+        {"key": "koordinator.sh/configmap-type", "operator": "In", "values": ["slo-controller-config"]}
+    ]
+
+
+def test_a_url_stands_in_for_the_service() -> None:
+    (entry, *_) = entries(hooks(ALL), Endpoint("ns", "service", "https://10.0.0.1:9876"), b"PEM")
+    assert entry["clientConfig"]["url"].startswith("https://10.0.0.1:9876/")
+    assert "service" not in entry["clientConfig"]
