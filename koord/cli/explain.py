@@ -14,11 +14,11 @@ from koord.cli import structured
 from koord.cli.inputs import moment, say_of, scheduler_configuration
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
-from koord.cli.tables import heading, table
+from koord.cli.tables import GAP, heading, table, terminal_columns
 
 if TYPE_CHECKING:
     from koord.offline.explain import Explained
-    from koord.scheduler.explain import ChangeTold, Explanation
+    from koord.scheduler.explain import ChangeTold, Explanation, Standing
 
 EVERYTHING: Final = 1 << 30
 _PREFIX: Final = "preemption: "
@@ -103,10 +103,11 @@ def explain(
 
             manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
         given = scheduler_configuration(config, manifests)
+        profiles = profiles_of(given or SHIPPED, [load(each) for each in plugins])
         progress.say("explaining")
         answer = explain_of(
             manifests,
-            profiles_of(given or SHIPPED, [load(each) for each in plugins]),
+            profiles,
             key,
             now_s=now_s,
             seed=seed,
@@ -114,8 +115,11 @@ def explain(
             top=top if output == "table" else EVERYTHING,
             examples=3 if output == "table" else EVERYTHING,
         )
+    # What koord's own configuration names and koord does not have yet is no news to who asks about a pod.
+    known = profiles.warnings if given is None else ()
     for warning in dict.fromkeys(answer.warnings):
-        click.echo(f"note: {warning}", err=True)
+        if warning not in known:
+            click.echo(f"note: {warning}", err=True)
     say_of(manifests, {} if live else answer.ignored)
     _print(answer.explained, output)
     return 0
@@ -194,12 +198,12 @@ def _why_not(told: Explanation) -> str:
     for each in told.why_not:
         rows.append((each.plugin, each.reason, str(each.nodes), ", ".join(each.examples)))
     title = f"{heading('WHY NOT')}   {told.feasible} of {_number(told.nodes, 'node')} would do"
-    return f"{title}\n{_indented(table(rows, right=frozenset({2})))}"
+    return f"{title}\n{_indented(table(rows, right=frozenset({2}), most=_most()))}"
 
 
 def _why_there(told: Explanation) -> str:
     """Plugins downwards and nodes across: there are more plugins, and their names are long."""
-    best = told.why_there
+    best = _that_fit(told)
     plugins = dict.fromkeys(name for each in best for name in each.scores if told.weights.get(name))
     rows = [("PLUGIN", "WEIGHT", *(f"{each.node}{' *' if each.chosen else ''}" for each in best))]
     for name in plugins:
@@ -217,7 +221,8 @@ def _changes(changes: tuple[ChangeTold, ...]) -> str:
         shown = ", ".join(each.nodes[:3]) + (f" or {len(each.nodes) - 3} more" if len(each.nodes) > 3 else "")
         on = dict.fromkeys("other pods" if step.on == "others" else step.on for step in each.steps)
         rows.append((shown, ", ".join(on), " and ".join(step.text for step in each.steps)))
-    return f"{heading('WHAT WOULD LET IT IN')}   the smallest changes, each tried out\n{_indented(table(rows))}"
+    title = f"{heading('WHAT WOULD LET IT IN')}   the smallest changes, each tried out"
+    return f"{title}\n{_indented(table(rows, most=_most()))}"
 
 
 def _preemption(told: Explanation) -> str:
@@ -227,6 +232,24 @@ def _preemption(told: Explanation) -> str:
     if found.node is None:
         return f"{title}   {found.message.removeprefix(_PREFIX)}"
     return f"{title}   would make room on {found.node}: {', '.join(found.victims)} would have to go"
+
+
+def _that_fit(told: Explanation) -> tuple[Standing, ...]:
+    """As many of the best nodes as fit beside each other on the terminal."""
+    most, best = _most(), told.why_there
+    if most is None:
+        return best
+    left = most - max(len(name) for name in (*told.weights, "PLUGIN")) - GAP - len("WEIGHT")
+    number = 0
+    while number < len(best) and (left := left - GAP - len(f"{best[number].node} *")) >= 0:
+        number += 1
+    return best[: max(1, number)]
+
+
+def _most() -> int | None:
+    """How much room a table has, which is indented."""
+    columns = terminal_columns()
+    return None if columns is None else columns - 2
 
 
 def _indented(text: str) -> str:

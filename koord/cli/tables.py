@@ -1,29 +1,82 @@
-"""Tables on the terminal: columns as wide as what is in them, colours only where there is a terminal."""
+"""Tables on the terminal: columns as wide as what is in them, colours only where there is a terminal.
+
+What is too wide for the terminal is wrapped within its columns, the widest first; in a pipe, nothing is.
+"""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from textwrap import wrap
+from typing import Final
 
 import click
 
+GAP: Final = 3
+LONGEST_WORD: Final = 32
+"""Words up to this length are never broken."""
+
+
+def terminal_columns() -> int | None:
+    """How wide the terminal is; None where there is none."""
+    return shutil.get_terminal_size((100, 30)).columns if sys.stdout.isatty() else None
+
 
 def table(
-    rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(), colours: Mapping[str, str] | None = None
+    rows: Sequence[Sequence[str]],
+    *,
+    right: frozenset[int] = frozenset(),
+    colours: Mapping[str, str] | None = None,
+    most: int | None = None,
 ) -> str:
-    """Lines with a heading. `right` are columns of numbers; cells that are in `colours` are drawn so."""
+    """Lines with a heading. `right` are columns of numbers; cells that are in `colours` are drawn so. No line is
+    longer than `most`, as far as words allow."""
     columns = range(len(rows[0]))
     widths = [max(len(row[column]) for row in rows) for column in columns]
+    if most is not None:
+        _narrow(widths, rows, right, most)
     lines = []
     for row in rows:
-        cells = [row[i].rjust(widths[i]) if i in right else row[i].ljust(widths[i]) for i in columns]
-        if (len(cells) - 1) not in right:
-            cells[-1] = row[-1]
-        drawn = [
-            click.style(cell, fg=colours[text]) if colours and text in colours else cell
-            for cell, text in zip(cells, row, strict=True)
-        ]
-        lines.append("   ".join(drawn).rstrip())
+        cells = [_wrapped(text, width) for text, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            lines.append((" " * GAP).join(_drawn(row, parts, widths, right, colours or {})).rstrip())
     return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return [text] if len(text) <= width else wrap(text, width, break_on_hyphens=False)
+
+
+def _drawn(
+    row: Sequence[str],
+    parts: Sequence[str],
+    widths: Sequence[int],
+    right: frozenset[int],
+    colours: Mapping[str, str],
+) -> list[str]:
+    """One line of a row, of which each cell has a part."""
+    drawn = []
+    for i, (text, part, width) in enumerate(zip(row, parts, widths, strict=True)):
+        cell = part.rjust(width) if i in right else part.ljust(width)
+        if i == len(row) - 1 and i not in right:
+            cell = part
+        drawn.append(click.style(cell, fg=colours[text]) if text in colours else cell)
+    return drawn
+
+
+def _narrow(widths: list[int], rows: Sequence[Sequence[str]], right: frozenset[int], most: int) -> None:
+    """Take from the widest columns of text, but not from a word."""
+    least = [
+        min(LONGEST_WORD, max((len(word) for row in rows for word in row[i].split()), default=0))
+        for i in range(len(widths))
+    ]
+    while sum(widths) + GAP * (len(widths) - 1) > most:
+        open_ = [i for i in range(len(widths)) if i not in right and widths[i] > least[i]]
+        if not open_:
+            return
+        widths[max(open_, key=lambda i: widths[i])] -= 1
 
 
 def heading(text: str) -> str:

@@ -24,7 +24,7 @@ _FILL: Final[Mapping[str, str]] = {"prod": "█", "mid": "▓", "batch": "▒", 
 _PLAIN: Final[Mapping[str, str]] = {"prod": "#", "mid": "=", "batch": "+", "free": "-", "none": "*"}
 _COLOURS: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "none": "white"}
 _BARS: Final = 4
-LEAST_BAR, MOST_BAR = 6, 24
+LEAST_BAR, MOST_BAR = 4, 24
 
 
 @click.group(invoke_without_command=True, epilog="Example: koord top nodes --sort requested-cpu")
@@ -69,7 +69,8 @@ def nodes(
         shown = ordered[: max(3, size.lines - 11)]
     click.echo(_picture(found, size.columns, drawn))
     if shown:
-        click.echo("\n" + _node_table(shown, size.columns, drawn, wide=output == "wide"))
+        most = None if bars else size.columns
+        click.echo("\n" + node_table(shown, most, drawn, wide=output == "wide"))
     if len(shown) < len(ordered):
         click.echo(f"and {len(ordered) - len(shown)} more nodes: --all shows them, --sort other ones first")
     return 0
@@ -181,27 +182,32 @@ def _picture(found: Top, columns: int, drawn: bool) -> str:
     return "\n".join(lines)
 
 
-def _node_table(shown: Sequence[NodeTop], columns: int, drawn: bool, *, wide: bool) -> str:
-    longest = max(len(each.name) for each in shown)
-    width = max(LEAST_BAR, min(MOST_BAR, (columns - longest - 60) // _BARS)) if drawn else 0
+def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide: bool = False) -> str:
+    """A line for each node. Bars are drawn where a line with them is no longer than `most`."""
     bands = [band for band in _FILL if wide and (band == "prod" or any(_is_there(each, band) for each in shown))]
     heads = ["NODE", "PODS"]
     for name in ("CPU", "MEMORY"):
-        heads += [name, "REQUESTED", *([""] if drawn else []), "USED", *([""] if drawn else [])]
+        heads += [name, "REQUESTED", "USED"]
         if wide:
             heads += [f"{_word(band).upper()} ASKED/USED" for band in bands]
             heads.append("LENT")
-    rows: list[Sequence[str]] = [heads]
-    for each in shown:
-        mark = " (cordoned)" if each.cordoned else "" if each.ready else " (not ready)"
-        row = [f"{each.name}{mark}", str(each.pods)]
-        for name in ("cpu", "memory"):
-            row += _cells(each, name, width, bands)
-        rows.append(row)
-    if not drawn:
-        return table(rows, right=frozenset(range(1, len(heads))))
-    # Bars are coloured already, so that their length is not what is seen.
-    return _drawn_table(rows)
+
+    def rows_with(width: int) -> list[Sequence[str]]:
+        rows: list[Sequence[str]] = [heads]
+        for each in shown:
+            mark = " (cordoned)" if each.cordoned else "" if each.ready else " (not ready)"
+            cells = [cell for name in ("cpu", "memory") for cell in _cells(each, name, width, bands)]
+            rows.append((f"{each.name}{mark}", str(each.pods), *cells))
+        return rows
+
+    if drawn:
+        # What is left of the terminal belongs to the bars; where that is too little, there are none.
+        narrow = max(len(click.unstyle(line)) for line in _drawn_table(rows_with(LEAST_BAR)).splitlines())
+        room = shutil.get_terminal_size((100, 30)).columns - narrow if most is None else most - narrow
+        if room >= 0 or most is None:
+            # Bars are coloured already, so that their length is not what is seen.
+            return _drawn_table(rows_with(min(MOST_BAR, LEAST_BAR + max(0, room) // _BARS)))
+    return table(rows_with(0), right=frozenset(range(1, len(heads))))
 
 
 def _is_there(node: NodeTop, band: str) -> bool:
@@ -210,16 +216,17 @@ def _is_there(node: NodeTop, band: str) -> bool:
 
 def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str]) -> list[str]:
     has, asked = node.allocatable[name], node.requested_in_all(name)
-    cells = [short(name, has), f"{node.share(asked, name):.0%}"]
-    if width:
-        cells.append(bar(_requested(node, name), width, _fill()))
-    cells.append("-" if node.used is None else f"{node.share(node.used[name], name):.0%}")
-    if width:
-        cells.append(bar(_used(node, name), width, _fill()))
+    cells = [short(name, has), _share(f"{node.share(asked, name):.0%}", _requested(node, name), width)]
+    used = "-" if node.used is None else f"{node.share(node.used[name], name):.0%}"
+    cells.append(_share(used, _used(node, name), width))
     for band in bands:
-        used = short(name, node.used_by_band[band][name]) if node.used is not None else "-"
-        cells.append(f"{short(name, node.requested[band][name])}/{used}")
+        of_band = short(name, node.used_by_band[band][name]) if node.used is not None else "-"
+        cells.append(f"{short(name, node.requested[band][name])}/{of_band}")
     return [*cells, short(name, node.lent[name])] if bands else cells
+
+
+def _share(text: str, parts: Sequence[tuple[str, float]], width: int) -> str:
+    return f"{text:>4} {bar(parts, width, _fill())}" if width else text
 
 
 def _drawn_table(rows: Sequence[Sequence[str]]) -> str:

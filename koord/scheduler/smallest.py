@@ -7,6 +7,7 @@ end well is not proposed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from koord.scheduler.state.table import Row
 
 MOST_STEPS: Final = 5
 MOST_HINTS: Final = 1024
+MOST_ALIKE: Final = 2
+"""Of changes that the same plugins propose of the same things, on different nodes."""
 
 Preference: TypeAlias = Callable[[Change], tuple[float, ...]]
 """Which of several changes to take: the one for which it is least."""
@@ -67,8 +70,8 @@ def of_the_cluster(change: Change) -> tuple[float, ...]:
     return _OTHERS.index(change.on), change.size
 
 
-_PODS_OWNER: Final[tuple[Side, ...]] = ("pod", "node", "others")
-_OTHERS: Final[tuple[Side, ...]] = ("node", "others", "pod")
+_PODS_OWNER: Final[tuple[Side, ...]] = ("pod", "node", "storage", "others")
+_OTHERS: Final[tuple[Side, ...]] = ("node", "storage", "others", "pod")
 _PREFERENCES: Final[tuple[Preference, ...]] = (the_smallest, of_the_pod, of_the_cluster)
 
 
@@ -85,7 +88,20 @@ def ways(engine: Engine, ask: Ask, *, nodes: int = 24, most: int = 5) -> list[Wa
             if known is not None:
                 way = Way(known.steps, tuple(dict.fromkeys((*known.nodes, *way.nodes))))
             found[key] = way
-    return sorted(found.values(), key=lambda way: (len(way.steps), round(way.size, 3)))[:most]
+    return _worth_telling(sorted(found.values(), key=lambda way: (len(way.steps), round(way.size, 3))))[:most]
+
+
+def _worth_telling(ways: list[Way]) -> list[Way]:
+    """Without those that ask for all that another one asks for, and more; and not many of one kind."""
+    told: list[Way] = []
+    kinds: Counter[Hashable] = Counter()
+    for way in ways:
+        texts = {step.change.text for step in way.steps}
+        kind = tuple((step.plugin, step.change.on) for step in way.steps)
+        if kinds[kind] < MOST_ALIKE and not any(texts > {step.change.text for step in each.steps} for each in told):
+            kinds[kind] += 1
+            told.append(way)
+    return told
 
 
 def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smallest) -> Way | None:

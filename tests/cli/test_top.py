@@ -16,7 +16,7 @@ from koord.api.kinds import NAMESPACES, NODES, PODS
 from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.cli.main import run
-from koord.cli.top import bar, short
+from koord.cli.top import bar, node_table, short
 from koord.cli.top_data import SORTS, Usage, for_programs, from_metrics_server, from_node_metrics, in_all, top_of
 from koord.kube.client import Client
 from tests.apiserver.server_process import ServerProcess
@@ -120,6 +120,18 @@ def test_a_bar_is_as_full_as_the_shares_say() -> None:
     assert drawn(("prod", 0.5), ("batch", 0.2)) == "█████▒▒···"
     assert drawn(("prod", 1.0)) == "█" * 10
     assert drawn(("prod", 0.9), ("batch", 0.9)) == "█████████▒>"
+
+
+@pytest.mark.parametrize(("columns", "bars"), [(160, True), (100, True), (80, True), (60, False)])
+def test_a_line_about_a_node_fits_the_terminal(columns: int, bars: bool) -> None:
+    import click
+
+    found = top_of([node(f"hollow-000{i}", "32", "128Gi") for i in range(3)], [pod("p", "hollow-0001", cpu="32")])
+    lines = click.unstyle(node_table(found.nodes, columns, True)).splitlines()
+    assert ("█" in "".join(lines)) == bars
+    assert not bars or max(len(line) for line in lines) <= columns
+    assert "100%" in lines[2]
+    assert "█" in node_table(found.nodes, None, True), "who asks for bars gets them"
 
 
 @pytest.mark.parametrize(

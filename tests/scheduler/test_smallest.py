@@ -166,11 +166,23 @@ def test_a_disk_that_only_one_pod_may_use() -> None:
 
 
 def test_several_rules_are_mended_together_and_the_fewest_come_first() -> None:
-    engine = shipped([node("n1", taints=[GPU], cpu="1"), node("n2", cpu="1")])
+    engine = shipped([node("n1", taints=[GPU], cpu="1500m"), node("n2", cpu="1")])
     found = ways(engine, ask("p", cpu="2"))
     assert [len(way.steps) for way in found] == sorted(len(way.steps) for way in found)
     assert found[0].nodes == ("n2",)
     assert any(len(way.steps) == 2 and way.nodes == ("n1",) for way in found)
+
+
+def test_what_asks_for_more_than_another_is_not_told() -> None:
+    engine = shipped([node("n1", taints=[GPU], cpu="1"), node("n2", cpu="1")])
+    assert {way.nodes for way in ways(engine, ask("p", cpu="2"), most=20)} == {("n2",)}
+
+
+def test_of_one_kind_two_examples_are_enough() -> None:
+    nodes = [node(f"n{i}", labels={HOST: f"n{i}"}) for i in range(6)]
+    users = [(ask(f"user{i}", containers=PORT), f"n{i}") for i in range(6)]
+    found = ways(shipped(nodes, users), ask("p", containers=PORT), most=20)
+    assert sum(1 for way in found if way.steps[0].change.gone) == 2
 
 
 def test_the_node_with_the_least_lack_is_proposed() -> None:

@@ -18,7 +18,7 @@ from koord.api.pod import Container, Pod, ResourceRequirements
 from koord.api.quantity import amount, render
 from koord.api.words import RestartPolicy
 
-Side: TypeAlias = Literal["pod", "node", "others"]
+Side: TypeAlias = Literal["pod", "node", "others", "storage"]
 Trial: TypeAlias = Callable[[], Callable[[], None]]
 """Makes something so on the state, and returns what takes it back."""
 
@@ -35,7 +35,7 @@ class Change:
     "Keys of pods."
     trial: Trial | None = None
     "How to have anything else for a moment: a volume, a driver's limit, a report."
-    whose: Side = "others"
+    whose: Side = "storage"
     "Of a trial: who would have to see to it."
     size: float = 1.0
     "How much is asked of people, where one label or toleration is 1: smaller changes are proposed first."
@@ -44,7 +44,9 @@ class Change:
     def on(self) -> Side:
         if self.pod is not None:
             return "pod"
-        return "node" if self.node is not None else self.whose
+        if self.node is not None:
+            return "node"
+        return "others" if self.gone else self.whose
 
 
 def listed(words: Iterable[str]) -> str:

@@ -101,5 +101,5 @@ def untied(claim: PersistentVolumeClaim, node: str, storage: Storage) -> Change:
     return _change(text, 1.0, storage, replace(claim, metadata=replace(meta, annotations=kept)))
 
 
-def _change(text: str, size: float, storage: Storage, thing: StorageObject, whose: Side = "others") -> Change:
+def _change(text: str, size: float, storage: Storage, thing: StorageObject, whose: Side = "storage") -> Change:
     return Change(text, trial=lambda: storage.tried(thing), whose=whose, size=size)
