@@ -6,7 +6,7 @@ many and read `Pod`.
 
 from __future__ import annotations
 
-from koord.api.pod import Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Volume
+from koord.api.pod import Container, ContainerPort, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Volume
 from koord.api.struct import Struct
 
 
@@ -134,7 +134,12 @@ class PodSecurityContext(Struct):
     fs_group: int | None = None
 
 
+class NamedPort(ContainerPort):
+    name: str = ""
+
+
 class RunnableContainer(Container):
+    ports: tuple[NamedPort, ...] = ()
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""

@@ -35,8 +35,9 @@ COMMANDS: dict[str, Entry] = {
     "apiserver": Entry("koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."),
     "scheduler": Entry("koord.cli.scheduler", "Schedule pods: decide where they go, and bind them."),
     "manager": Entry("koord.cli.manager", "Decide what nodes lend to batch and mid pods, and keep it published."),
-    "agent": Entry(
-        "koord.cli.agent", "Protect the services of one node: measure, hold back, evict; or only say so."
+    "agent": Entry("koord.cli.agent", "Protect the services of a node: measure, hold back, evict; or only say so."),
+    "local": Entry(
+        "koord.cli.local", "Make this machine a node: pods run as plain processes in real cgroups. No sandbox."
     ),
     "controllers": Entry("koord.cli.controllers", "Run the controllers of Deployments, Jobs and the like."),
     "bench": Entry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),

@@ -46,6 +46,9 @@ Example: koord up --nodes 100 --data-dir ./data
     help="full: no answer before its write is on disk. fast: survives a crash of the process, not of the machine.",
 )
 @fleet_options
+@click.option("--local-node", is_flag=True, help="Make this machine a node too, for real: needs root. No sandbox.")
+@click.option("--local-cpu", metavar="QUANTITY", help="How much of this machine's CPU the local node has.")
+@click.option("--local-memory", metavar="QUANTITY", help="How much of its memory.")
 @click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
 @click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
 def up(
@@ -58,6 +61,9 @@ def up(
     node_pods: int,
     load: IO[str] | None,
     seed: int,
+    local_node: bool,
+    local_cpu: str | None,
+    local_memory: str | None,
     headless: bool,
     single_process: bool,
 ) -> int:
@@ -81,7 +87,15 @@ def up(
         port=port,
         durability="full" if durability == "full" else "fast",
         fleet_args=(*sizes, *replay),
+        local_args=_local_args(local_cpu, local_memory) if local_node else None,
     )
+    if not local_node and (local_cpu or local_memory):
+        raise click.UsageError("--local-cpu and --local-memory go with --local-node")
+    if local_node:
+        from koord.cli.local import check_root, size
+
+        check_root()
+        size(local_cpu, local_memory)
     view = not headless and not single_process and sys.stdout.isatty()
     setup_logging("warning" if view else "info")
     with DataDir(data_dir) as data:
@@ -93,6 +107,10 @@ def up(
             fleet = options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
             return run_single(options, data, fleet)
         return _supervise(options, data, view=view)
+
+
+def _local_args(cpu: str | None, memory: str | None) -> tuple[str, ...]:
+    return (*(("--cpu", cpu) if cpu else ()), *(("--memory", memory) if memory else ()))
 
 
 def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:

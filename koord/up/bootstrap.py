@@ -12,12 +12,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from koord.api.crd.definitions import DEFINITIONS, manifest
+from koord.api.crd.node_slo import CPUBurstStrategy, ResourceThresholdStrategy
+from koord.api.crd.resource_qos import CPUQOSCfg, ResourceQOS, ResourceQOSStrategy
 from koord.api.kinds import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES
 from koord.api.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.priority import BANDS, PriorityClass
 from koord.api.slo_config import SloConfig
-from koord.api.slo_config_types import ColocationConfig
+from koord.api.slo_config_types import (
+    ColocationConfig,
+    CPUBurstConfig,
+    ResourceQOSConfig,
+    ResourceThresholdConfig,
+)
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
 
@@ -45,11 +54,28 @@ def priority_classes() -> list[dict[str, object]]:
     ]
 
 
-def configuration() -> dict[str, object]:
-    """slo-controller-config with co-location on, and every other setting left to its default."""
+def configuration(*, protected: bool = False) -> dict[str, object]:
+    """slo-controller-config with co-location on, and every other setting left to its default.
+
+    `protected`: where agents run, services are also protected: best effort is held back, evicted from a full node, and
+    yields on every CPU; throttled services may burst.
+    """
+    config = SloConfig(colocation=ColocationConfig(enable=True))
+    if protected:
+        config = replace(
+            config,
+            resource_threshold=ResourceThresholdConfig(
+                # By time, since a small machine has no CPUs to take away.
+                cluster_strategy=ResourceThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota")
+            ),
+            resource_qos=ResourceQOSConfig(
+                cluster_strategy=ResourceQOSStrategy(be_class=ResourceQOS(cpu_qos=CPUQOSCfg(enable=True)))
+            ),
+            cpu_burst=CPUBurstConfig(cluster_strategy=CPUBurstStrategy(policy="auto")),
+        )
     return {
         "metadata": {"name": CONFIGMAP_SLO_CONTROLLER, "namespace": NAMESPACE_KOORDINATOR},
-        "data": SloConfig(colocation=ColocationConfig(enable=True)).manifest_data(),
+        "data": config.manifest_data(),
     }
 
 
@@ -57,18 +83,18 @@ def definitions() -> list[dict[str, Any]]:
     return [manifest(definition) for definition in DEFINITIONS]
 
 
-async def bootstrap(client: Client) -> None:
+async def bootstrap(client: Client, *, protected: bool = False) -> None:
     """Returns when all is there and every kind is served."""
     await asyncio.gather(
-        _configure(client),
+        _configure(client, protected),
         *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
         *(_define(client, each) for each in definitions()),
     )
 
 
-async def _configure(client: Client) -> None:
+async def _configure(client: Client, protected: bool) -> None:
     await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
-    await _create(client, CONFIG_MAPS, configuration())
+    await _create(client, CONFIG_MAPS, configuration(protected=protected))
 
 
 async def _create(client: Client, kind: Any, obj: Mapping[str, object]) -> None:

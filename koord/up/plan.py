@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
+LOCAL_NODE: Final = "local"
+LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true"
+"""What the agent of this machine does beyond its defaults: here there is somebody to see it."""
 WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
 
 
@@ -27,6 +30,8 @@ class UpOptions:
     durability: Literal["full", "fast"] = "full"
     fleet_args: tuple[str, ...] = ()
     "Further options of `koord hollow`: sizes, load, seed."
+    local_args: tuple[str, ...] | None = None
+    "Options of `koord local`, where this machine is to be a node too."
 
 
 def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ...]:
@@ -34,13 +39,20 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     kubeconfig = ("--kubeconfig", str(path / "kubeconfig"))
     api = ("--data-dir", str(path), "--port", str(port), "--durability", options.durability)
     fleet = ("--nodes", str(options.nodes), *options.fleet_args)
-    return (
+    everywhere = (
         Component("apiserver", api),
         Component("controllers", (*kubeconfig, *HEALTH)),
         Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
+    if options.local_args is None:
+        return everywhere
+    # The cgroup is this run's own, so that several can be on one machine.
+    here = ("--node-name", LOCAL_NODE, "--cgroup-root", f"koord-local-{port}")
+    local = (*kubeconfig, *HEALTH, *here, "--logs", str(path / "pods"), *options.local_args)
+    agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), "--feature-gates", LOCAL_GATES)
+    return (*everywhere, Component("local", local), Component("agent", agent))
 
 
 def choose_port(wanted: int, last: int) -> int:

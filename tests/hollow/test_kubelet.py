@@ -12,7 +12,8 @@ import pytest
 
 from koord.api.pod import Pod
 from koord.api.timestamp import from_seconds
-from koord.hollow.live.kubelet import Kubelet, own_certificate
+from koord.certificates import own_certificate
+from koord.hollow.live.kubelet import Kubelet
 from koord.kube.informer import Informer
 from koord.kube.store import Store
 from tests.hollow.builders import pod
@@ -40,7 +41,8 @@ async def kubelet(*pods: Pod) -> AsyncIterator[Any]:
     for each in pods:
         store.put(each)
     clock = ManualClock(NOW_S)
-    serving = Kubelet(cast("Informer[Pod]", store), port=0, context=own_certificate(), seed=0, clock=clock)
+    tls = own_certificate("koord-hollow", "127.0.0.1")
+    serving = Kubelet(cast("Informer[Pod]", store), port=0, context=tls, seed=0, clock=clock)
     async with serving, aiohttp.ClientSession() as session:
 
         async def get(path: str) -> tuple[int, str]:

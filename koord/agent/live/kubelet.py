@@ -26,17 +26,17 @@ TIMEOUT_S: Final = 3.0
 DEFAULT_PORT: Final = 10250
 
 
-class _Pods(msgspec.Struct):
-    items: list[RunnablePod] = []
+class _Pods(msgspec.Struct, frozen=True):
+    items: tuple[RunnablePod, ...] = ()
 
 
-class _Config(msgspec.Struct, rename="camel"):
+class _Config(msgspec.Struct, frozen=True, rename="camel"):
     cpu_manager_policy: str = "none"
     reserved_system_cpus: str = msgspec.field(name="reservedSystemCPUs", default="")
     cgroup_driver: str = ""
 
 
-class _Configz(msgspec.Struct):
+class _Configz(msgspec.Struct, frozen=True):
     kubeletconfig: _Config = _Config()
 
 
@@ -53,7 +53,7 @@ def client_of(config: ClusterConfig, address: str) -> Client:
     return Client(own, user_agent="koord-agent", timeout_s=TIMEOUT_S).limited(attempts=1)
 
 
-async def pods(client: Client) -> list[RunnablePod] | None:
+async def pods(client: Client) -> tuple[RunnablePod, ...] | None:
     """None where it has none to tell."""
     try:
         _, _, body = await client.raw("GET", "/pods")

@@ -47,12 +47,14 @@ from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
+from koord.kube.served import until_served
 
 log = logging.getLogger(__name__)
 
 ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 TOPOLOGY_S: Final = 10.0
+KINDS: Final = (NODE_SLOS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES)
 FIELD_MANAGER: Final = "koord-agent"
 
 
@@ -106,6 +108,7 @@ class Daemon:
             events = await stack.enter_async_context(
                 EventRecorder(self._client, controller="koord-agent", clock=self._clock)
             )
+            await until_served(self._client, KINDS, self._clock)
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
             sources = Sources(
                 informers.get(NODES, fields=own),
@@ -216,9 +219,9 @@ class Daemon:
             metric = sources.metric.get(self._options.node)
             policy = policy_of(metric.spec.metric_collect_policy if metric else None, ReportPolicy())
             state = self._state
-            if metric is not None and state is not None:
-                await self._write_report(state, policy)
-            await self._clock.sleep(max(policy.report_s, LEAST_REPORT_S) if metric is not None else 1.0)
+            # The first report comes as soon as there is something to tell.
+            is_told = metric is not None and state is not None and await self._write_report(state, policy)
+            await self._clock.sleep(max(policy.report_s, LEAST_REPORT_S) if is_told else 1.0)
 
     async def _report_topology(self, sources: Sources) -> None:
         while True:
@@ -240,11 +243,11 @@ class Daemon:
         except ApiError as error:
             log.warning("the topology could not be reported: %s", error)
 
-    async def _write_report(self, state: NodeState, policy: ReportPolicy) -> None:
+    async def _write_report(self, state: NodeState, policy: ReportPolicy) -> bool:
         at = timestamp(self._clock.now())
         status = node_metric_status(state, self.agent.samples, policy, self._clock.monotonic(), at)
         if status is None:
-            return
+            return False
         body = {"status": msgspec.to_builtins(status)}
         try:
             await self._client.patch(
@@ -252,8 +255,10 @@ class Daemon:
             )
         except NotFound:
             log.info("there is no NodeMetric to report to yet")
+            return False
         except ApiError as error:
             log.warning("usage could not be reported: %s", error)
+        return True
 
 
 async def run(

@@ -14,7 +14,8 @@ from koord import __version__
 from koord.api.kinds import NODES, PODS
 from koord.api.node import Node
 from koord.api.report_policy import ReportPolicy
-from koord.hollow.live.kubelet import Kubelet, own_certificate_aside
+from koord.certificates import own_certificate_aside
+from koord.hollow.live.kubelet import Kubelet
 from koord.hollow.live.pods import NODE_INDEX, PodRunner, by_node
 from koord.hollow.live.registry import NodeRegistry
 from koord.hollow.live.reports import Reporter
@@ -64,7 +65,7 @@ async def run_fleet(
     informers = Informers(client, clock=clock)
     pods = informers.get(PODS, indexes={NODE_INDEX: by_node})
     nodes = informers.get(NODES, labels=f"{LABEL_FLEET}={options.prefix}")
-    context = await own_certificate_aside()
+    context = await own_certificate_aside("koord-hollow", HOST_IP)
     async with (
         Kubelet(pods, port=options.kubelet_port, context=context, seed=options.seed, clock=clock) as kubelet,
         informers,

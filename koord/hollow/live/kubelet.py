@@ -10,15 +10,10 @@ What needs a process (exec, attach, port-forward) is answered 501: none runs.
 
 from __future__ import annotations
 
-import asyncio
-import datetime
-import ipaddress
-import os
 import ssl
-import tempfile
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 from aiohttp import web
@@ -31,8 +26,6 @@ from koord.hollow.log_lines import PERIOD_S, LogSource
 from koord.hollow.machine import HOST_IP
 from koord.kube.clock import Clock
 from koord.kube.informer import Informer
-
-VALID_DAYS: Final = 365
 
 
 class Kubelet:
@@ -160,43 +153,3 @@ async def _healthy(request: web.Request) -> web.Response:
 
 async def _nothing_runs(request: web.Request) -> web.Response:
     return web.Response(status=501, text="a hollow node runs no processes\n")
-
-
-def own_certificate() -> ssl.SSLContext:
-    """TLS with a certificate of this process's own. API servers do not verify kubelets unless they are told a CA."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "koord-hollow")])
-    now = datetime.datetime.now(datetime.UTC)
-    addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST_IP)), x509.DNSName("localhost")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
-        .add_extension(addresses, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ) + certificate.public_bytes(serialization.Encoding.PEM)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The ssl module reads certificates from files only. This one is the owner's alone, and gone at once.
-    with tempfile.NamedTemporaryFile(prefix="koord-hollow-") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(pem)
-        file.flush()
-        context.load_cert_chain(file.name)
-    return context
-
-
-async def own_certificate_aside() -> ssl.SSLContext:
-    """The same, without holding up the event loop."""
-    return await asyncio.to_thread(own_certificate)

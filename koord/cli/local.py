@@ -1,0 +1,66 @@
+"""`koord local`: this machine as a node, on any API server."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli.component import Common, Ready, component_options, run_component
+
+if TYPE_CHECKING:
+    from koord.kube.client import Client
+
+
+@click.command(
+    epilog="""\b
+Example: koord local --cpu 2 --memory 4Gi
+
+\b
+Pods run as plain processes of this machine, as the user that their spec names (else root), in cgroups below
+--cgroup-root, which is made at the start and taken away at the end with all that runs in it. That cgroup is the node:
+its limits are the node's capacity. Images are not pulled: a container needs a command; an image that is a directory of
+this machine becomes the container's root. This is no sandbox: run only what you would run in a shell."""
+)
+@click.option("--node-name", default=lambda: socket.gethostname(), show_default="this host's name", help="The Node.")
+@click.option("--cpu", metavar="QUANTITY", help="How much CPU the node has. Default: all of the machine.")
+@click.option("--memory", metavar="QUANTITY", help="How much memory the node has. Default: all of the machine.")
+@click.option("--cgroup-root", default="koord-local", show_default=True, metavar="NAME", help="The node's own cgroup.")
+@click.option("--logs", default="/var/log/koord-pods", show_default=True, type=Path, help="Where pods' output goes.")
+@component_options
+def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str, logs: Path, common: Common) -> int:
+    """Make this machine a node: pods run as plain processes in real cgroups. No sandbox."""
+    from koord.local.live.run import Options
+
+    check_root()
+    cpu_milli, memory_bytes = size(cpu, memory)
+    options = Options(node_name, cgroup_root, logs, cpu_milli, memory_bytes)
+
+    async def work(client: Client, ready: Ready) -> None:
+        from koord.local.live.run import run
+
+        await run(client, options, on_ready=lambda port: ready({"kubelet": f"https://127.0.0.1:{port}"}))
+
+    return run_component("local", work, common)
+
+
+def check_root() -> None:
+    if os.geteuid() != 0:
+        raise click.UsageError("a local node needs root: it makes cgroups. Without root, hollow nodes are there.")
+
+
+def size(cpu: str | None, memory: str | None) -> tuple[int, int]:
+    """Milli-cores and bytes; zero where nothing is said."""
+    from koord.api.quantity import QuantityError, milli, value
+
+    try:
+        cpu_milli = milli(cpu) if cpu else 0
+        memory_bytes = value(memory) if memory else 0
+    except QuantityError as error:
+        raise click.UsageError(str(error)) from None
+    if (cpu and cpu_milli < 100) or (memory and memory_bytes < 64 << 20):
+        raise click.UsageError("a local node needs at least 100m of CPU and 64Mi of memory")
+    return cpu_milli, memory_bytes

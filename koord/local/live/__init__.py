@@ -1,0 +1,1 @@
+"""Processes, probes, the API: what makes this machine a node."""
