@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from koord.api.pod import Pod
 from koord.api.resources import pod_requests
 from koord.scheduler.framework import engine as engine_module
-from koord.scheduler.framework import groups, pod_class
+from koord.scheduler.framework import groups, panels, pod_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.plugins.node_ports import PortsInUse
@@ -86,6 +86,10 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small clusters reach what otherwise only large ones do: short logs and heaps, few classes, arrays of rows."""
     for module, name, value in (
         (pod_class, "FEW", 2),
+        (panels, "WINDOW", 16),
+        (panels, "FEW_CHANGES", 1),
+        (panels, "MOST_ANSWERS", 64),
+        (panels, "PATIENCE", 2),
         (groups, "KEPT", 2),
         (groups, "LONGEST_HEAP", 6),
         (domains, "FEW_ROWS", 1),

@@ -60,6 +60,8 @@ class Groups:
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
         self._sorted: _Sorted | None = None
+        self._moves: int | None = None
+        "How often rows had changed their groups, by a facet that counts that."
         self._steady = 0
         "How often many rows have changed since one of them changed its group."
         if len(facets) == 1:
@@ -116,31 +118,47 @@ class Groups:
         if number == (1 if sign > 0 else 0):
             self._present = None
 
-    def move_many(self, rows: Array, were: Array) -> bool:
-        """Many rows have changed; `were` tells which were candidates. False where only a new grouping will do."""
+    def move_many(self, rows: Array, bases: Array, were: Array | None) -> bool | None:
+        """Many rows have changed. `were` tells which were candidates, None: those that are; then a row may be there
+        twice, with its newest base last. Whether that changes how many candidates each group has; None where only a
+        new grouping will do."""
         self._best = None
         if len(self.facets) > 1:
-            return False
-        before = self.of_row[rows]
-        now = self.facets[0].groups[rows] if self.facets else before
-        if self.facets:
-            self._widen(self.facets[0].size)
-        are = self._base[rows] > LOW
-        # Comparing bytes is much cheaper than comparing arrays.
-        regrouped = now is not before and now.astype(np.int32).tobytes() != before.tobytes()
+            return None
+        regrouped = bool(self.facets) and self._are_regrouped(self.facets[0], rows)
         if regrouped:
             self._sorted, self._steady = None, 0
         else:
             self._steady += 1
             if self._sorted is not None:
-                self._sorted.put(rows, self._base[rows])
-        if regrouped or are.tobytes() != were.tobytes():
-            size = self.size
-            self.number -= np.bincount(before[were], minlength=size)
-            self.number += np.bincount(now[are], minlength=size)
-            self.of_row[rows] = now
-            self._present = None
+                self._sorted.put(rows, bases)
+        if were is None and not regrouped:
+            return False
+        if were is None:
+            rows = np.unique(rows)
+            bases = self._base[rows]
+            were = bases > LOW
+        are = bases > LOW
+        if not regrouped and are.tobytes() == were.tobytes():
+            return False
+        before = self.of_row[rows]
+        now = self.facets[0].groups[rows] if regrouped else before
+        size = self.size
+        self.number -= np.bincount(before[were], minlength=size)
+        self.number += np.bincount(now[are], minlength=size)
+        self.of_row[rows] = now
+        self._present = None
         return True
+
+    def _are_regrouped(self, facet: Facet, rows: Array) -> bool:
+        """Whether rows that have changed are in other groups now, of the only facet."""
+        self._widen(facet.size)
+        moves = getattr(facet, "moves", None)
+        if moves is not None and moves == self._moves:
+            return False
+        self._moves = moves
+        # Comparing bytes is much cheaper than comparing arrays.
+        return facet.groups[rows].astype(np.int32).tobytes() != self.of_row[rows].tobytes()
 
     def best_of_all(self, worth: Array) -> Row | None:
         """The row with the highest total, by a pass over all rows."""

@@ -90,9 +90,16 @@ def least(a: Numbers, b: Numbers) -> Numbers:
     return a if a < b else b
 
 
+def all_positive(numbers: Numbers) -> bool:
+    """Whether all are above zero, of numbers and arrays that are never below."""
+    if isinstance(numbers, np.ndarray):
+        return bool(np.count_nonzero(numbers) == numbers.size)
+    return bool(numbers > 0)
+
+
 def percent(part: Numbers, whole: Numbers) -> Numbers:
     """100 * part // whole, for numbers and arrays; `part` is not negative, `whole` is positive."""
-    if isinstance(whole, np.ndarray) and whole.max() < EXACT_BELOW:
+    if isinstance(whole, np.ndarray) and np.maximum.reduce(whole, axis=None) < EXACT_BELOW:
         # Ten times faster than the division of 64-bit integers.
         return (part * 100 / whole).astype(np.int64)
     return part * 100 // whole
@@ -167,6 +174,9 @@ class Judge:
     the order of the mask's bits. So it is known what victims would give."""
     eased: bool = False
     "Whether a row that will do also will after pods have left it."
+    alike: Hashable = None
+    """For speed: judges of one type with an equal `alike` differ in numbers only, and `together` makes one judge of
+    them. None: it is asked alone."""
     promised: Callable[[Cells], Cells] | None = None
     "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
 
@@ -187,6 +197,11 @@ class Judge:
     def only(self) -> list[Row] | None:
         """The only rows that can do, where that is known beforehand."""
         return None
+
+    def together(self, judges: Sequence[Any]) -> Judge:
+        """One judge that answers for others which are alike: its numbers are arrays, with an element for each of them.
+        Cells are columns of one element a row then, so that the same formulas give a row of answers for each row."""
+        raise NotImplementedError(type(self).__name__)
 
     def check(self, ask: Ask, row: Row) -> str | None:
         """Why the winner will not do after all, or None."""

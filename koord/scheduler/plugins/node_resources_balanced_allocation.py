@@ -7,13 +7,14 @@ It looks at real requests. A pod that asks for nothing is not scored.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from copy import copy
 
 import numpy as np
 
 from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Reason
 
@@ -45,9 +46,20 @@ class _Balanced(Judge):
     scores_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
 
     def __init__(self, adds: list[tuple[str, int]]) -> None:
-        self._adds = [(("allocatable", name), ("requested", name), amount) for name, amount in adds]
+        self._adds: list[tuple[Hashable, Hashable, Numbers]] = [
+            (("allocatable", name), ("requested", name), amount) for name, amount in adds
+        ]
         self._views: list[tuple[memoryview, memoryview, int]] = []
         self._views_of: Array | None = None
+        self.alike = tuple(name for name, _ in adds)
+
+    def together(self, judges: Sequence[_Balanced]) -> _Balanced:
+        joint = copy(self)
+        joint._adds = [
+            (capacity, requested, np.array([each._adds[i][2] for each in judges]))
+            for i, (capacity, requested, _) in enumerate(self._adds)
+        ]
+        return joint
 
     def score(self, cells: Cells) -> Numbers:
         if isinstance(cells, One):
@@ -55,7 +67,7 @@ class _Balanced(Judge):
         fractions, has = [], []
         for capacity_column, requested_column, adds in self._adds:
             capacity = cells[capacity_column]
-            every = capacity.all()
+            every = all_positive(capacity)
             fraction = (cells[requested_column] + adds) / (capacity if every else np.maximum(capacity, 1))
             fractions.append(np.minimum(fraction, 1.0))
             has.append(None if every else capacity > 0)
@@ -67,7 +79,7 @@ class _Balanced(Judge):
                     deviation *= there
         else:
             stacked = np.stack(fractions)
-            held = np.stack([np.ones(len(stacked[0]), np.bool_) if there is None else there for there in has])
+            held = np.stack([np.broadcast_to(there is None or there, stacked[0].shape) for there in has])
             number = np.maximum(held.sum(axis=0), 1)
             mean = (stacked * held).sum(axis=0) / number
             deviation = np.sqrt((((stacked - mean) * held) ** 2).sum(axis=0) / number)

@@ -12,6 +12,7 @@ have, and extended ones that the pod does not ask for, are left out.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from koord.api.quantity import render
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, smaller
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least, percent
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive, least, percent
 from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
@@ -122,7 +123,8 @@ class _Fit(Judge):
         shape: tuple[tuple[int, int], ...],
         cluster: Cluster,
     ) -> None:
-        self._requests, self._strategy, self._shape = needed, strategy, shape
+        self._requests: Sequence[tuple[str, Numbers]] = needed
+        self._strategy, self._shape = strategy, shape
         self._cluster, self._table = cluster, cluster.table
         self.amounts = (
             (("allocatable", "pods"), "pod count", 1),
@@ -132,13 +134,27 @@ class _Fit(Judge):
         requests, non_zero = _by_containers(ask)
         asked = dict(requests)
         # Per resource: the columns to read, what the pod adds, and the weight.
-        self._scored = [
+        self._scored: list[tuple[Hashable, Hashable, Numbers, int]] = [
             (("allocatable", name), _used_column(name), _adds(name, asked, non_zero), weight)
             for name, weight in resources
             if name in _NATIVE or asked.get(name)
         ]
         self._plain = strategy != "RequestedToCapacityRatio"
         self._views: _Views | None = None
+        names = tuple(name for name, _ in needed)
+        columns = tuple((used_column, weight) for _, used_column, _, weight in self._scored)
+        self.alike = (names, strategy, shape, columns)
+
+    def together(self, judges: Sequence[_Fit]) -> _Fit:
+        joint = copy(self)
+        joint._requests = tuple(
+            (name, np.array([each._requests[i][1] for each in judges])) for i, (name, _) in enumerate(self._requests)
+        )
+        joint._scored = [
+            (capacity, used, np.array([each._scored[i][2] for each in judges]), weight)
+            for i, (capacity, used, _, weight) in enumerate(self._scored)
+        ]
+        return joint
 
     def feasible(self, cells: Cells) -> Numbers:
         if self.promised is not None:
@@ -160,7 +176,7 @@ class _Fit(Judge):
         weights: Numbers = 0
         for capacity_column, used_column, adds, weight in self._scored:
             capacity, used = cells[capacity_column], cells[used_column] + adds
-            every = capacity > 0 if isinstance(capacity, int) else capacity.all()
+            every = all_positive(capacity)
             amount = least(used, capacity) if self._most else (capacity - used) * (used <= capacity)
             score = percent(amount, capacity if every else capacity + (capacity == 0))
             if weight != 1:
@@ -294,7 +310,7 @@ class _Fit(Judge):
 
 def _piecewise(utilisation: Numbers, xs: list[int], ys: list[int]) -> Numbers:
     """Integer interpolation that truncates towards the left point, as the original's does."""
-    result = np.full(len(utilisation), ys[-1], np.int64)
+    result = np.full(utilisation.shape, ys[-1], np.int64)
     for i in range(len(xs) - 1, -1, -1):
         below = utilisation <= xs[i]
         if i == 0:

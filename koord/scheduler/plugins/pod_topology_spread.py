@@ -42,6 +42,8 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(5, TopologyKey.ZONE, WhenUnsatisfiable.SCHEDULE_ANYWAY),
 )
 REMEMBERED: Final = 1 << 12
+FEW_GROUPS: Final = 16
+"""Up to so many are counted in plain numbers: numpy's fixed cost per call is more than the arithmetic."""
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 _HOSTNAME: Final = str(TopologyKey.HOSTNAME)
@@ -295,6 +297,11 @@ class _Even(DomainGate):
     @staticmethod
     def _least(dimension: Dimension, constraint: _Constraint) -> int:
         """The fewest pods of an eligible domain, none where there are fewer domains than there should be."""
+        if dimension.size <= FEW_GROUPS:
+            numbers = zip(dimension.values.tolist()[1:], dimension.rows.tolist()[1:], strict=True)
+            counted = [(value, rows) for value, rows in numbers if rows]
+            domains = sum(rows for _, rows in counted) if dimension.by_row else len(counted)
+            return 0 if domains < max(1, constraint.min_domains) else min(value for value, _ in counted)
         rows = dimension.rows[1:]
         there = rows.nonzero()[0]
         domains = int(rows.sum()) if dimension.by_row else len(there)
@@ -333,6 +340,8 @@ class _Evener(Grouped, FewGroups):
         grouping = self.grouping
         if self._shape != grouping.shape:
             self._look_at_groups()
+        if grouping.size <= FEW_GROUPS:
+            return self._small_table(candidates.tolist())
         if self._scored is not None:
             candidates = candidates * self._scored
         present = candidates.nonzero()[0]
@@ -354,6 +363,28 @@ class _Evener(Grouped, FewGroups):
         else:
             scores = (most + least - whole) * 100 // most
         return scores if self._scored is None else scores * self._scored
+
+    def _small_table(self, candidates: list[int]) -> Array:
+        """The same for a few groups, in plain numbers."""
+        scored = [True] * len(candidates) if self._scored is None else self._scored.tolist()
+        present = [group for group, number in enumerate(candidates) if number and scored[group]]
+        if not present:
+            return np.zeros(len(candidates), np.int64)
+        raw = [0.0] * len(candidates)
+        for i, by_domain in enumerate(self._by_domain):
+            if by_domain:
+                of_group = self._domains[i].tolist()
+                domains = len({of_group[group] for group in present})
+            else:
+                domains = sum([candidates[group] for group in present])
+            by_code = self._by_code(i, domains)
+            raw = [others + by_code[code] for others, code in zip(raw, self._codes[i].tolist(), strict=True)]
+        whole = [int(each + 0.5) for each in raw]
+        those = [whole[group] for group in present]
+        most, top = max(those), max(those) + min(those)
+        if most == 0:
+            return np.array([100 * here for here in scored])
+        return np.array([(top - each) * 100 // most * here for each, here in zip(whole, scored, strict=True)])
 
     def few(self, groups: list[int], candidates: int) -> list[int] | None:
         if self._shape != self.grouping.shape:

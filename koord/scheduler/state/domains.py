@@ -129,19 +129,22 @@ class Dimension:
                         values[code] = values.item(code) + (weight if move >= 0 else -weight)
         return changed
 
-    def reseat(self, rows: Sequence[Row]) -> bool:
-        """Rows have other labels, or count no more, or do now. False where that changes the kind of codes."""
+    def reseat(self, rows: Sequence[Row], recoded: list[Row]) -> bool:
+        """Rows may have another label, or count no more, or do now. False where that changes the kind of codes."""
         index = np.array(rows, np.intp)
         counts = self._cluster.table.alive[index]
         if self._counted_rows is not None:
             counts = counts & self._counted_rows(index)
-        numbers = self._cluster.labels.column(self._key)[index].tolist()
-        return all(self._reseat(row, *now) for row, *now in zip(rows, numbers, counts.tolist(), strict=True))
+        numbers = self._cluster.labels.column(self._key)[index]
+        different = (self._ids[index] != numbers) | (self._counts[index] != counts)
+        for i in different.nonzero()[0].tolist():
+            recoded.append(rows[i])
+            if not self._reseat(rows[i], numbers.item(i), counts.item(i)):
+                return False
+        return True
 
     def _reseat(self, row: Row, number: int, counts: bool) -> bool:
         old, amount, code = self._ids.item(row), self._amount(row), self.codes.item(row)
-        if old == number and self._counts.item(row) == counts:
-            return True
         if self._counts.item(row):
             self.rows[code] -= 1
             if not self.by_row:
@@ -219,6 +222,8 @@ class Grouping:
         self._version = -1
         self.changed_at = 0
         "Counts the times that anything about it changed."
+        self.moves = 0
+        "Counts the times that rows went to another group, while groups kept their numbers."
         self._cluster, self.dimensions = cluster, tuple(dimensions)
         self._reasons = _NODES | (_TAINTS if any(each.looks_at_taints for each in dimensions) else 0)
         self.groups: Array = np.zeros(0, np.int32)
@@ -274,10 +279,11 @@ class Grouping:
             if len(moved) > FEW_ROWS:
                 return False
             for dimension in self.dimensions:
-                if not dimension.reseat(moved):
+                if not dimension.reseat(moved, recoded):
                     return False
-            recoded += moved
-            different = True
+            different = different or bool(recoded)
+        if recoded:
+            self.moves += 1
         if len(self.dimensions) > 1:
             for row in recoded:
                 self._regroup(row)
@@ -350,6 +356,10 @@ class Grouped:
     @property
     def groups(self) -> Array:
         return self.grouping.groups
+
+    @property
+    def moves(self) -> int:
+        return self.grouping.moves
 
     @property
     def flat(self) -> bool:

@@ -67,29 +67,47 @@ class Column:
 class Changes:
     """Rows that changed, each once, and all the reasons together."""
 
-    __slots__ = ("_index", "_log", "_rows", "reasons")
+    __slots__ = ("_index", "_log", "_rows", "lasts", "reasons", "since")
 
-    def __init__(self, rows: Array | list[Row], reasons: int, log: tuple[Array, Array] | None = None) -> None:
+    def __init__(self, rows: Array | list[Row], reasons: int) -> None:
         self._rows: list[Row] | None = rows if isinstance(rows, list) else None
         self._index: Array | None = None if isinstance(rows, list) else rows
-        self.reasons, self._log = reasons, log
+        self.reasons = reasons
+        self.since: int | None = None
+        "The version after which they changed, where this is a part of the table's log."
+        self.lasts: Array | None = None
+        "Which of its entries are the last ones of their rows; None: all."
+        self._log: tuple[Array, Array] | None = None
+
+    @classmethod
+    def logged(cls, since: int, rows: Array, reasons: Array, lasts: Array) -> Changes:
+        """What is in a part of the log."""
+        found = cls([], int(np.bitwise_or.reduce(reasons)))
+        found._rows, found.since, found.lasts, found._log = None, since, lasts, (rows, reasons)
+        return found
 
     def __len__(self) -> int:
+        if self.lasts is not None:
+            return int(np.count_nonzero(self.lasts))
         return len(self.rows if self._index is None else self._index)
 
     @property
     def rows(self) -> list[Row]:
         if self._rows is None:
-            assert self._index is not None
-            self._rows = self._index.tolist()
+            self._rows = self.index.tolist()
         return self._rows
 
     @property
     def index(self) -> Array:
         """The same as an array."""
         if self._index is None:
-            self._index = np.array(self._rows, np.intp)
+            self._index = np.array(self._rows, np.intp) if self._log is None else self._log[0][self.lasts]
         return self._index
+
+    @property
+    def entries(self) -> Array:
+        """The row of every change, in their order; one that changed more than once is there as often."""
+        return self.index if self._log is None else self._log[0]
 
     def because_of(self, reasons: int) -> list[Row]:
         """Of these, the rows that changed for one of some reasons."""
@@ -133,7 +151,10 @@ class Table:
         self._log_start = 0
         self._known_to = 0
         self._last_row, self._last_why = -1, 0
-        self._seen_at: Array = np.zeros(FIRST_ROWS, np.intp)
+        self._log_lasts: Array = np.zeros(2 * LONGEST_LOG, np.bool_)
+        "Which entries are the last ones of their rows."
+        self._last_of: memoryview = np.full(FIRST_ROWS, -1, np.int64).data
+        "By row, the number of its last change."
         self._gaining: dict[int, _Gaining] = {}
         "By the identity of what pods bring. Finding columns by name costs more than adding to them."
         self.version = 0
@@ -234,9 +255,14 @@ class Table:
         if at == len(self._log_rows):
             self._log_rows[:LONGEST_LOG] = self._log_rows[LONGEST_LOG:]
             self._log_reasons[:LONGEST_LOG] = self._log_reasons[LONGEST_LOG:]
+            self._log_lasts[:LONGEST_LOG] = self._log_lasts[LONGEST_LOG:]
             self._log_start += LONGEST_LOG
             at = LONGEST_LOG
-        self._log_rows[at], self._log_reasons[at] = row, reason
+        self._log_rows[at], self._log_reasons[at], self._log_lasts[at] = row, reason, True
+        before = self._last_of[row] - self._log_start
+        if before >= 0:
+            self._log_lasts[before] = False
+        self._last_of[row] = self.version
         self._logged = at + 1
         self.version += 1
         self._last_row, self._last_why = row, reason
@@ -255,11 +281,12 @@ class Table:
         start, end = since - self._log_start, self._logged
         if start < 0:
             return None
-        rows, reasons = self._log_rows[start:end].copy(), self._log_reasons[start:end].copy()
-        places = np.arange(end - start)
-        # Of entries for one row, the last one written here stays.
-        self._seen_at[rows] = places
-        return Changes(rows[self._seen_at[rows] == places], int(np.bitwise_or.reduce(reasons)), (rows, reasons))
+        rows, reasons, lasts = self._log_rows[start:end], self._log_reasons[start:end], self._log_lasts[start:end]
+        return Changes.logged(since, rows, reasons, lasts)
+
+    def changed_rows(self, since: int) -> Array:
+        """The row of every change after a version, which is not too long ago to tell."""
+        return self._log_rows[since - self._log_start : self._logged]
 
     @contextmanager
     def recording(self) -> Iterator[list[tuple[Hashable, Row, Any]]]:
@@ -290,6 +317,8 @@ class Table:
         alive = np.zeros(new, np.bool_)
         alive[:old] = self.alive
         self.alive, self.capacity = alive, new
-        self._seen_at = np.zeros(new, np.intp)
+        last_of = np.full(new, -1, np.int64)
+        last_of[:old] = self._last_of
+        self._last_of = last_of.data
         self.names += [""] * (new - old)
         self._free = list(range(new - 1, old - 1, -1))

@@ -64,7 +64,7 @@ class Scene:
         if len(rows) < 10:
             for row, was in zip(rows, old, strict=True):
                 self.groups.move(row, was, int(self.base[row]))
-        elif not self.groups.move_many(np.array(rows, np.intp), were):
+        elif self.groups.move_many(np.array(rows, np.intp), self.base[rows], were) is None:
             self.groups = Groups(self.facets, self.base)
         self.groups.fit()
 

@@ -1,0 +1,312 @@
+"""What the judges of one class say of every row by itself, added up.
+
+    base[row] = (sum of weight * score << TIE_BITS) + tie, far below zero where the row is turned away
+
+Many rows are judged as arrays, few as plain numbers, by the same formulas; of a row that changed, only what its change
+concerns. Ties go by a hash of seed, class and node. What depends on other rows is not here: see `groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
+from koord.scheduler.framework.panels import LOST, Seat, panels_of
+from koord.scheduler.framework.plugin import Cells, Many, Numbers, One, Overlay
+from koord.scheduler.framework.stable import stable_hash, tie, ties
+from koord.scheduler.framework.verdicts import Part, Verdicts
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+_ANY: Final = int(Reason.ANY)
+_NODE: Final = int(Reason.NODE)
+_ALL_BITS: Final = 0xFFFFFFFF
+
+_Body: TypeAlias = Callable[[Cells], Numbers]
+
+
+class _Plan(NamedTuple):
+    """What is to be judged again after a change, by its reasons."""
+
+    filters: list[tuple[_Body, int]]
+    "With the bit of each."
+    kept: int
+    "The bits of filters whose verdicts stay."
+    others: list[tuple[_Body, int]] | None
+    "Scorers that join nobody, with their weights; None where their scores stay."
+    bodies: int
+
+
+class Judged:
+    """Verdicts and scores of every row."""
+
+    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
+        self.parts = tuple(parts)
+        self._cluster, self._table = cluster, cluster.table
+        self.filters = [part for part in parts if part.judge.filters_on]
+        self.scorers = [part for part in parts if part.judge.scores_on and part.weight]
+        self._viewers = [part.judge for part in parts if part.judge.changes_view]
+        alone = bool(self._viewers) or any(part.judge.promised for part in parts)
+        self._joining = [part for part in parts if part.judge.alike is not None and not alone]
+        "Parts whose judges may be asked together with those of other classes."
+        self._joint_bits = [1 << i for i, part in enumerate(self.filters) if part in self._joining]
+        self._scorers: list[tuple[_Body, int]] = [
+            (part.judge.score, part.weight) for part in self.scorers if part in self._joining
+        ]
+        self._other_scorers = [part for part in self.scorers if part not in self._joining]
+        self._plans: dict[tuple[int, bool], _Plan] = {}
+        self.overlay: Overlay | None = None
+        self._take_rows()
+        self._salt = stable_hash(key, cluster.seed)
+        self.barred: dict[Row, tuple[str, str]] = {}
+        "Rows that failed an exact check, until they change: who says so, and why."
+        self.blocked: Array = np.zeros(0, np.uint32)
+        "Which filters turn a row away, as bits."
+        self._ever_blocked = 0
+        "Which filters have turned any row away."
+        self._others: Array = np.zeros(0, np.int32)
+        "What those scorers give that join nobody."
+        self._unscored: set[Row] = set()
+        "Rows that were turned away when they changed, and whose other scores are therefore old."
+        self.base: Array = np.zeros(0, np.int64)
+        self.verdicts: Verdicts | None = None
+        self._panels = panels_of(cluster)
+        self._seat: Seat | None = None
+        self.rows_judged = self.bodies_run = 0
+        "The work so far: rows looked at, and plugins times rows."
+
+    @property
+    def only(self) -> frozenset[Row] | None:
+        """Where plugins know the only rows that can do: the rows in all of their lists."""
+        return self._only
+
+    @property
+    def pinning(self) -> list[Part]:
+        """The plugins that do."""
+        return self._pinning
+
+    def _take_rows(self) -> None:
+        lists = [(part, rows) for part in self.parts if (rows := part.judge.only()) is not None]
+        self._pinning = [part for part, _ in lists]
+        self._only = frozenset.intersection(*(frozenset(rows) for _, rows in lists)) if lists else None
+
+    def look_again(self) -> None:
+        """Take up lists of rows and views as they are now, without judging any row."""
+        self._take_rows()
+        self.overlay = merged(judge.view() for judge in self._viewers) if self._viewers else None
+
+    def seen(self, changed: Changes | None) -> Changes | None:
+        """What changed for this class: rows that it saw otherwise before have. None: everything."""
+        if self._only is not None and changed is not None and changed.reasons & _NODE:
+            # A node of a name that is in a list may have come, or be in another row now.
+            changed = None
+        if not self._viewers:
+            return changed
+        before, self.overlay = self.overlay, merged(judge.view() for judge in self._viewers)
+        if changed is None or before == self.overlay:
+            return changed
+        touched = {row for overlay in (before or {}, self.overlay) for cells in overlay.values() for row in cells}
+        rows = np.array(list(dict.fromkeys([*changed.rows, *touched])), np.intp)
+        return Changes(rows, int(Reason.ANY & ~Reason.NODE))
+
+    def judge_all(self) -> None:
+        capacity = self._table.capacity
+        self._take_rows()
+        self.blocked, self._ever_blocked = np.zeros(capacity, np.uint32), 0
+        if self._other_scorers:
+            self._others = np.zeros(capacity, np.int32)
+        self.base = np.full(capacity, NEVER, np.int64)
+        self.barred, self._unscored, self.verdicts = {}, set(), None
+        if self._table.used:
+            self._judge(slice(0, self._table.used), _ANY, None)
+
+    def judge_many(self, changed: Changes) -> tuple[Array, Array, Array | None]:
+        """Judge rows that changed, as arrays. The rows, some of them perhaps twice; their bases, of which the last one
+        counts; and which were candidates before, or None: those that are."""
+        reasons = changed.reasons
+        # Arrays are judged whole: what is old is brought up to date with the rest.
+        if self._unscored and not self._unscored.isdisjoint(changed.rows):
+            self._unscored.difference_update(changed.rows)
+            reasons |= _ANY & ~_NODE
+        if self.barred:
+            for row in changed.rows:
+                if self.barred.pop(row, None) is not None:
+                    reasons |= _ANY
+        self.verdicts = None
+        places = self._places(changed)
+        if places is not None:
+            found = self._take_over(changed, reasons, places)
+            if found is not None:
+                return *found, None
+        return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
+
+    def join(self, behind: int) -> None:
+        """The class had to catch up with so many changes: next time, it is asked together with others."""
+        if self._joining and (self._seat is None or self._seat.number == LOST):
+            self._seat = self._panels.seat(self._joining, self._salt, behind)
+
+    @property
+    def is_seated(self) -> bool:
+        """Whether it is asked together with others."""
+        return self._seat is not None and self._seat.number >= 0
+
+    def _places(self, changed: Changes) -> slice | None:
+        """Where answers for what changed are, if they were given together with others."""
+        if self._seat is None or changed.since is None or changed.lasts is None:
+            return None
+        return self._panels.places(self._seat, changed.since)
+
+    def _take_over(self, changed: Changes, reasons: int, places: slice) -> tuple[Array, Array] | None:
+        """Take answers as they are, in the common case: nobody else has anything to say, and no row is turned away by
+        those who gave them, now or before. None where it is otherwise."""
+        seat, plan, rows = self._seat, self._plan(reasons, True), changed.entries
+        assert seat is not None
+        if plan.bodies or reasons & _NODE:
+            return None
+        panel, number, joint = seat.panel, seat.number, _ALL_BITS ^ plan.kept
+        for answers in panel.turned_away:
+            if np.count_nonzero(answers[number, places]):
+                return None
+        if self._ever_blocked & joint and np.count_nonzero(self.blocked[rows] & np.uint32(joint)):
+            return None
+        base = panel.bases[number, places]
+        if self._other_scorers:
+            base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
+        base = np.where(self.base[rows] > LOW, base, NEVER)
+        # Of a row that changed more than once, what is written last stays.
+        self.base[rows] = base
+        self.rows_judged += len(rows)
+        self.bodies_run += len(rows) * panel.bodies
+        return rows, base
+
+    def _plan(self, reasons: int, answered: bool) -> _Plan:
+        """`answered`: those who join others have given their answers."""
+        # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
+        found = self._plans.get((reasons, answered))
+        if found is None:
+            joint = self._joining if answered else []
+            again = [
+                (part, 1 << i)
+                for i, part in enumerate(self.filters)
+                if part.judge.filters_on & reasons or part in joint
+            ]
+            filters: list[tuple[_Body, int]] = [(part.judge.feasible, bit) for part, bit in again if part not in joint]
+            others: list[tuple[_Body, int]] | None = None
+            if any(part.judge.scores_on & reasons for part in self._other_scorers):
+                others = [(part.judge.score, part.weight) for part in self._other_scorers]
+            kept = _ALL_BITS ^ sum(bit for _, bit in again)
+            bodies = len(filters) + len(others or ())
+            found = self._plans[reasons, answered] = _Plan(filters, kept, others, bodies)
+        return found
+
+    def _judge(
+        self, rows: Array | slice, reasons: int, places: slice | None, lasts: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """Judge rows, and take the answers for changes at some places. Bases, and which rows were candidates."""
+        cells = Many(self._table.columns, rows, self.overlay)
+        plan = self._plan(reasons, places is not None)
+        before = self.blocked[rows]
+        blocked = before & np.uint32(plan.kept)
+        verdicts = [(np.asarray(feasible(cells)), bit) for feasible, bit in plan.filters]
+        if places is not None:
+            assert self._seat is not None
+            panel, number = self._seat.panel, self._seat.number
+            given = [answers[number, places][lasts] for answers in panel.turned_away]
+            verdicts += zip(given, self._joint_bits, strict=True)
+            base = panel.bases[number, places][lasts]
+            self.bodies_run += len(before) * panel.bodies
+        else:
+            base = np.zeros(before.shape, np.int64)
+            for score, weight in self._scorers:
+                base += score(cells) if weight == 1 else score(cells) * weight
+            base <<= TIE_BITS
+            base |= ties(self._cluster.node_hashes()[rows], self._salt)
+            self.bodies_run += len(before) * len(self._scorers)
+        for out, bit in verdicts:
+            if np.count_nonzero(out):
+                blocked |= out.astype(np.bool_) * np.uint32(bit)
+                self._ever_blocked |= bit
+        if plan.others is not None:
+            total = np.zeros(before.shape, np.int64)
+            for score, weight in plan.others:
+                total += score(cells) * weight
+            self._others[rows] = total
+        if self._other_scorers:
+            base += self._others[rows].astype(np.int64) << TIE_BITS
+        # Comparing bytes is much cheaper than comparing arrays.
+        same = not reasons & _NODE and blocked.tobytes() == before.tobytes()
+        if not same:
+            self.blocked[rows] = blocked
+        out = blocked != 0
+        if reasons & _NODE:
+            out |= ~self._table.alive[rows]
+        if self._only is not None:
+            elsewhere = np.ones(self._table.capacity, np.bool_)
+            elsewhere[list(self._only)] = False
+            out |= elsewhere[rows]
+        base[out] = NEVER
+        were = None if same else self.base[rows] > LOW
+        self.base[rows] = base
+        self.rows_judged += len(base)
+        self.bodies_run += len(base) * plan.bodies
+        return base, were
+
+    def judge_one(self, row: Row, reasons: int) -> None:
+        cells = One(self._table.columns, row, self.overlay)
+        plan = self._plan(reasons, False)
+        self.rows_judged += 1
+        self.bodies_run += len(plan.filters)
+        if self.barred:
+            self.barred.pop(row, None)
+        blocked = before = self.blocked.item(row)
+        for feasible, bit in plan.filters:
+            blocked = blocked | bit if feasible(cells) else blocked & ~bit
+        if blocked != before:
+            self.blocked[row] = blocked
+            self._ever_blocked |= blocked
+        if self.verdicts is not None:
+            self.verdicts.judge(row, blocked, cells)
+        if blocked or not self._table.alive.item(row) or (self._only is not None and row not in self._only):
+            if self._other_scorers:
+                self._unscored.add(row)
+            self.base[row] = NEVER
+            return
+        self.bodies_run += len(self._scorers)
+        total = 0
+        for score, weight in self._scorers:
+            total += weight * score(cells)
+        if self._other_scorers:
+            total += self._other(row, cells, plan)
+        self.base[row] = total << TIE_BITS | tie(self._cluster.node_hashes().item(row), self._salt)
+
+    def _other(self, row: Row, cells: One, plan: _Plan) -> int:
+        """What those scorers give a row that join nobody."""
+        if row in self._unscored:
+            self._unscored.discard(row)
+            plan = self._plan(_ANY, False)
+        if plan.others is None:
+            known: int = self._others.item(row)
+            return known
+        total = sum(weight * int(score(cells)) for score, weight in plan.others)
+        self._others[row] = total
+        self.bodies_run += len(plan.others)
+        return total
+
+    def scores(self, row: Row) -> dict[str, int]:
+        """The score of a row by plugin, 0..100, as they went into its base."""
+        cells = One(self._table.columns, row, self.overlay)
+        return {part.plugin.name: int(part.judge.score(cells)) for part in self.scorers}
+
+
+def merged(overlays: Iterable[Overlay]) -> Overlay:
+    """Several views in one: what they add to a cell adds up."""
+    total: dict[Hashable, dict[Row, int]] = {}
+    for overlay in overlays:
+        for column, cells in overlay.items():
+            into = total.setdefault(column, {})
+            for row, added in cells.items():
+                into[row] = into.get(row, 0) + added
+    return total

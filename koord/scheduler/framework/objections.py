@@ -1,0 +1,196 @@
+"""What speaks against rows, for one class: counted, row by row, or as what would help.
+
+Everything here reads what judges said (`judged`) and what gates say now; a class catches up before it asks. A row
+counts for the first plugin that turns it away, in the order of the profile; what is known before filters comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judged import Judged
+from koord.scheduler.framework.plugin import Facet, Many, One, Refused
+from koord.scheduler.framework.verdicts import Part, Verdicts
+from koord.scheduler.state.table import Array, Row, Table
+
+FEW_NAMES: Final = 512
+
+
+class Objections:
+    """Of one class."""
+
+    def __init__(self, judged: Judged, facets: Sequence[tuple[Part, Facet]], table: Table) -> None:
+        self._judged, self._table, self._parts = judged, table, judged.parts
+        self._gates = [facet for _, facet in facets if facet.gates]
+
+    def refusing(self) -> Part | None:
+        """The plugin that turns these pods away whatever the node."""
+        refusals = [part for part in self._parts if isinstance(part.judge, Refused)]
+        return min(refusals, key=lambda part: part.plugin.before, default=None)
+
+    def refusal(self) -> tuple[str, list[str]] | None:
+        """Its name, and its reason."""
+        first = self.refusing()
+        return None if first is None else (first.plugin.name, first.judge.reasons(1))
+
+    def resolvable(self) -> Array:
+        """The rows that will not do, but might if pods left them: so says whoever is the first to turn them away."""
+        table, judged = self._table, self._judged
+        found, left = np.zeros(table.capacity, np.bool_), table.alive.copy()
+        if self.refusing() is not None:
+            return np.flatnonzero(found)
+        if judged.only is not None:
+            allowed = np.zeros(table.capacity, np.bool_)
+            allowed[list(judged.only)] = True
+            left &= allowed
+        bit = 0
+        for part in self._parts:
+            judge = part.judge
+            if judge.filters_on:
+                out = np.flatnonzero(left & ((judged.blocked >> np.uint32(bit)) & np.uint32(1)).astype(np.bool_))
+                bit += 1
+                if len(out):
+                    masks = np.asarray(judge.feasible(Many(table.columns, out, judged.overlay)))
+                    found[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
+                    left[out] = False
+            for facet in judge.facets:
+                if facet.gates:
+                    closed = facet.table(None)
+                    lasting = [each and judge.facet_unresolvable(facet, i) for i, each in enumerate(closed.tolist())]
+                    shut: Array = left & closed[facet.groups]
+                    found |= shut & ~np.array(lasting, np.bool_)[facet.groups]
+                    left &= ~shut
+        found[[row for row in judged.barred if left[row]]] = True
+        return np.flatnonzero(found)
+
+    def counted(self) -> dict[str, dict[str, int]]:
+        """How many rows each plugin turns away, by reason."""
+        refusal, judged = self.refusal(), self._judged
+        if refusal is not None:
+            # It is the reason everywhere, whatever else speaks against a row.
+            return {refusal[0]: {reason: len(self._table) for reason in refusal[1]}}
+        if judged.only is None and not judged.barred and not self._gates:
+            return self._counted_verdicts()
+        return self._looked_through()
+
+    def _counted_verdicts(self) -> dict[str, dict[str, int]]:
+        """By what the filters alone say, kept row by row."""
+        judged = self._judged
+        if judged.verdicts is None:
+            judged.verdicts = Verdicts(judged.blocked, self._table, judged.filters, judged.overlay)
+        found: dict[str, dict[str, int]] = {}
+        for (index, mask), rows in judged.verdicts.counts.items():
+            part = judged.filters[index]
+            _note(found, part, part.judge.reasons(mask), rows)
+        return found
+
+    def _looked_through(self) -> dict[str, dict[str, int]]:
+        """Counted by groups of rows that get one verdict."""
+        judged = self._judged
+        found: dict[str, dict[str, int]] = {}
+        left = self._table.alive.copy()
+        if judged.only is not None:
+            others = left.copy()
+            others[list(judged.only)] = False
+            _note(found, judged.pinning[0], self._pinned_words(), int(np.count_nonzero(others)))
+            left &= ~others
+        for part in self._parts:
+            judge = part.judge
+            if judge.filters_on:
+                masks = np.broadcast_to(
+                    np.asarray(judge.feasible(Many(self._table.columns, slice(None), judged.overlay))), left.shape
+                )
+                for mask, rows in zip(*np.unique(masks[left], return_counts=True), strict=True):
+                    if mask:
+                        _note(found, part, judge.reasons(int(mask)), int(rows))
+                left &= masks == 0
+            for facet in judge.facets:
+                if facet.gates:
+                    closed = left & facet.table(None)[facet.groups]
+                    for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
+                        _note(found, part, [judge.facet_reason(facet, int(group))], int(rows))
+                    left &= ~closed
+        for row, (plugin, reason) in judged.barred.items():
+            if left[row]:
+                counts = found.setdefault(plugin, {})
+                counts[reason] = counts.get(reason, 0) + 1
+        return found
+
+    def _pinned_words(self) -> list[str]:
+        """Found out before any filter, so it is the reason whatever else speaks against a row."""
+        names = " ".join(sorted(part.plugin.name for part in self._judged.pinning))
+        return [f"node(s) didn't satisfy plugin(s) [{names}]"]
+
+    def reasons(self, row: Row) -> tuple[Part, list[str]] | None:
+        """Why a row will not do: the first plugin that turns it away, and its reasons. None where it will."""
+        refusing, judged = self.refusing(), self._judged
+        if refusing is not None:
+            return refusing, refusing.judge.reasons(1)
+        if judged.only is not None and row not in judged.only:
+            return judged.pinning[0], self._pinned_words()
+        for part in self._parts:
+            judge = part.judge
+            if judge.filters_on:
+                mask = int(judge.feasible(One(self._table.columns, row, judged.overlay)))
+                if mask:
+                    return part, judge.reasons(mask)
+            for facet in judge.facets:
+                if facet.gates:
+                    group = int(facet.groups[row])
+                    if facet.table(None)[group]:
+                        return part, [judge.facet_reason(facet, group)]
+        return None
+
+    def look(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
+        """As `reasons`, and exact checks, for this row alone, whatever is known of others."""
+        self._judged.look_again()
+        for facet in self._gates:
+            facet.refresh(None)
+        found = self.reasons(row)
+        if found is None:
+            for part in self._parts:
+                objection = part.judge.check(ask, row) if part.judge.exact else None
+                if objection is not None:
+                    return part, [objection]
+        return found
+
+    def nearest(self, most: int) -> list[Row]:
+        """Rows that will not do, but of all those are nearest to it: few judges turn them away, and for little.
+
+        Of rows that the same judges turn away there are several, of others one; the nearest of all come first.
+        """
+        table, judged = self._table, self._judged
+        against, lack = judged.blocked.copy().astype(np.int64), np.zeros(table.capacity)
+        cells = Many(table.columns, slice(None), judged.overlay)
+        for i, part in enumerate(judged.filters):
+            turned_away = (judged.blocked >> np.uint32(i)) & np.uint32(1)
+            if turned_away.any():
+                lack += turned_away * part.judge.lack(cells)
+        bit = len(judged.filters)
+        for facet in self._gates:
+            against |= facet.table(None)[facet.groups].astype(np.int64) << bit
+            bit += 1
+        if judged.only is not None:
+            others = np.ones(table.capacity, np.int64)
+            others[list(judged.only)] = 0
+            against |= others << bit
+        for row in judged.barred:
+            against[row] |= 1 << (bit + 1)
+        rows = np.flatnonzero(table.alive & (against > 0))
+        # Names last, so that equals come in an order that a person expects.
+        names = np.array([table.names[row] for row in rows.tolist()], dtype=np.str_) if len(rows) <= FEW_NAMES else rows
+        rows = rows[np.lexsort((names, lack[rows], np.bitwise_count(against[rows])))]
+        firsts = np.unique(against[rows], return_index=True)[1]
+        chosen = [*rows[: (most + 1) // 2].tolist(), *rows[np.sort(firsts)].tolist(), *rows[:most].tolist()]
+        return list(dict.fromkeys(chosen))[:most]
+
+
+def _note(found: dict[str, dict[str, int]], part: Part, reasons: Iterable[str], rows: int) -> None:
+    if rows:
+        counts = found.setdefault(part.plugin.name, {})
+        for reason in reasons:
+            counts[reason] = counts.get(reason, 0) + rows

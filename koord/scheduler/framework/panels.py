@@ -1,0 +1,207 @@
+"""Judges of many classes that differ in nothing but numbers, asked together about every row that changes.
+
+Where pods of many classes come in turn, each class has to look at the rows that the others' placements changed. To ask
+its own judges costs it some forty calls of numpy, however few the rows are. One judge whose numbers are arrays costs
+not much more, and answers for all classes:
+
+    bases[seat, change]         what the judges of a class give a row, by the change's place in the table's log
+
+Changes are judged when a class needs them, some at a time. What is too much for all is left to each class alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from koord.scheduler.framework.groups import TIE_BITS
+from koord.scheduler.framework.plugin import Judge, Many, One
+from koord.scheduler.framework.stable import tie, ties
+from koord.scheduler.framework.verdicts import Part
+from koord.scheduler.state.cluster import NAME_HASH, Cluster
+from koord.scheduler.state.table import Array, Table
+
+WINDOW: Final = 1024
+"""Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
+FEW_CHANGES: Final = 4
+"""Up to so many changes are judged for one class alone, as plain numbers."""
+MOST_ANSWERS: Final = 1 << 13
+"""Changes times seats. More than that takes longer than one class takes by itself."""
+FIRST_SEATS: Final = 16
+PATIENCE: Final = 16
+"""Newcomers wait for each other so many rounds at most: numbers are put into arrays for all of them at once."""
+WAITING: Final = -1
+LOST: Final = -2
+
+
+class Seat:
+    """The place of one class."""
+
+    __slots__ = ("asked_at", "number", "panel", "parts", "salt", "since")
+
+    def __init__(self, parts: Sequence[Part], salt: int, panel: Panel, asked_at: int) -> None:
+        self.parts, self.salt, self.panel, self.asked_at = parts, salt, panel, asked_at
+        self.number = WAITING
+        "Which line of answers is its own."
+        self.since = 0
+        "Its judges have answered for all changes after this version."
+
+
+class Panel:
+    """Classes whose judges are alike, one by one, and what these answered."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._filters = [i for i, part in enumerate(parts) if part.judge.filters_on]
+        self._scorers = [(i, part.weight) for i, part in enumerate(parts) if part.judge.scores_on and part.weight]
+        self._joint: list[Judge] = []
+        self._salts: Array = np.zeros(0, np.uint32)
+        self.bodies = len(self._filters) + len(self._scorers)
+        self.seats: list[Seat] = []
+        self.waiting: list[Seat] = []
+        self._rounds = 0
+        self.turned_away: list[Array] = [np.zeros((FIRST_SEATS, 2 * WINDOW), np.bool_) for _ in self._filters]
+        "By filter."
+        self.bases: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.int64)
+        "Scores times weights, and ties, of rows that are turned away too."
+
+    def take_in(self, version: int) -> None:
+        """Give those who wait a seat, if it is worth while."""
+        self._rounds += 1
+        if self._rounds < PATIENCE and 8 * len(self.waiting) < len(self.seats):
+            return
+        self._rounds = 0
+        for seat in self.waiting:
+            seat.number, seat.since = len(self.seats), version
+            self.seats.append(seat)
+        self.waiting = []
+        more = len(self.seats) - len(self.bases)
+        if more > 0:
+            room = ((0, max(more, len(self.seats) // 4)), (0, 0))
+            self.turned_away = [np.pad(each, room) for each in self.turned_away]
+            self.bases = np.pad(self.bases, room)
+        self._join()
+
+    def dismiss(self, before: int) -> None:
+        """Take the seats of those who were not asked since a version."""
+        for seat in (*self.waiting, *self.seats):
+            if seat.asked_at < before:
+                seat.number = LOST
+        self.waiting = [seat for seat in self.waiting if seat.number != LOST]
+        staying = [seat for seat in self.seats if seat.number != LOST]
+        if len(staying) == len(self.seats):
+            return
+        numbers = [seat.number for seat in staying]
+        for answers in (*self.turned_away, self.bases):
+            answers[: len(numbers)] = answers[numbers]
+        for number, seat in enumerate(staying):
+            seat.number = number
+        self.seats = staying
+        if staying:
+            self._join()
+
+    def _join(self) -> None:
+        self._salts = np.array([seat.salt for seat in self.seats], np.uint32)
+        by_seat = [[part.judge for part in seat.parts] for seat in self.seats]
+        self._joint = [alike[0].together(alike) for alike in zip(*by_seat, strict=True)]
+
+    def judge(self, cells: Many, start: int, end: int) -> None:
+        """All judges answer for changes at these places; the cells are columns, so that answers for a row are one."""
+        number = len(self.seats)
+        for i, answers in zip(self._filters, self.turned_away, strict=True):
+            answers[:number, start:end] = np.asarray(self._joint[i].feasible(cells)).T
+        bases: Array | int = 0
+        for i, weight in self._scorers:
+            score = self._joint[i].score(cells)
+            bases = bases + (score if weight == 1 else score * weight)
+        self.bases[:number, start:end] = ((bases << TIE_BITS) | ties(cells[NAME_HASH.name], self._salts)).T
+
+    def judge_for(self, seat: Seat, cells: One, place: int) -> None:
+        """The judges of one class answer for a change."""
+        parts, number = seat.parts, seat.number
+        for i, answers in zip(self._filters, self.turned_away):  # noqa: B905 - equally long
+            answers[number, place] = parts[i].judge.feasible(cells)
+        total = 0
+        for i, weight in self._scorers:
+            total += weight * parts[i].judge.score(cells)
+        self.bases[number, place] = total << TIE_BITS | tie(cells[NAME_HASH.name], seat.salt)
+
+    def forget(self, places: int) -> None:
+        """Drop the oldest answers."""
+        for answers in (*self.turned_away, self.bases):
+            answers[:, :-places] = answers[:, places:]
+
+
+class Panels:
+    """All panels of a cluster. The answers of all of them reach up to the same change."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._panels: dict[Hashable, Panel] = {}
+        self._start = self._version = table.version
+
+    def seat(self, parts: Sequence[Part], salt: int, behind: int) -> Seat | None:
+        """A seat for those judges of a class that can be asked with others. The class has caught up with so many
+        changes; None where these were too many for it to profit."""
+        if behind >= WINDOW:
+            return None
+        key = tuple([(type(part.judge), part.judge.alike, part.weight) for part in parts])
+        panel = self._panels.get(key)
+        if panel is None:
+            panel = self._panels[key] = Panel(parts)
+        seat = Seat(parts, salt, panel, self._table.version)
+        panel.waiting.append(seat)
+        return seat
+
+    def places(self, seat: Seat, since: int) -> slice | None:
+        """Where the answers for all changes after a version are; None where a class has to ask its judges itself."""
+        now = seat.asked_at = self._table.version
+        if now - self._version > FEW_CHANGES:
+            self._catch_up()
+        start = self._start
+        if seat.number < 0 or since < start or since < seat.since or now - start > 2 * WINDOW:
+            return None
+        if self._version < now:
+            table, first = self._table, max(since, self._version)
+            for place, row in enumerate(table.changed_rows(first).tolist(), first - start):
+                seat.panel.judge_for(seat, One(table.columns, row), place)
+        return slice(since - start, now - start)
+
+    def _catch_up(self) -> None:
+        """Have changes judged for everybody, or forget them where they are too many."""
+        table = self._table
+        for panel in self._panels.values():
+            if panel.waiting:
+                panel.take_in(self._version)
+        behind = table.version - self._version
+        if behind > WINDOW or behind * max(len(panel.seats) for panel in self._panels.values()) > MOST_ANSWERS:
+            self._start = self._version = table.read()
+            self._dismiss()
+            return
+        if table.version - self._start > 2 * WINDOW:
+            for panel in self._panels.values():
+                panel.forget(WINDOW)
+            self._start += WINDOW
+            self._dismiss()
+        cells = Many(table.columns, table.changed_rows(self._version)[:, np.newaxis])
+        start, end = self._version - self._start, table.version - self._start
+        for panel in self._panels.values():
+            if panel.seats:
+                panel.judge(cells, start, end)
+        self._version = table.read()
+
+    def _dismiss(self) -> None:
+        for key, panel in list(self._panels.items()):
+            panel.dismiss(self._version - WINDOW)
+            if not panel.seats and not panel.waiting:
+                del self._panels[key]
+
+
+def panels_of(cluster: Cluster) -> Panels:
+    """The panels of a cluster, which last as long as some class may have a seat."""
+    found = cluster.shared.get(Panels)
+    if found is None:
+        found = cluster.shared[Panels] = Panels(cluster.table)
+    assert isinstance(found, Panels)
+    return found

@@ -1,0 +1,119 @@
+"""Judges that are asked together say what each of them says alone, whatever changes, and however much is kept."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from koord.api.node import Node
+from koord.scheduler.framework import panels, pod_class
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.judged import Judged
+from koord.scheduler.state.table import Changes
+from tests.scheduler.builders import ask, engine, node
+
+NODES = 40
+
+
+class Scene:
+    """A cluster whose nodes and pods change, and pods of many classes that come in turn."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.number = 0
+        self.engine = engine(*(self.node(i) for i in range(NODES)))
+        self.placed: list[tuple[str, str | None]] = []
+
+    def node(self, i: int) -> Node:
+        rng = self.rng
+        taints = [{"key": "batch", "effect": "NoSchedule"}] if rng.random() < 0.1 else []
+        extended = {"example.com/gpu": str(rng.randrange(4))} if rng.random() < 0.3 else {}
+        return node(
+            f"n{i}", cpu=rng.choice(["2", "8"]), memory=rng.choice(["0", "32Gi"]), pods=rng.choice(["4", "110"]),
+            labels={"pool": rng.choice("ab")}, taints=taints, extended=extended,
+        )  # fmt: skip
+
+    def pod(self) -> Ask:
+        rng, kind = self.rng, self.rng.randrange(12)
+        self.number += 1
+        tolerations = [{"key": "batch", "operator": "Exists"}] if kind % 4 == 0 else []
+        selector = {"pool": "a"} if kind % 3 == 0 else {}
+        cpu, memory = f"{100 + 50 * kind}m" if kind else "0", rng.choice(["0", "1Gi"])
+        return ask(f"p{self.number}", cpu=cpu, memory=memory, tolerations=tolerations, nodeSelector=selector)
+
+    def step(self) -> None:
+        rng, cluster = self.rng, self.engine.cluster
+        dice = rng.random()
+        if dice < 0.75:
+            found = self.engine.place(self.pod())
+            self.placed.append((found.pod, found.node))
+        elif dice < 0.9 and cluster.pods:
+            cluster.remove_pod(rng.choice(sorted(cluster.pods)))
+        elif dice < 0.97:
+            cluster.put_node(self.node(rng.randrange(NODES + 5)))
+        else:
+            with cluster.transaction() as attempt:
+                self.engine.place(self.pod())
+                attempt.undo()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, value in (
+        (pod_class, "FEW", 3),
+        (panels, "WINDOW", 64),
+        (panels, "FEW_CHANGES", 2),
+        (panels, "MOST_ANSWERS", 200),
+        (panels, "FIRST_SEATS", 2),
+        (panels, "PATIENCE", 3),
+    ):
+        monkeypatch.setattr(module, name, value)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_together_they_place_pods_as_alone(small: None, seed: int) -> None:
+    together, alone = Scene(seed), Scene(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judged, "join", lambda self, behind: None)
+        for _ in range(250):
+            alone.step()
+    for _ in range(250):
+        together.step()
+    assert together.placed == alone.placed
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_what_is_kept_is_what_judging_everything_anew_gives(small: None, seed: int) -> None:
+    scene = Scene(seed)
+    for _ in range(200):
+        scene.step()
+        if scene.rng.random() < 0.1:
+            pod = scene.pod()
+            kept = scene.engine.class_of(pod)
+            fresh = Engine(scene.engine.cluster, scene.engine.profile).class_of(pod)
+            assert kept.best() == fresh.best()
+            assert kept.feasible_rows().tolist() == fresh.feasible_rows().tolist()
+            assert kept.why_not() == fresh.why_not()
+
+
+def test_classes_whose_pods_come_in_turn_are_asked_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+    take_over = Judged._take_over
+
+    def counted(self: Judged, changed: Changes, reasons: int, places: slice) -> object:
+        nonlocal taken
+        found = take_over(self, changed, reasons, places)
+        taken += found is not None
+        return found
+
+    monkeypatch.setattr(Judged, "_take_over", counted)
+    found = engine(*(node(f"n{i}", cpu="64") for i in range(200)))
+    for i in range(600):
+        assert found.place(ask(f"p{i}", cpu=f"{100 + i % 40}m")).node is not None
+    assert taken > 400
