@@ -7,13 +7,16 @@ wrote; `template_of` reads the part that koord decides by.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from koord.api.codec import convert
 from koord.api.meta import Condition, ObjectMeta
 from koord.api.pod import PodTemplateSpec
 from koord.api.selector import LabelSelector
 from koord.api.struct import EMPTY, Struct
+
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+"""On pods of a StatefulSet: their own names."""
 
 PodTemplate = Mapping[str, Any]
 

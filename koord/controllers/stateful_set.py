@@ -15,7 +15,13 @@ from koord.api.core import Pod
 from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from koord.api.meta import OwnerReference
 from koord.api.words import PodPhase
-from koord.api.workloads import ClaimRetentionPolicy, ControllerRevision, StatefulSet, StatefulSetStatus
+from koord.api.workloads import (
+    POD_NAME_LABEL,
+    ClaimRetentionPolicy,
+    ControllerRevision,
+    StatefulSet,
+    StatefulSetStatus,
+)
 from koord.controllers.actions import Action, Create, Patch, Plan, delete
 from koord.controllers.ownership import managing
 from koord.controllers.pods import is_available, is_ready, name_prefix, next_available_in_s, pod_from, reference_body
@@ -23,7 +29,6 @@ from koord.controllers.revisions import POD_LABEL, Revised, Revision, outlived, 
 from koord.controllers.share import share
 from koord.controllers.status_patch import status_change, status_patch
 
-NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 
@@ -162,7 +167,7 @@ def new_pod(set_: StatefulSet, number: int, revision: Revision) -> Create:
     meta, spec = set_.metadata, set_.spec
     name = f"{meta.name}-{number}"
     body = pod_from(revision.template, name_prefix(meta), managing(STATEFUL_SETS, meta))
-    labels = {NAME_LABEL: name, INDEX_LABEL: str(number), POD_LABEL: revision.name}
+    labels = {POD_NAME_LABEL: name, INDEX_LABEL: str(number), POD_LABEL: revision.name}
     body["metadata"] |= {"name": name, "labels": {**body["metadata"].get("labels", {}), **labels}}
     claims = {_template_name(t): claim_name(t, meta.name, number) for t in spec.volume_claim_templates}
     volumes = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]

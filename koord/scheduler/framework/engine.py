@@ -133,12 +133,12 @@ class Engine:
     def _floor(self, ask: Ask) -> int | None:
         """Which promises to other pods concern this one."""
         nominations = self.cluster.nominations
-        return nominations.floor(ask.priority) if nominations else None
+        return nominations.floor(ask.priority) if nominations.any else None
 
     def place(self, ask: Ask, *, explain: bool = False) -> Placement:
         """Decide for one pod, and count it on its node. A node that it was promised is tried first, and alone."""
         nominations = self.cluster.nominations
-        if not nominations and not ask.pod.status.nominated_node_name:
+        if not nominations.any and not ask.pod.status.nominated_node_name:
             return self._place(ask, None, explain)
         with nominations.without(ask.key) as promise:
             named = self.cluster.table.row_of.get(ask.pod.status.nominated_node_name)
@@ -233,7 +233,7 @@ class Engine:
         return [] if objection is None else [objection[1]]
 
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
-        if not found.exact and not self.cluster.nominations:
+        if not found.exact and not self.cluster.nominations.any:
             return found.best()
         # Each check that fails bars a row, until that changes.
         while (row := found.best()) is not None:

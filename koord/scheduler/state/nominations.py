@@ -35,6 +35,8 @@ class Nominations:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._of_pod: dict[str, Nomination] = {}
+        self.any = False
+        "Whether anybody is promised anything: every pod asks."
         self._on: dict[Row, dict[str, Nomination]] = {}
         self._number: Counter[int] = Counter()
         "How many there are of each priority."
@@ -56,6 +58,7 @@ class Nominations:
         self.withdraw(nomination.record.key)
         priority = nomination.record.priority
         self._of_pod[nomination.record.key] = nomination
+        self.any = True
         self._on.setdefault(nomination.row, {})[nomination.record.key] = nomination
         self._number[priority] += 1
         if self._number[priority] == 1:
@@ -67,6 +70,7 @@ class Nominations:
         found = self._of_pod.pop(key, None)
         if found is None:
             return None
+        self.any = bool(self._of_pod)
         on, priority = self._on[found.row], found.record.priority
         del on[key]
         if not on:

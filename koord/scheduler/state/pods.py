@@ -20,6 +20,7 @@ from koord.api.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
 from koord.api.struct import EMPTY
 from koord.api.timestamp import parse_timestamp
 from koord.api.words import PodConditionType
+from koord.api.workloads import POD_NAME_LABEL
 from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]
@@ -260,7 +261,9 @@ _words: dict[str, str] = {}
 
 
 def shared_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """The first labels that were equal to these."""
+    """The first labels that were equal to these. Where they name the pod itself, there is nothing to share."""
+    if POD_NAME_LABEL in labels:
+        return labels
     if len(_labels) >= _KEPT:
         _labels.clear()
     return _labels.setdefault(tuple(labels.items()), labels) if labels else EMPTY
