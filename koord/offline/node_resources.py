@@ -17,7 +17,8 @@ from koord.api.node import Node
 from koord.api.slo_config import SloConfig, reload
 from koord.manager.node_resource import explain as manager
 from koord.manager.node_resource.explain import NodeExplanation
-from koord.manager.node_resource.plugins import Plugins, choose
+from koord.manager.node_resource.plugins import Plugins, calculate, choose
+from koord.manager.node_resource.prepare import Prepared, prepare
 from koord.manager.node_resource.state import (
     NodeState,
     device_facts,
@@ -75,6 +76,18 @@ def states(manifests: Manifests, unusable: frozenset[str] = frozenset()) -> dict
             devices.get(name),
             unusable=unusable,
         )
+    return found
+
+
+def recomputed(
+    manifests: Manifests, configured: Configured, *, now_s: float, plugins: Plugins | None = None
+) -> dict[str, Prepared]:
+    """What every node should show by this configuration: for plans, and for previews of another one."""
+    chosen = plugins or choose()
+    found = {}
+    for name, state in states(manifests, configured.unusable).items():
+        settings = configured.config.for_node(state.node.labels, state.node.annotations)
+        found[name] = prepare(state.node, calculate(state, configured.config, settings, chosen, now_s))
     return found
 
 

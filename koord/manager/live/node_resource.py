@@ -23,7 +23,7 @@ from koord.manager.live.config import Configuration
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.records import MetricRecord, NodeRecord
 from koord.manager.live.sources import NODE, Sources
-from koord.manager.node_resource.due import look_again_s
+from koord.manager.node_resource.due import look_again_s, wait_for_report_s
 from koord.manager.node_resource.plugins import Plugins, calculate
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.settings import given
@@ -60,6 +60,7 @@ class NodeResourceLoop:
         self._plugins, self._clock, self._metrics = plugins, clock, metrics
         self._written_s: dict[str, float] = {}
         self._heard_s: dict[str, float] = {}
+        self._seen_s: dict[str, float] = {}
         self._own: dict[str, NodeFacts] = {}
         self.controller: Controller[str] = Controller(
             "noderesource",
@@ -114,6 +115,10 @@ class NodeResourceLoop:
         if state.topology is not None:
             zones = zone_changes(state.topology, prepared.zones, given(strategy.resource_diff_threshold))
         decision = decide(node, prepared, strategy, self._written_s.get(name), now_s)
+        seen_s = self._seen_s.setdefault(name, now_s)
+        wait_s = wait_for_report_s(state, decision, seen_s=seen_s, now_s=now_s)
+        if wait_s is not None:
+            return Requeue(wait_s)
         try:
             if zones is not None:
                 await self._write_zones(name, zones)
@@ -182,7 +187,7 @@ class NodeResourceLoop:
         self._metrics.wrote("node_resource", "updateNodeResourceTopology")
 
     def _forget(self, name: str) -> None:
-        for known in (self._written_s, self._heard_s, self._own):
+        for known in (self._written_s, self._heard_s, self._seen_s, self._own):
             known.pop(name, None)
         self._metrics.forget(name)
 

@@ -39,9 +39,6 @@ class Plugins:
 
     run: tuple[tuple[str, Calculate], ...]
 
-    def __contains__(self, name: object) -> bool:
-        return any(each == name for each, _ in self.run)
-
 
 def choose(wanted: Sequence[str] = ("*",), *, gpu_shared: bool = False) -> Plugins:
     """The plugins that a list asks for."""

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from koord.api.slo_config import SloConfig
-from koord.manager.node_resource.due import AFTER_S, look_again_s
+from koord.manager.node_resource.due import AFTER_S, look_again_s, wait_for_report_s
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import NodeState, topology_facts
 from koord.manager.node_resource.writing import Decision, decide, is_beyond, zone_changes
@@ -219,3 +219,19 @@ def test_a_third_party_that_cannot_be_read_holds_nothing_and_it_is_said() -> Non
     shown = prepared(given, config())
     assert shown.resources[CPU] is not None
     assert "thirdPartyAllocations" in shown.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "seen_ago_s", "waits"),
+    [
+        (state(report=None), 0, True),
+        (state(report=None), 31, False),
+        (state(report=base()), 0, False),
+        (state(report=base(age_s=1000)), 0, False),
+        (state(node(published=SHOWN), report=None), 0, False),
+    ],
+    ids=["new", "silent for long", "reporting", "stale", "lending on no report"],
+)
+def test_a_new_node_is_given_a_moment_to_report(given: NodeState, seen_ago_s: float, waits: bool) -> None:
+    left_s = wait_for_report_s(given, written(given, ago_s=None), seen_s=NOW_S - seen_ago_s, now_s=NOW_S)
+    assert (left_s is not None) == waits
