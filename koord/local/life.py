@@ -1,8 +1,8 @@
 """The life of a pod of processes: what its containers do next, given what happened to them.
 
 Init containers run one after the other (those that restart for ever stay, as sidecars), then all others at once. Who
-ends is started again by the pod's policy, after a pause that doubles from 10 s to 5 min and is forgotten by whoever
-ran for ten minutes. What starts and stops is decided here; doing it is `live/`.
+ends is started again by the pod's policy: the first time at once, then after pauses that double from 10 s to 5 min and
+are forgotten by whoever ran for ten minutes. What starts and stops is decided here; doing it is `live/`.
 """
 
 from __future__ import annotations
@@ -140,19 +140,22 @@ def started(own: ContainerLife, container: RunnableContainer, container_id: str,
 
 def ended(own: ContainerLife, code: int, reason: str, now_s: float) -> ContainerLife:
     since_s = own.state.since_s if isinstance(own.state, Running) else now_s
-    backoff_s = 0.0 if now_s - since_s >= BACKOFF_RESET_S else own.backoff_s
-    pause_s = min(max(backoff_s * 2, BACKOFF_FIRST_S), BACKOFF_MOST_S) if own.restarts or code or backoff_s else 0.0
+    pause_s = 0.0 if now_s - since_s >= BACKOFF_RESET_S else own.backoff_s
     return replace(
         own,
         state=Ended(code, since_s, now_s, reason or ("Completed" if code == 0 else "Error")),
-        backoff_s=pause_s,
+        backoff_s=_longer(pause_s),
         not_before_s=now_s + pause_s,
     )
 
 
+def _longer(pause_s: float) -> float:
+    return min(max(pause_s * 2, BACKOFF_FIRST_S), BACKOFF_MOST_S)
+
+
 def failed_to_start(own: ContainerLife, reason: str, message: str, now_s: float) -> ContainerLife:
     """It never ran: a command that is not there, an environment that cannot be had."""
-    pause_s = min(max(own.backoff_s * 2, BACKOFF_FIRST_S), BACKOFF_MOST_S)
+    pause_s = _longer(own.backoff_s)
     return replace(own, state=Waiting(reason, message), backoff_s=pause_s, not_before_s=now_s + pause_s)
 
 
@@ -190,7 +193,7 @@ def phase_of(pod: RunnablePod, life: Life) -> PodPhase:
 def shown(pod: RunnablePod, container: RunnableContainer, own: ContainerLife, now_s: float) -> ContainerLife:
     """As its status tells it: one that waits to be started again says so."""
     if isinstance(own.state, Ended) and _runs_again(pod, container, own) and own.not_before_s > now_s:
-        seconds = int(own.backoff_s)
+        seconds = int(own.not_before_s - own.state.ended_s)
         message = f"back-off {seconds}s restarting failed container={container.name} pod={pod.metadata.name}"
         return replace(own, state=Waiting("CrashLoopBackOff", message), last=own.state)
     return own
