@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
@@ -50,10 +50,12 @@ class Occurrence:
 
     regarding: ObjectReference
     reason: str
-    note: str
+    note: str = field(compare=False)
     action: str
     type: EventType = "Normal"
     related: ObjectReference | None = None
+    theme: str = ""
+    "What the note is about: notes of one theme are one series, which has the words of the first."
 
     @property
     def alike(self) -> tuple[ObjectReference, str, str, str]:
@@ -290,11 +292,13 @@ def occurrence(
     action: str = "",
     type: EventType = "Normal",
     related: ObjectReference | None = None,
+    theme: str | None = None,
 ) -> Occurrence:
     """An occurrence that every API server accepts: words and notes cut to their limits, none missing."""
     reason = reason[:WORD_LENGTH] or "Unknown"
     action = action[:WORD_LENGTH] or reason
-    return Occurrence(_whole(regarding), reason, _cut(note), action, type, _whole(related) if related else None)
+    about = note if theme is None else theme
+    return Occurrence(_whole(regarding), reason, _cut(note), action, type, _whole(related) if related else None, about)
 
 
 def _whole(reference: ObjectReference) -> ObjectReference:

@@ -85,9 +85,11 @@ class EventRecorder:
         action: str = "",
         type: EventType = "Normal",
         related: ObjectReference | None = None,
+        theme: str | None = None,
     ) -> None:
-        """`reason` is a CamelCase word for why, `action` one for what was done, `note` a sentence for people."""
-        what = occurrence(regarding, reason, note, action=action, type=type, related=related)
+        """`reason` is a CamelCase word for why, `action` one for what was done, `note` a sentence for people. Notes of
+        one `theme` are one series, where they differ in numbers only; without it, notes that are the same."""
+        what = occurrence(regarding, reason, note, action=action, type=type, related=related, theme=theme)
         outcome = self._ledger.record(what, self._clock.monotonic(), self._clock.now())
         if outcome == "scheduled":
             self._wake.set()

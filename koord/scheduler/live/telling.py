@@ -87,7 +87,11 @@ class Telling:
     def nowhere(self, decision: Nowhere) -> None:
         remedy = decision.remedy
         promised = "" if remedy.node is None and remedy.clears else remedy.node
-        self._say(decision.ask.pod, _Word(UNSCHEDULABLE, decision.message, promised))
+        placement = decision.placement
+        # How many nodes there are for each reason changes all the time; the condition has the present numbers.
+        reasons = placement.refusal or ", ".join(sorted(placement.rejections))
+        theme = f"{reasons}{' makes room' if remedy.node is not None else ''}"
+        self._say(decision.ask.pod, _Word(UNSCHEDULABLE, decision.message, promised), theme)
 
     def broken(self, decision: Broken) -> None:
         self._say(decision.ask.pod, _Word(SCHEDULER_ERROR, decision.message))
@@ -114,9 +118,9 @@ class Telling:
             for _ in range(WRITERS):
                 tasks.create_task(self._write(), name="write-conditions")
 
-    def _say(self, pod: Pod, word: _Word) -> None:
-        note = for_an_event(word.message)
-        self._events.record(reference(PODS, pod), "FailedScheduling", note, action="Scheduling", type="Warning")
+    def _say(self, pod: Pod, word: _Word, theme: str | None = None) -> None:
+        note, what = for_an_event(word.message), reference(PODS, pod)
+        self._events.record(what, "FailedScheduling", note, action="Scheduling", type="Warning", theme=theme)
         self._want(pod, word)
 
     def _want(self, pod: Pod, word: _Word) -> None:

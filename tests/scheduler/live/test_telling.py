@@ -34,9 +34,11 @@ class FakeClient:
 class FakeEvents:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
+        self.themes: list[str | None] = []
 
-    def record(self, regarding: Any, reason: str, note: str, **_: Any) -> None:
+    def record(self, regarding: Any, reason: str, note: str, *, theme: str | None = None, **_: Any) -> None:
         self.notes.append((reason, note))
+        self.themes.append(theme)
 
 
 class Bench:
@@ -79,6 +81,21 @@ async def test_a_reason_is_written_once_however_often_it_is_found() -> None:
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
     assert bench.client.patches[0]["metadata"] == {"uid": "giant-uid"}
     assert [reason for reason, _ in bench.events.notes] == ["FailedScheduling"] * 3
+
+
+async def test_a_reason_of_more_nodes_is_no_other_event() -> None:
+    bench = Bench()
+    bench.telling.nowhere(bench.giant())
+    bench.fed.put(node("n2"), node("n3"), changed(bench.pod, priority=1))
+    bench.fed.clock.advance(20)
+    bench.telling.nowhere(bench.fed.nowhere())
+    bench.fed.put(node("n3", unschedulable=True), changed(bench.pod, priority=2))
+    bench.fed.clock.advance(20)
+    bench.telling.nowhere(bench.fed.nowhere())
+    first, second, third = bench.events.themes
+    assert first == second == "Insufficient cpu"
+    assert third not in (first, None)
+    assert len({note for _, note in bench.events.notes}) == 3
 
 
 async def test_what_changes_faster_than_it_can_be_written_is_one_write_of_the_newest() -> None:
