@@ -55,7 +55,7 @@ class Occurrence:
     type: EventType = "Normal"
     related: ObjectReference | None = None
     theme: str = ""
-    "What the note is about: notes of one theme are one series, which has the words of the first."
+    "What the note is about: notes of one theme are one series, with the words that are the newest when it is created."
 
     @property
     def alike(self) -> tuple[ObjectReference, str, str, str]:

@@ -40,14 +40,14 @@ def write_due(book: EventLedger, now: float) -> list[Write]:
     return writes
 
 
-def test_notes_of_one_theme_are_one_series_with_the_words_of_the_first() -> None:
+def test_notes_of_one_theme_are_one_series_with_the_words_that_are_the_newest_when_it_is_written() -> None:
     book = ledger()
     for number in range(3):
         what = occurrence(POD, "FailedScheduling", f"0/{number} nodes are available", theme="cpu")
         book.record(what, float(number), 1000.0 + number)
     book.record(occurrence(POD, "FailedScheduling", "0/3 nodes are available", theme="taints"), 3.0, 1003.0)
     counts = {write.event.note: write.count for write in book.due(100.0)}
-    assert counts == {"0/0 nodes are available": 3, "0/3 nodes are available": 1}
+    assert counts == {"0/2 nodes are available": 3, "0/3 nodes are available": 1}
 
 
 def test_the_first_occurrence_is_written_at_once_and_alone() -> None:
