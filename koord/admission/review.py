@@ -41,13 +41,11 @@ def completed(request: Request, known: Known, gates: Gates, seed: int = 0, obser
     before = request.object
     if not rules or before is None:
         return Answer(True, before)
-    asked = Asked(request, known, gates, seed)
-    obj: Json = before
     name = ""
+    asked = Asked(request, known, gates, seed)
     try:
-        if request.resource == "pods":
-            # Rules look into it as plain data, and rely on its shape.
-            typed.pod(before)
+        asked.request = request = _in_shape(request)
+        shaped = obj = request.object or {}
         for rule in rules:
             name = rule.name
             obj = rule.run(asked, obj)
@@ -56,12 +54,18 @@ def completed(request: Request, known: Known, gates: Gates, seed: int = 0, obser
         if name:
             observe(name, False)
         return _refusal(before, refusal, asked)
-    return Answer(True, obj, warnings=tuple(dict.fromkeys(asked.warnings)))
+    return Answer(True, before if obj is shaped else obj, warnings=tuple(dict.fromkeys(asked.warnings)))
 
 
 def validate(request: Request, known: Known, gates: Gates, observe: Observe = nobody) -> Answer:
     """Whether the object may be stored as it is."""
-    return _validated(Asked(request, known, gates), observe)
+    asked = Asked(request, known, gates)
+    if request.resource != "pods":
+        try:
+            asked.request = _in_shape(request)
+        except Refused as refusal:
+            return _refusal(request.object, refusal, asked)
+    return _validated(asked, observe)
 
 
 def admit(request: Request, known: Known, gates: Gates, seed: int = 0) -> Answer:
@@ -99,6 +103,15 @@ def _validated(asked: Asked, observe: Observe) -> Answer:
             observe(name, False)
         return _refusal(request.object, refusal, asked)
     return Answer(True, request.object, warnings=tuple(dict.fromkeys(asked.warnings)))
+
+
+def _in_shape(request: Request) -> Request:
+    """The request with objects of which rules can rely on the shape."""
+    obj, old = request.object, request.old
+    shaped = None if obj is None else typed.in_shape(request.resource, obj)
+    # Rules for pods look at the old one as its type only.
+    shaped_old = old if old is None or request.resource == "pods" else typed.in_shape(request.resource, old)
+    return request if shaped is obj and shaped_old is old else replace(request, object=shaped, old=shaped_old)
 
 
 def _is_going(asked: Asked) -> bool:

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Final, TypeVar, cast
 
 import msgspec
 
 from koord.admission.request import BAD_REQUEST, Json, refused
-from koord.api.codec import DecodeError, convert
+from koord.api.codec import DecodeError, convert, without_nulls
+from koord.api.core import ConfigMap
+from koord.api.meta import ObjectMeta
 from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.pod import Pod, PodTemplateSpec
 from koord.api.struct import Struct
 
 T = TypeVar("T", bound=Struct)
 
 
+class _ReservedSpec(Struct):
+    template: PodTemplateSpec | None = None
+
+
+class _Reserved(Struct):
+    """A Reservation, as far as rules look into it: what else is wrong with one is for its schema to say."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _ReservedSpec = _ReservedSpec()
+
+
+TYPES: Final[Mapping[str, type[Struct]]] = {
+    "pods": Pod,
+    "nodes": Node,
+    "reservations": _Reserved,
+    "configmaps": ConfigMap,
+}
+"""What objects that rules look into must be, by resource."""
+
+
 def pod(obj: Json) -> Pod:
     return typed(Pod, obj)
-
-
-def node(obj: Json) -> Node:
-    return typed(Node, obj)
 
 
 def typed(type_: type[T], obj: Json, code: int = BAD_REQUEST) -> T:
@@ -33,3 +52,16 @@ def typed(type_: type[T], obj: Json, code: int = BAD_REQUEST) -> T:
             return convert(type_, obj)
         except DecodeError as error:
             raise refused(error.path, error.fault, code) from None
+
+
+def in_shape(resource: str, obj: Json) -> Json:
+    """The object, which has the shape that rules rely on; without its nulls, if it has some that matter."""
+    type_ = TYPES.get(resource)
+    if type_ is None:
+        return obj
+    try:
+        msgspec.convert(obj, type_)
+    except msgspec.ValidationError:
+        typed(type_, obj)
+        return cast("Json", without_nulls(obj))
+    return obj

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.admission.json_patch import difference
 from koord.admission.quota_tree_affinity import QuotaTrees
+from koord.admission.request import Request
+from koord.admission.review import admit
 from koord.admission.strategic_merge import POD, merged
+from koord.api.codec import without_nulls
 from koord.apiserver.patch import json_patch, strategic
 from koord.apiserver.schemas import schema_for
-from tests.admission.build import admitted, container, known, mutated, pod, profile
+from tests.admission.build import admitted, container, gates, known, mutated, pod, profile
 
 GATES = "MultiQuotaTree=true,ValidatePodDeviceResource=true"
 QOS = "koordinator.sh/qosClass"
@@ -27,7 +30,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 objects = st.dictionaries(st.text("abc/~", max_size=2), json_values, max_size=5)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(objects, objects)
 def test_a_difference_applied_to_the_one_gives_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
     result = json_patch.apply(old, list(difference(old, new)))
@@ -120,7 +123,7 @@ def profiles(draw: st.DrawFn) -> list[dict[str, Any]]:
 TREES = QuotaTrees({"shop": "t"}, {}, {"t": ({"key": "pool", "operator": "In", "values": ["a"]},)})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pods(), profiles())
 def test_admitting_twice_is_admitting_once(obj: dict[str, Any], given_: list[dict[str, Any]]) -> None:
     what = known(*given_, trees=TREES)
@@ -132,7 +135,7 @@ def test_admitting_twice_is_admitting_once(obj: dict[str, Any], given_: list[dic
         assert twice.patch == ()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pods(), profiles())
 def test_the_patches_lead_from_the_object_as_it_came_to_the_one_to_be_stored(
     obj: dict[str, Any], given_: list[dict[str, Any]]
@@ -149,13 +152,14 @@ def test_the_patches_lead_from_the_object_as_it_came_to_the_one_to_be_stored(
         assert answer.message
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pods())
 def test_nothing_that_no_rule_concerns_is_lost(obj: dict[str, Any]) -> None:
     giving = known(profile(labels={"given": "1"}, qosClass="BE", priorityClassName="koord-batch"))
     answer = mutated(obj, giving)
     assert answer.object is not None
-    after = json.loads(json.dumps(answer.object))
+    # Nulls stand for what is absent, and may go.
+    after, obj = (cast("Any", without_nulls(json.loads(json.dumps(each)))) for each in (answer.object, obj))
     own = {"priority", "priorityClassName", "preemptionPolicy", "containers", "initContainers", "overhead"}
     assert {k: v for k, v in after["spec"].items() if k not in own} == {
         k: v for k, v in obj["spec"].items() if k not in own
@@ -166,9 +170,10 @@ def test_nothing_that_no_rule_concerns_is_lost(obj: dict[str, Any]) -> None:
                 k: v for k, v in old.items() if k != "resources"
             }
             assert new.get("resources", {}).get("claims") == old.get("resources", {}).get("claims")
-    assert (obj["metadata"]["labels"] or {}).items() - {(QOS, v) for v in ("LS", "LSR", "odd")} <= after["metadata"][
-        "labels"
-    ].items()
+    assert (
+        obj["metadata"].get("labels", {}).items() - {(QOS, v) for v in ("LS", "LSR", "odd")}
+        <= after["metadata"]["labels"].items()
+    )
 
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -208,9 +213,81 @@ def merges(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"metadata": metadata, "spec": spec}, {"metadata": meta_patch, "spec": patch}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(merges())
 def test_patches_of_profiles_merge_as_the_api_server_merges(case: tuple[dict[str, Any], dict[str, Any]]) -> None:
     obj, patch = case
     wanted = strategic.apply(copy.deepcopy(obj), copy.deepcopy(patch), schema_for("", "v1", "Pod"))
     assert merged(obj, patch, POD) == wanted
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, whole: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
+    """An object in which something, somewhere, is anything."""
+    obj = copy.deepcopy(draw(whole))
+    for _ in range(draw(st.integers(1, 3))):
+        place: Any = obj
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            below = place[key]
+            if not isinstance(below, dict | list) or not below or draw(st.booleans()):
+                place[key] = draw(ANYTHING)
+                break
+            place = below
+    return obj
+
+
+nodes = st.just(
+    {
+        "metadata": {
+            "name": "n1",
+            "labels": {"pool": "a"},
+            "annotations": {
+                "node.koordinator.sh/resource-amplification-ratio": '{"cpu":2}',
+                "node.koordinator.sh/raw-allocatable": '{"cpu":"1"}',
+            },
+        },
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}},
+    }
+)
+reservations = st.just(
+    {
+        "metadata": {"name": "r", "labels": {"app": "web"}, "annotations": {"a": "b"}},
+        "spec": {
+            "template": {"metadata": {}, "spec": {"containers": [{"name": "c"}]}},
+            "owners": [{"labelSelector": {}}],
+        },
+    }
+)
+config_maps = st.just(
+    {
+        "metadata": {"name": "slo-controller-config", "namespace": "koordinator-system"},
+        "data": {"colocation-config": '{"enable":true,"nodeConfigs":[{"nodeSelector":{"matchLabels":{"a":"b"}}}]}'},
+    }
+)
+EVERY_RULE = "AllAlpha=true,DisableExtendedResourceSpec=false,DisableDeviceResourceSpec=false"
+CASES = {"pods": pods(), "nodes": nodes, "reservations": reservations, "configmaps": config_maps}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), profiles(), st.sampled_from(sorted(CASES)), st.sampled_from(["CREATE", "UPDATE"]))
+def test_whatever_is_sent_is_answered(
+    data: st.DataObject, given_: list[dict[str, Any]], resource: str, how: Any
+) -> None:
+    obj, old = data.draw(spoilt(CASES[resource])), data.draw(CASES[resource])
+    what = known(*given_, trees=TREES, slo_config={"colocation-config": "{}"}, node_labels={"n1": {"a": "b"}})
+    for subresource in ("", "status"):
+        request = Request(how, resource, object=obj, old=old, subresource=subresource, uid="u")
+        answer = admit(request, what, gates(EVERY_RULE))
+        assert answer.allowed or answer.message
+        assert json_patch.same(json_patch.apply(obj, list(answer.patch)), dict(answer.object or {}))
