@@ -22,7 +22,6 @@ from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import UNLIMITED
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
-from koord.agent.pods import AgentPod
 from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, memory_evict, memory_qos
 from koord.agent.qos.burst_tokens import Tokens
 from koord.agent.qos.decision import Decision, Eviction
@@ -38,7 +37,7 @@ from koord.api.words import KubeQoS
 log = logging.getLogger(__name__)
 
 RECONCILE_S: Final = 10.0
-"""How often hooks look whether pods still are as they should be; a change of pods brings it forward."""
+"""How often hooks look whether pods still are as they should be; a change of anything brings it forward."""
 
 NEVER: Final = float("-inf")
 
@@ -66,7 +65,7 @@ class Agent:
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
     _hooked_s: float = NEVER
-    _hooked_for: Mapping[str, AgentPod] | None = None
+    _hooked_for: NodeState | None = None
 
     def round(self, state: NodeState, now_s: float) -> Done:
         collect(Round(self.cgroups, state, self.samples, self.rates, now_s))
@@ -83,8 +82,8 @@ class Agent:
                 ran.add(name)
                 writes += decision.writes
                 evictions += decision.evictions
-        if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state.pods:
-            self._hooked_s, self._hooked_for = now_s, state.pods
+        if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state:
+            self._hooked_s, self._hooked_for = now_s, state
             writes = [*self._hook_writes(state, ran), *writes]
             if self.gates[AgentGate.OOM_SCORE_ADJ] and not self.executor.is_dry_run:
                 oom_score.apply(state, self.cgroups)

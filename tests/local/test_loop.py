@@ -1,0 +1,136 @@
+"""The whole loop on this machine: usage, what it lends, a batch pod, and its being held back. As a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.kube.locate import locate
+from tests.control_plane import find_binary
+
+pytestmark = [pytest.mark.root, pytest.mark.kubectl]
+
+WITHIN_S = 90.0
+
+STORY = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {koordinator.sh/qosClass: LS}}
+spec:
+  schedulerName: koord-scheduler
+  priorityClassName: koord-prod
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: none
+    command: [/bin/sh, -c, "while true; do sleep 0.2; done"]
+    resources: {requests: {cpu: 200m, memory: 16Mi}, limits: {cpu: 500m, memory: 64Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: job, labels: {koordinator.sh/qosClass: BE}}
+spec:
+  schedulerName: koord-scheduler
+  priorityClassName: koord-batch
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: none
+    command: [/bin/sh, -c, "while true; do :; done"]
+    resources:
+      requests: {kubernetes.io/batch-cpu: "100", kubernetes.io/batch-memory: 16Mi}
+      limits: {kubernetes.io/batch-cpu: "1000", kubernetes.io/batch-memory: 64Mi}
+"""
+
+
+class Machine:
+    """`koord up --local-node`, and kubectl against it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        self._process = subprocess.Popen(
+            [
+                sys.executable, "-m", "koord", "up", "--headless", "--nodes", "0", "--local-node", "--local-cpu", "1",
+                "--local-memory", "512Mi", "--durability", "fast", "--data-dir", str(self.data),
+            ],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("ready:"), line
+
+    def kubectl(self, *args: str, given: str | None = None) -> str:
+        binary = find_binary("kubectl")
+        assert binary is not None
+        env = {**os.environ, "KUBECONFIG": str(self.data / "kubeconfig")}
+        done = subprocess.run([binary, *args], input=given, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def get(self, *args: str) -> Any:
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        until_s = time.monotonic() + WITHIN_S
+        while not (found := holds()):
+            assert time.monotonic() < until_s, "it did not come to be"
+            time.sleep(0.5)
+        return found
+
+    @property
+    def root(self) -> str:
+        (found,) = Path("/sys/fs/cgroup/cpu").glob(f"koord-local-{self._port()}")
+        return found.name
+
+    def _port(self) -> str:
+        return locate(str(self.data / "kubeconfig"), None).server.rsplit(":", 1)[1]
+
+    def stop(self) -> int:
+        self._process.terminate()
+        return self._process.wait(60)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    found = Machine(tmp_path)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> None:
+    root = machine.root
+
+    def lent() -> int:
+        return int(machine.get("node", "local")["status"]["allocatable"].get("kubernetes.io/batch-cpu", 0))
+
+    machine.until(lambda: lent() > 100)
+    machine.kubectl("apply", "-f", "-", given=STORY)
+    machine.until(lambda: all(pod["status"]["phase"] == "Running" for pod in machine.get("pods")["items"]))
+    best_effort = Path("/sys/fs/cgroup/cpu", root, "kubepods/besteffort")
+    quota = machine.until(lambda: _limited((best_effort / "cpu.cfs_quota_us").read_text()))
+    # At most 65% of one core, less what the service uses.
+    assert 2000 <= quota <= 65_000
+    machine.until(lambda: (best_effort / "cpu.idle").read_text().strip() == "1")
+    audit = subprocess.run(
+        [sys.executable, "-m", "koord", "agent", "--state-dir", str(machine.data / "agent"), "audit", "-o", "json"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    events = json.loads(audit.stdout)
+    assert any(each["reason"] == "cpu_suppress" and "65% of 1000m" in each["message"] for each in events)
+    assert machine.stop() == 0
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{root}")), "the node's cgroups are gone"
+
+
+def _limited(text: str) -> int | None:
+    quota = int(text)
+    return quota if quota > 0 else None
