@@ -14,7 +14,7 @@ from koord.cli import structured
 from koord.cli.inputs import moment, say_of, scheduler_configuration
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
-from koord.cli.tables import GAP, heading, table, terminal_columns
+from koord.cli.tables import GAP, counted, heading, table, terminal_columns
 
 if TYPE_CHECKING:
     from koord.offline.explain import Explained
@@ -176,7 +176,7 @@ def _first_line(found: Explained) -> str:
     if found.foreign:
         beside.append(f"though it is left to the scheduler {found.foreign}")
     if found.placed_before:
-        beside.append(f"after {_number(found.placed_before, 'pod')} that come before it")
+        beside.append(f"after {counted(found.placed_before, 'pod')} that come before it")
     where = f"({', '.join(beside)})"
     if told.chosen is None:
         said = click.style("fits nowhere", fg="red")
@@ -197,7 +197,7 @@ def _why_not(told: Explanation) -> str:
     rows = [("PLUGIN", "REASON", "NODES", "FOR EXAMPLE")]
     for each in told.why_not:
         rows.append((each.plugin, each.reason, str(each.nodes), ", ".join(each.examples)))
-    title = f"{heading('WHY NOT')}   {told.feasible} of {_number(told.nodes, 'node')} would do"
+    title = f"{heading('WHY NOT')}   {told.feasible} of {counted(told.nodes, 'node')} would do"
     return f"{title}\n{_indented(table(rows, right=frozenset({2}), most=_most()))}"
 
 
@@ -210,7 +210,7 @@ def _why_there(told: Explanation) -> str:
         rows.append((name, str(told.weights[name]), *(str(each.scores.get(name, 0)) for each in best)))
     rows.append(("TOTAL", "", *(str(each.total) for each in best)))
     more = f", the best {len(best)} of them" if told.feasible > len(best) else ""
-    title = f"{heading('WHY THERE')}   {told.feasible} of {_number(told.nodes, 'node')} would do{more}; * is chosen"
+    title = f"{heading('WHY THERE')}   {told.feasible} of {counted(told.nodes, 'node')} would do{more}; * is chosen"
     colours = {f"{each.node} *": "green" for each in best if each.chosen}
     return f"{title}\n{_indented(table(rows, right=frozenset(range(1, len(best) + 2)), colours=colours))}"
 
@@ -254,7 +254,3 @@ def _most() -> int | None:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def _number(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

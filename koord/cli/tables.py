@@ -79,5 +79,10 @@ def _narrow(widths: list[int], rows: Sequence[Sequence[str]], right: frozenset[i
         widths[max(open_, key=lambda i: widths[i])] -= 1
 
 
+def counted(number: int, what: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def heading(text: str) -> str:
     return click.style(text, bold=True)

@@ -13,7 +13,7 @@ import click
 
 from koord.cli import structured
 from koord.cli.options import kube_options, output_option
-from koord.cli.tables import heading, table
+from koord.cli.tables import counted, heading, table
 
 if TYPE_CHECKING:
     from koord.cli.top_data import NodeTop, Top
@@ -163,7 +163,8 @@ def _picture(found: Top, columns: int, drawn: bool) -> str:
     whole = in_all(found)
     waiting = sum(1 for each in found.pods if not each.node)
     not_ready = sum(1 for each in found.nodes if not each.ready)
-    counts = f"{len(found.nodes)} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {whole.pods} pods"
+    nodes = counted(len(found.nodes), "node") + (f" ({not_ready} not ready)" if not_ready else "")
+    counts = f"{nodes}, {counted(whole.pods, 'pod')}"
     counts += f", {waiting} without a node" if waiting else ""
     told = f"usage from {found.source}" if found.source else "nobody reports usage"
     lines = [f"{heading(counts)}   {told}"]
