@@ -101,7 +101,7 @@ def _head(told: NodeExplanation) -> str:
     )
     age, left = duration(report.age_seconds or 0), duration(report.stale_in_seconds or 0)
     ahead = f"; the node's clock is {duration(report.ahead_seconds)} ahead" if report.ahead_seconds > 1 else ""
-    return f"{name} lends {lent}\nmeasured {age} ago; without another report nothing is lent after {left}{ahead}"
+    return f"{name} lends {lent}\nmeasured {age} ago; stale in {left}, after which nothing is lent{ahead}"
 
 
 def _resource(each: Explained) -> str:

@@ -37,7 +37,7 @@ koordinator.sh/config-conditions."""
     default="*",
     show_default=True,
     metavar="LIST",
-    help="nodemetric, noderesource, nodeslo, quotaprofile: * is all, -NAME all but that one.",
+    help="nodemetric, noderesource, nodeslo, quotaprofile, colocationprofile (with its gate); * is all, -NAME not one.",
 )
 @click.option(
     "--noderesource-plugins",
@@ -77,6 +77,7 @@ def manager(
         elect=leader_elect,
         namespace=namespace,
         controllers=choose_controllers(_names(controllers)),
+        waiting_pods=gates[ManagerGate.COLOCATION_PROFILE_CONTROLLER],
         plugins=choose(_names(noderesource_plugins), gpu_shared=gates[ManagerGate.ENABLE_SYNC_GPU_SHARED_RESOURCE]),
     )
     measured: list[Metrics] = []

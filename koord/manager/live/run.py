@@ -29,11 +29,12 @@ from koord.manager.live.node_objects import node_metric_loop, node_slo_loop
 from koord.manager.live.node_resource import NodeResourceLoop
 from koord.manager.live.quota_profile import QuotaProfileLoop
 from koord.manager.live.sources import REQUIRED, Sources
+from koord.manager.live.waiting_pods import WaitingPodsLoop
 from koord.manager.node_resource.plugins import Plugins, choose
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS: Final = ("nodemetric", "noderesource", "nodeslo", "quotaprofile")
+CONTROLLERS: Final = ("nodemetric", "noderesource", "nodeslo", "quotaprofile", "colocationprofile")
 
 
 class ControllerError(BadInput):
@@ -47,6 +48,8 @@ class Options:
     namespace: str = names.NAMESPACE_KOORDINATOR
     "Of the lease."
     controllers: frozenset[str] = frozenset(CONTROLLERS)
+    waiting_pods: bool = False
+    "Whether the controller colocationprofile may change pods that wait: the gate ColocationProfileController."
     plugins: Plugins = field(default_factory=choose)
     beside: tuple[Callable[[Client, Informers, Metrics], Awaitable[None]], ...] = ()
     "What runs on every replica, leading or not."
@@ -105,17 +108,17 @@ class _Runner:
             await informers.synced(freeze=True)
             await configuration.synced()
             tasks.create_task(sources.run(), name="sources")
-            tasks.create_task(self._work(sources, configuration), name="work")
+            tasks.create_task(self._work(informers, sources, configuration), name="work")
             on_ready()
 
-    async def _work(self, sources: Sources, configuration: Configuration) -> None:
+    async def _work(self, informers: Informers, sources: Sources, configuration: Configuration) -> None:
         if not self._options.elect:
             self._metrics.leading.set(1)
-            await self._lead(self._client, sources, configuration)
+            await self._lead(self._client, informers, sources, configuration)
             return
 
         async def work(leader: LeaderElection) -> None:
-            await self._lead(leader.client, sources, configuration)
+            await self._lead(leader.client, informers, sources, configuration)
 
         gauge = self._metrics.metrics.leader(names.LEASE_MANAGER)
 
@@ -127,7 +130,7 @@ class _Runner:
             self._client, work, name=names.LEASE_MANAGER, namespace=self._options.namespace, on_change=leads
         )
 
-    async def _lead(self, client: Client, sources: Sources, configuration: Configuration) -> None:
+    async def _lead(self, client: Client, informers: Informers, sources: Sources, configuration: Configuration) -> None:
         """Decides and writes until cancelled."""
         async with (
             EventRecorder(
@@ -135,7 +138,7 @@ class _Runner:
             ) as events,
             asyncio.TaskGroup() as tasks,
         ):
-            loops = self._loops(client, sources, configuration, events)
+            loops = self._loops(client, informers, sources, configuration, events)
             teller = ConfigurationTeller(client, configuration, events, self._clock)
             tasks.create_task(teller.controller.run(), name="slo-config")
             for loop in loops:
@@ -149,7 +152,12 @@ class _Runner:
             loop.stop_listening()
 
     def _loops(
-        self, client: Client, sources: Sources, configuration: Configuration, events: EventRecorder
+        self,
+        client: Client,
+        informers: Informers,
+        sources: Sources,
+        configuration: Configuration,
+        events: EventRecorder,
     ) -> list[Loop]:
         metrics, options = self._metrics, self._options
         made: dict[str, Callable[[], Loop]] = {
@@ -160,6 +168,8 @@ class _Runner:
             "nodeslo": lambda: node_slo_loop(client, sources, configuration, metrics),
             "quotaprofile": lambda: QuotaProfileLoop(client, sources, events, metrics),
         }
+        if options.waiting_pods:
+            made["colocationprofile"] = lambda: WaitingPodsLoop(client, informers, self._clock, metrics)
         return [make() for name, make in made.items() if name in options.controllers]
 
 

@@ -296,7 +296,30 @@ async def test_a_profile_keeps_its_root_quota_as_large_as_its_nodes(embedded: Cl
         assert profile.metadata.labels[key] == quota.metadata.labels[key]
 
 
+async def test_pods_that_wait_get_what_a_managed_profile_says(embedded: Client) -> None:
+    client = embedded
+    await fresh(client)
+    profile = {
+        "metadata": {"name": "p", "labels": {"config.koordinator.sh/controller-managed": "true"}},
+        "spec": {"selector": {"matchLabels": {"app": "job"}}, "labels": {"team": "x"}, "schedulerName": "other"},
+    }
+    await client.create(kinds.CLUSTER_COLOCATION_PROFILES, profile)
+    container = {"name": "c", "image": "i"}
+    for name in ("job", "web"):
+        meta = {"name": name, "namespace": "default", "labels": {"app": name}}
+        spec = {"schedulerName": "nobody", "containers": [container]}
+        await client.create(kinds.PODS, {"metadata": meta, "spec": spec})
+    async with managing(client, options=Options(waiting_pods=True)):
+
+        async def given() -> bool:
+            job = await client.get(kinds.PODS, "job", namespace="default")
+            return job.metadata.labels.get("team") == "x" and job.spec.scheduler_name == "nobody"
+
+        await until(given)
+        assert "team" not in (await client.get(kinds.PODS, "web", namespace="default")).metadata.labels
+
+
 def test_a_controller_that_does_not_exist_is_refused() -> None:
-    assert choose_controllers(["*", "-nodeslo"]) == {"nodemetric", "noderesource", "quotaprofile"}
+    assert choose_controllers(["*", "-nodeslo"]) == {"nodemetric", "noderesource", "quotaprofile", "colocationprofile"}
     with pytest.raises(ControllerError, match="noderesource"):
         choose_controllers(["noderesources"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from typing import Any
@@ -212,6 +213,20 @@ def test_a_zone_without_a_result_has_nothing_left_and_none_at_all_leaves_them_al
     emptied = zone_changes(done, {"node-0": {CPU: 1000}}, 0.1)
     assert emptied is not None
     assert [each.available for each in emptied["zones"][1].resources if each.name == CPU] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "cpu", "left"),
+    [("koord-batch", "6700", 20000), ("koord-batch", "30k", 0), ("koord-mid", "6700", 26700), ("", "6700", 26700)],
+)
+def test_what_batch_systems_hold_is_taken_off_down_to_nothing(priority: str, cpu: str, left: int) -> None:
+    allocations = [{"name": "yarn", "priority": priority, "resources": {CPU: cpu}}]
+    said = {"node.koordinator.sh/thirdPartyAllocations": json.dumps({"allocations": allocations})}
+    shown = prepared(state(node(annotations=said), report=base()), config())
+    assert shown.resources[CPU] == left
+    assert '"26700"' in (shown.annotations["node.koordinator.sh/originExtendedAllocatable"] or "")
+    stale = prepared(state(node(annotations=said), report=None), config())
+    assert stale.resources[CPU] is None
 
 
 def test_a_third_party_that_cannot_be_read_holds_nothing_and_it_is_said() -> None:

@@ -1,0 +1,73 @@
+"""What profiles give to pods that are waiting for a node already: labels and annotations, and nothing else of a pod.
+
+For profiles that ask for it (label config.koordinator.sh/controller-managed=true) and that select pods by their labels:
+one without a selector would take in every pod there is. All such profiles are applied together, in the order of their
+names, as admission does, so that two of them never write over each other in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from koord.admission.colocation_profile import with_profiles
+from koord.admission.profiles import Profile, compile_profiles
+from koord.admission.strategic_merge import POD
+from koord.api import names
+from koord.api.crd.colocation_profile import ClusterColocationProfile
+from koord.api.pod import Pod
+from koord.api.struct import Struct
+
+
+class WaitingPod(Struct):
+    """A pod without a node, as far as profiles look at it."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def waiting_pod(pod: Pod) -> WaitingPod:
+    meta = pod.metadata
+    return WaitingPod(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.labels, meta.annotations)
+
+
+def managed(profiles: Iterable[ClusterColocationProfile]) -> tuple[Profile, ...]:
+    """Those that ask for it, in the order in which they are applied. One whose selector makes no sense is left out."""
+    asked = (
+        each
+        for each in profiles
+        if each.metadata.labels.get(names.LABEL_CONTROLLER_MANAGED) == "true" and each.spec.selector is not None
+    )
+    return tuple(each for each in compile_profiles(asked) if not each.faults)
+
+
+def change(
+    pod: WaitingPod, namespace: Mapping[str, str] | None, profiles: Sequence[Profile], seed: int = 0
+) -> Mapping[str, Any] | None:
+    """The merge patch that gives a pod what its profiles say; None where it has it. Raises `Refused`.
+
+    `namespace` is the labels of the pod's namespace; None where nobody knows it, and then it gets nothing.
+    """
+    if namespace is None:
+        return None
+    given = [each for each in profiles if each.matches(pod.labels, namespace) and each.drawn(pod.key, seed)]
+    if not given:
+        return None
+    before = {"labels": dict(pod.labels), "annotations": dict(pod.annotations)}
+    after = with_profiles({"metadata": before}, given, {}, spec=(), shape=POD).get("metadata") or {}
+    metadata: dict[str, Any] = {}
+    for part, old in before.items():
+        new = after.get(part) or {}
+        changes: dict[str, str | None] = {key: text for key, text in new.items() if old.get(key) != text}
+        changes |= {key: None for key in old if key not in new}
+        if changes:
+            metadata[part] = changes
+    return {"metadata": {"uid": pod.uid, **metadata}} if metadata else None
