@@ -32,7 +32,7 @@ from tests.manager.live.managing import (
     until_lent,
     until_there,
 )
-from tests.scheduler.live.embedded import serving
+from tests.scheduler.live.embedded import scheduling, serving, until_bound
 
 
 @pytest.fixture(scope="module")
@@ -317,6 +317,41 @@ async def test_pods_that_wait_get_what_a_managed_profile_says(embedded: Client) 
 
         await until(given)
         assert "team" not in (await client.get(kinds.PODS, "web", namespace="default")).metadata.labels
+
+
+def _batch_pod(name: str, cpu_milli: int) -> dict[str, Any]:
+    amounts = {CPU: str(cpu_milli), "kubernetes.io/batch-memory": "1Gi"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"koordinator.sh/qosClass": "BE"}},
+        "spec": {"priorityClassName": "koord-batch", "containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+
+
+async def test_batch_pods_run_on_what_is_lent_and_wait_with_a_reason_where_it_shrinks(embedded: Client) -> None:
+    client = embedded
+    await fresh(client)
+    await node_with_metric(client, "n1")
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+    await client.patch(kinds.NODES, "n1", {"status": {"conditions": [ready]}}, type="strategic", subresource="status")
+    async with managing(client), scheduling(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 35900)
+        await client.create(kinds.PODS, _batch_pod("first", 20000))
+        await until_bound(client, "first")
+        # The services need the node: less is lent than batch pods hold already.
+        await report(client, "n1", system="20")
+        await until_lent(client, "n1", 18400)
+        await client.create(kinds.PODS, _batch_pod("second", 10000))
+
+        async def told() -> bool:
+            pod = await client.get(kinds.PODS, "second", namespace="default")
+            scheduled = pod.status.condition("PodScheduled")
+            return scheduled is not None and "batch-cpu" in scheduled.message and not pod.spec.node_name
+
+        await until(told)
+        await report(client, "n1")
+        await until_bound(client, "second")
 
 
 def test_a_controller_that_does_not_exist_is_refused() -> None:
