@@ -7,7 +7,7 @@ ARGS ?=
 .PHONY: run test lint types layers compiled tests coverage bench clean help
 
 help:
-	@echo "make run            run koord on this machine (ARGS='--nodes 100')"
+	@echo "make run            run koord on this machine (ARGS='--nodes 100'; LOCAL=1, as root: this machine is a node too)"
 	@echo "make test           lint, types, import rules and tests"
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
 	@echo "make coverage       the tests again, slower, and which lines they did not run"
@@ -27,7 +27,7 @@ help:
 	@touch $@ .venv/.run
 
 run: .venv/.run
-	$(BIN)/koord up $(ARGS)
+	$(BIN)/koord up $(if $(LOCAL),--local-node) $(ARGS)
 
 test: .venv/.dev
 	$(MAKE) --no-print-directory -j2 lint layers types compiled
