@@ -75,12 +75,14 @@ def state_of(
     pods: dict[str, AgentPod],
     kubelet: Kubelet,
 ) -> NodeState:
+    told = amounts(node.status.capacity)
     cpu_milli, memory_bytes = capacity_of(cgroups, topology)
     in_force = None if slo is None else overlay(default_node_slo(), slo)
     return NodeState(
         node=node,
-        capacity_cpu_milli=cpu_milli,
-        capacity_memory_bytes=memory_bytes,
+        # What the node says of itself counts: everybody else goes by it too.
+        capacity_cpu_milli=told.get("cpu", cpu_milli),
+        capacity_memory_bytes=told.get("memory", memory_bytes),
         allocatable=amounts(node.status.allocatable),
         slo=in_force,
         qos=effective_qos_strategy(in_force.resource_qos_strategy if in_force else None),

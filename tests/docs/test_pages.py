@@ -74,6 +74,16 @@ def test_the_page_about_admission(tmp_path: Path) -> None:
     assert '{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"}' in printed
 
 
+def test_the_page_about_the_agent(tmp_path: Path) -> None:
+    printed = in_a_shell(["set -ex", *commands("what-the-agent-does-to-a-node.md")], tmp_path)
+    assert "idle class" in printed
+    # 12 of 16 GiB is 75%, and the threshold is 70%.
+    assert "pod: default/report" in printed
+    assert "the node's memory usage is 75%, at or above 70%" in printed
+    assert "nothing is recorded" in printed
+    assert "put back 0 settings" in printed
+
+
 def test_the_page_about_plugins(tmp_path: Path) -> None:
     page = (DOCS / "write-a-plugin.md").read_text()
     example, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -134,7 +134,7 @@ class Executor:
             place = self._cgroups.place(write.knob)
             assert place is not None, "only what this kernel has is wanted"
             wanted = write.text or place.form.write(write.value)
-            seen = self._seen.get(write.spot)
+            seen = None if write.is_watched else self._seen.get(write.spot)
             if seen is not None and seen.text == wanted and now_s - seen.at_s < VERIFIED_FOR_S:
                 continue
             text = self._read(write.knob, write.directory)

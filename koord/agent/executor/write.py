@@ -25,6 +25,8 @@ class Write:
     why: str
     text: str | None = None
     "The value in the kernel's own words, where it is put back as it was found."
+    is_watched: bool = False
+    "Looked at in each round, however lately it was seen to be so: what somebody else writes there does not last."
 
     @property
     def spot(self) -> Spot:

@@ -77,7 +77,7 @@ def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
 
 def _quota_write(state: NodeState, held: Held, budget: CpuBudget) -> Write:
     directory = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
-    return Write(CPU_QUOTA, directory, quota_us(budget, held.quota_us), NAME, str(budget))
+    return Write(CPU_QUOTA, directory, quota_us(budget, held.quota_us), NAME, str(budget), is_watched=True)
 
 
 def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
@@ -94,4 +94,9 @@ def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision 
     why = f"{budget}: {len(cpus)} CPUs"
     directories = [(best_effort, above), *((each, above) for each in held.pod_directories)]
     directories += [(each, cpus) for each in held.container_directories]
-    return Decision(tuple(Write(CPUSET_CPUS, directory, value, NAME, why) for directory, value in directories))
+    return Decision(
+        tuple(
+            Write(CPUSET_CPUS, directory, value, NAME, why, is_watched=directory == best_effort)
+            for directory, value in directories
+        )
+    )
