@@ -117,29 +117,26 @@ async def test_a_node_deleted_between_decision_and_binding_gets_no_pod_when_that
 async def test_a_node_that_goes_while_the_call_is_under_way_takes_its_pod_along(
     binds: Any, client: Client, seen: Witness
 ) -> None:
+    deletion: list[asyncio.Task[None]] = []
+
     async def too_late(call: Binds, pod: str, node: str) -> None:
-        if node == "node-000":
-            with suppress(asyncio.CancelledError):
-                await deletion
-            await asyncio.sleep(0.1)
+        if not deletion:
+            deletion.append(asyncio.create_task(client.delete(NODES, "node-000")))
+        await deletion[0]
+        await asyncio.sleep(0.1)
         await call()
 
     binds(too_late)
     await make_nodes(client, 1)
-    deletion = asyncio.create_task(_delete_soon(client, "node-000"))
+    # They are there before the scheduler is, so that all of them are decided before the first is bound.
+    names = await make_pods(client, range(3))
     async with following(client) as runner:
-        names = await make_pods(client, range(3))
         await until_bound(client, *names)
         await make_nodes(client, 1)
         # The API let them be bound to what is gone; when a node of that name comes, they are on it.
         await seen.all_is_well([*names, *await make_pods(client, range(3, 6))], runner)
         pods = await client.list(PODS)
         assert sum(1 for pod in pods if pod.spec.node_name) == 4
-
-
-async def _delete_soon(client: Client, node: str) -> None:
-    await asyncio.sleep(0.5)
-    await client.delete(NODES, node)
 
 
 @pytest.mark.parametrize("reached", [True, False], ids=["bound", "not bound"])

@@ -150,7 +150,7 @@ def wish(chance: Random) -> dict[str, Any]:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_whatever_they_ask_for_it_comes_to_rest_with_true_reasons(seed: int) -> None:
     chance = Random(seed)
     played = Played(owners=chance.random() < 0.5, grace=chance.choice((0, 1, 5)), nodes=0)
