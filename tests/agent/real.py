@@ -1,6 +1,7 @@
 """Cgroups of this machine's kernel for a test: below a directory of the test's own, which is gone afterwards.
 
-Skips where it cannot be: without root, or on a kernel whose v1 hierarchies are not mounted.
+Either version, as it is mounted. Skips where it cannot be: without root, without the v1 hierarchies, or where v2 does
+not hand its controllers down from the top, which is not for a test to change.
 """
 
 from __future__ import annotations
@@ -22,56 +23,85 @@ from koord.api.cgroup import CgroupDriver
 from koord.api.words import KubeQoS
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
+UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory")
 GONE_WITHIN_S = 10.0
 _number = count()
 
 
 @contextmanager
-def real_cgroups() -> Iterator[Cgroups]:
+def real_cgroups(driver: CgroupDriver = CgroupDriver.CGROUPFS) -> Iterator[Cgroups]:
     """A node's root with the directories that kubelet makes, and nothing in them."""
     files = Files("/")
     mounted = Cgroups.of(files)
-    if os.geteuid() != 0 or mounted.version is not Version.V1:
-        pytest.skip("needs root and cgroup v1")
+    if reason := _missing(mounted):
+        pytest.skip(reason)
     root = f"koord-test-{os.getpid()}-{next(_number)}"
-    cgroups = Cgroups(files, Version.V1, root)
+    cgroups = Cgroups(files, mounted.version, root)
     try:
-        for directory in ("", *(qos_dir(qos, CgroupDriver.CGROUPFS) for qos in KubeQoS)):
+        for directory in ("", *(qos_dir(qos, driver) for qos in KubeQoS)):
             make(cgroups, directory)
-        cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, CgroupDriver.CGROUPFS))
+        cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, driver))
         yield cgroups
     finally:
         files.close()
-        for controller in CONTROLLERS:
-            _remove(Path("/", cgroups.name(controller, "")))
+        for path in paths(cgroups, ""):
+            if path.exists():
+                _remove(path)
+
+
+def _missing(mounted: Cgroups) -> str | None:
+    if os.geteuid() != 0:
+        return "needs root"
+    if mounted.version is Version.V1:
+        absent = [each for each in CONTROLLERS if not Path("/", mounted.name(each, "")).exists()]
+    else:
+        handed = Path("/", mounted.name("", ""), "cgroup.subtree_control").read_text().split()
+        absent = sorted(set(UNIFIED_CONTROLLERS) - set(handed))
+    return f"needs the cgroup controllers {', '.join(absent)}" if absent else None
+
+
+def paths(cgroups: Cgroups, directory: str) -> list[Path]:
+    """A directory in each hierarchy that there is."""
+    if cgroups.version is Version.V2:
+        return [Path("/", cgroups.name("", directory))]
+    return [Path("/", cgroups.name(controller, directory)) for controller in CONTROLLERS]
 
 
 def make(cgroups: Cgroups, directory: str) -> str:
     """A directory in all controllers, as kubelet makes it: with its parent's CPUs and memory nodes."""
-    for controller in CONTROLLERS:
-        path = Path("/", cgroups.name(controller, directory))
+    for path in paths(cgroups, directory):
+        if cgroups.version is Version.V2 and directory:
+            (path.parent / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in UNIFIED_CONTROLLERS))
         path.mkdir()
-        if controller == "cpuset":
+        if cgroups.version is Version.V1 and (path / "cpuset.cpus").exists():
             for name in ("cpuset.cpus", "cpuset.mems"):
                 (path / name).write_text((path.parent / name).read_text())
     return directory
 
 
 def put(cgroups: Cgroups, directory: str, pid: int) -> None:
-    for controller in CONTROLLERS:
-        Path("/", cgroups.name(controller, directory), "cgroup.procs").write_text(str(pid))
+    """Zero is whoever asks."""
+    for path in paths(cgroups, directory):
+        (path / "cgroup.procs").write_text(str(pid))
+
+
+def remove(cgroups: Cgroups, directory: str) -> None:
+    """A directory and all below, with what runs there."""
+    for path in paths(cgroups, directory):
+        _remove(path)
 
 
 def _remove(path: Path) -> None:
-    """The whole tree; what still runs there is ended."""
     until = time.monotonic() + GONE_WITHIN_S
     for below in sorted([path, *(each for each in path.rglob("*") if each.is_dir())], reverse=True):
         while True:
-            for pid in (below / "cgroup.procs").read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
             try:
+                for pid in (below / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
                 below.rmdir()
                 break
+            except ProcessLookupError:
+                continue
             except OSError:
                 if time.monotonic() > until:
                     raise

@@ -1,5 +1,6 @@
 """What is wanted comes to be, what is not is put back, and being killed in between leaves nothing stuck."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_another_writer_is_corrected_when_the_spot_is_looked_at_again(tree: Tree
     tree.cgroups.set(CPU_QUOTA, pod, 90_000)
     assert executor.apply([want(pod, 20_000)], {"suppress"}, now_s=59).done == []
     assert len(executor.apply([want(pod, 20_000)], {"suppress"}, now_s=61).done) == 1
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 20_000
+
+
+def test_a_watched_spot_is_corrected_at_once(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    watched = replace(want(pod, 20_000), is_watched=True)
+    executor.apply([watched], {"suppress"}, now_s=0)
+    tree.cgroups.set(CPU_QUOTA, pod, 90_000)
+    assert len(executor.apply([watched], {"suppress"}, now_s=1).done) == 1
+    assert executor.apply([watched], {"suppress"}, now_s=2).done == []
     assert tree.cgroups.get(CPU_QUOTA, pod) == 20_000
 
 

@@ -1,0 +1,191 @@
+"""A node made of real cgroups, which the agent looks after in rounds of its own: what the daemon does, without API.
+
+The node is as large as its root says: some cores, some memory. Beside everything else that a busy machine runs, that
+root has the largest weight there is, so that what its processes use is what they may use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from koord.agent.core import Agent, Done
+from koord.agent.executor.executor import Executor
+from koord.agent.host import usage
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.convert import MOST_SHARES, PERIOD_US, quota_of_milli
+from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, KNOBS, MEMORY_LIMIT
+from koord.agent.host.layout import qos_dir
+from koord.agent.host.topology import Topology, topology
+from koord.agent.live.keeping import read_ledger, write_ledger
+from koord.agent.pods import BATCH_CPU, AgentPod
+from koord.agent.state import Kubelet, NodeState
+from koord.agent.view import state_of
+from koord.api.cgroup import CgroupDriver
+from koord.api.codec import convert
+from koord.api.cpuset import CPUSet
+from koord.api.crd.node_slo import NodeSLOSpec
+from koord.api.features import AgentGate
+from koord.api.names import ANNOTATION_RESOURCE_STATUS
+from koord.api.node import Node
+from koord.api.words import KubeQoS
+from tests.agent import states
+from tests.agent.real import make, real_cgroups, remove
+
+DRIVER = CgroupDriver(os.environ.get("KOORD_TEST_CGROUP_DRIVER", CgroupDriver.CGROUPFS))
+"""How directories are named; the kernel does not care."""
+ROUND_S = 0.5
+THRESHOLD = 65
+"""Percent of the node, up to which best effort may fill it."""
+
+
+@dataclass
+class RealNode:
+    cgroups: Cgroups
+    state_dir: Path
+    cores: float | None
+    memory_bytes: int | None
+    slo: dict[str, Any] = field(default_factory=dict)
+    gates: dict[AgentGate, bool] = field(default_factory=lambda: {gate: gate.default for gate in AgentGate})
+    annotations: dict[str, str] = field(default_factory=dict)
+    pods: dict[str, AgentPod] = field(default_factory=dict)
+    later_s: float = 0.0
+    "By how much the agent's clock is ahead."
+
+    def __post_init__(self) -> None:
+        self.cgroups.set(CPU_SHARES, "", MOST_SHARES)
+        if self.cores is not None:
+            self.cgroups.set(CPU_QUOTA, "", int(self.cores * PERIOD_US))
+        if self.memory_bytes is not None:
+            self.cgroups.set(MEMORY_LIMIT, "", self.memory_bytes)
+        self.topology: Topology = topology(self.cgroups.files)
+        self._made_of: tuple[str, int] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """The agent, knowing what a former one left on disk."""
+        executor = Executor(self.cgroups, read_ledger(self.state_dir), lambda text: write_ledger(self.state_dir, text))
+        self.agent = Agent(self.cgroups, executor, self.gates, started_s=time.monotonic())
+
+    def pod(self, name: str, qos: str = "", **given: Any) -> AgentPod:
+        """Made as kubelet and a runtime would: with the directories and limits that its resources say."""
+        pod = states.pod(name, qos, driver=DRIVER, **given)
+        make(self.cgroups, pod.directory)
+        limits = [each.limits.get("cpu", 0) for each in pod.containers]
+        if all(limits):
+            self.cgroups.set(CPU_QUOTA, pod.directory, quota_of_milli(sum(limits)))
+        for container, limit in zip(pod.containers, limits, strict=True):
+            make(self.cgroups, container.directory)
+            if limit:
+                self.cgroups.set(CPU_QUOTA, container.directory, quota_of_milli(limit))
+        self.pods = {**self.pods, pod.uid: pod}
+        return pod
+
+    def drop(self, pod: AgentPod) -> None:
+        """It is gone, with all that ran in it."""
+        remove(self.cgroups, pod.directory)
+        self.pods = {uid: each for uid, each in self.pods.items() if uid != pod.uid}
+        self.agent.executor.forget(pod.directory)
+
+    def state(self) -> NodeState:
+        """Made anew when something changed, as the daemon does."""
+        made_of = (json.dumps([self.slo, self.annotations]), id(self.pods))
+        if made_of != self._made_of:
+            shown = convert(Node, {"metadata": {"name": "n1", "annotations": self.annotations}})
+            spec = convert(NodeSLOSpec, self.slo)
+            self._state = state_of(self.cgroups, self.topology, DRIVER, shown, spec, self.pods, Kubelet())
+            self._made_of = made_of
+        return self._state
+
+    @property
+    def now_s(self) -> float:
+        return time.monotonic() + self.later_s
+
+    def round(self) -> Done:
+        return self.agent.round(self.state(), self.now_s)
+
+    def rounds(self, count: int, each_s: float = ROUND_S) -> list[Done]:
+        """A pause, then a round, so many times."""
+        found = []
+        for _ in range(count):
+            time.sleep(each_s)
+            found.append(self.round())
+        return found
+
+    def rounds_and(self, count: int, counter: Callable[[], int]) -> int:
+        """By how much something grew meanwhile."""
+        before = counter()
+        self.rounds(count)
+        return counter() - before
+
+    def directory(self, qos: KubeQoS) -> str:
+        return qos_dir(qos, DRIVER)
+
+    @property
+    def best_effort(self) -> str:
+        return self.directory(KubeQoS.BEST_EFFORT)
+
+    def used_s(self, directory: str) -> float:
+        """CPU time so far."""
+        return usage.cpu_ns(self.cgroups, directory) / 1e9
+
+    def cpus(self, directory: str) -> CPUSet:
+        cpus = self.cgroups.get(CPUSET_CPUS, directory)
+        assert isinstance(cpus, CPUSet)
+        return cpus
+
+    @property
+    def best_effort_cores(self) -> float:
+        """What best effort may use, by its quota."""
+        quota = self.cgroups.get(CPU_QUOTA, self.best_effort)
+        assert isinstance(quota, int)
+        return quota / PERIOD_US if quota > 0 else float("inf")
+
+    def settings(self) -> dict[str, str]:
+        """All that can be set, as it is: by directory and knob."""
+        return dict(_settings(self.cgroups, ""))
+
+
+def _settings(cgroups: Cgroups, directory: str) -> Iterator[tuple[str, str]]:
+    for knob in KNOBS:
+        if cgroups.has(knob, directory) and Path("/", cgroups.file(knob, directory)).exists():
+            yield f"{directory}: {knob.name}", Path("/", cgroups.file(knob, directory)).read_text().strip()
+    for name in cgroups.children(directory):
+        yield from _settings(cgroups, f"{directory}/{name}".lstrip("/"))
+
+
+def suppressed(policy: str) -> dict[str, Any]:
+    """Settings under which best effort is held back."""
+    strategy = {"enable": True, "cpuSuppressThresholdPercent": THRESHOLD, "cpuSuppressPolicy": policy}
+    return {"resourceUsedThresholdWithBE": strategy}
+
+
+def batch(**given: Any) -> dict[str, Any]:
+    """A pod that asks for what was reclaimed."""
+    return {"qos": "BE", "priority": 5500, "requests": {BATCH_CPU: "1000"}, **given}
+
+
+def owning(*cpus: int) -> dict[str, Any]:
+    """A pod to which the scheduler gave CPUs of its own."""
+    status = json.dumps({"cpuset": str(CPUSet(cpus))})
+    resources = {"cpu": str(len(cpus)), "memory": "64Mi"}
+    annotations = {str(ANNOTATION_RESOURCE_STATUS): status}
+    return {"qos": "LSR", "requests": resources, "limits": resources, "annotations": annotations}
+
+
+@contextmanager
+def real_node(
+    state_dir: Path,
+    *,
+    cores: float | None = None,
+    memory_bytes: int | None = None,
+    slo: Mapping[str, Any] | None = None,
+) -> Iterator[RealNode]:
+    with real_cgroups(DRIVER) as cgroups:
+        yield RealNode(cgroups, state_dir, cores, memory_bytes, dict(slo or {}))

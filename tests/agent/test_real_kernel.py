@@ -1,0 +1,246 @@
+"""The agent on this machine's kernel: what its rounds do to processes, and what being killed or disturbed leaves.
+
+Only cgroups that the test made. What is compared is what the kernel counted with what the agent's formula says; how
+fast the machine is does not matter.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from koord.agent.host import usage
+from koord.agent.host.cgroups import Version
+from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPUSET_CPUS
+from koord.agent.pods import AgentPod
+from koord.api.cpuset import CPUSet
+from koord.api.features import AgentGate
+from koord.api.words import KubeQoS
+from tests.agent.loads import Level, Process, burn, bursts, cores, hold
+from tests.agent.real_node import THRESHOLD, RealNode, batch, owning, real_node, suppressed
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+
+MIB = 1 << 20
+HYSTERESIS = 0.01
+"Of the node: smaller changes are not written."
+
+
+@dataclass(frozen=True)
+class Spell:
+    """What a few rounds' time showed, in cores."""
+
+    service: float
+    best_effort: float
+    budget: float
+    "What the formula gives best effort: the node's threshold, less what all others used."
+    throttled: int
+    "Periods in which best effort wanted more than it had."
+
+
+def spell(node: RealNode, service: AgentPod, rounds: int) -> Spell:
+    def look() -> list[float]:
+        used = [node.used_s(each) for each in (service.directory, node.best_effort, "")]
+        found = usage.throttling(node.cgroups, node.best_effort)
+        return [time.monotonic(), *used, found.periods, found.throttled]
+
+    before = look()
+    node.rounds(rounds)
+    took_s, web, best_effort, everything, periods, throttled = (b - a for a, b in zip(before, look(), strict=True))
+    capacity = node.state().capacity_cpu_milli / 1000
+    budget = capacity * THRESHOLD / 100 - (everything - best_effort) / took_s
+    # A quota is spent early in its period: by whole periods, it does not matter when the spell begins.
+    return Spell(web / took_s, best_effort / (periods * 0.1), budget, round(throttled))
+
+
+def test_best_effort_gives_way_within_three_rounds_and_comes_back(tmp_path: Path) -> None:
+    with real_node(tmp_path, cores=1, slo=suppressed("cfsQuota")) as node, ExitStack() as running:
+        web, job, demand = node.pod("web", "LS", requests={"cpu": "400m"}), node.pod("job", **batch()), Level(0.1)
+        running.enter_context(Process(node.cgroups, web.containers[0].directory, cores(demand)))
+        for _ in range(2):
+            running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
+        node.rounds(3)
+        calm = spell(node, web, 3)
+        demand.set(0.35)
+        node.rounds(3)
+        assert node.best_effort_cores < 0.75 * calm.budget, "the service took what best effort had"
+        busy = spell(node, web, 5)
+        demand.set(0.1)
+        node.rounds(4)
+        again = spell(node, web, 3)
+        for each in (calm, busy, again):
+            assert each.best_effort <= 1.05 * each.budget + HYSTERESIS, each
+            if each.throttled:
+                assert each.best_effort >= 0.95 * each.budget - HYSTERESIS, each
+        assert busy.service > 2 * calm.service
+        assert again.best_effort > 1.3 * busy.best_effort, "and got it back"
+
+
+def test_best_effort_runs_on_fewer_cpus_and_on_more_again(tmp_path: Path) -> None:
+    with real_node(tmp_path, slo=suppressed("cpuset")) as node, ExitStack() as running:
+        all_cpus = node.topology.all
+        if len(all_cpus) < 4:
+            pytest.skip("best effort has at least two CPUs: a machine of four is needed to see it have fewer")
+        web, job, demand = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch()), Level(0.1)
+        before = node.settings()
+        for _ in range(3):
+            running.enter_context(Process(node.cgroups, web.containers[0].directory, cores(demand)))
+        burner = running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
+        node.rounds(3)
+        most = len(node.cpus(node.best_effort))
+        demand.set(0.9)
+        node.rounds(3)
+        fewer = node.cpus(node.best_effort)
+        assert len(fewer) == 2 < most
+        assert node.cpus(job.directory) == node.cpus(job.containers[0].directory) == fewer
+        assert allowed_cpus(burner.pid) == fewer
+        demand.set(0.05)
+        node.rounds(5)
+        assert len(node.cpus(node.best_effort)) > 2
+        assert not node.agent.executor.restore_all(node.now_s).refused
+        assert node.settings() == before
+
+
+def allowed_cpus(pid: int) -> CPUSet:
+    """Of a process, by the kernel's word."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return CPUSet.parse(next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list")))
+
+
+def test_services_make_room_for_a_pod_with_cpus_of_its_own_below_running_children(tmp_path: Path) -> None:
+    """From both CPUs to one, to the other one, to both: each directory before or after its children, as it must be."""
+    with real_node(tmp_path) as node, ExitStack() as running:
+        first, second, *_ = sorted(node.topology.all)
+        containers = [{"name": each, "resources": {"requests": {"cpu": "100m"}}} for each in ("a", "b")]
+        web = node.pod("web", "LS", containers=containers)
+        before = node.settings()
+        directories = [node.directory(KubeQoS.BURSTABLE), web.directory, *(each.directory for each in web.containers)]
+        sleepers = [
+            running.enter_context(Process(node.cgroups, each.directory, lambda: time.sleep(600)))
+            for each in web.containers
+        ]
+        everything = node.topology.all
+        for given in (first, second):
+            pod = node.pod(f"owner-{given}", **owning(given))
+            done = node.round().outcome
+            assert not done.refused
+            for directory in directories:
+                assert node.cpus(directory) == everything - CPUSet([given])
+            assert [allowed_cpus(each.pid) for each in sleepers] == [everything - CPUSet([given])] * 2
+            if given == first:
+                node.drop(pod)
+        node.drop(pod)
+        assert not node.round().outcome.refused
+        assert [allowed_cpus(each.pid) for each in sleepers] == [everything] * 2
+        assert node.settings() == before
+
+
+def test_saved_up_time_ends_the_throttling_of_a_bursty_service(tmp_path: Path) -> None:
+    with real_node(tmp_path, slo={"cpuBurstStrategy": {"policy": "none"}}) as node:
+        web = node.pod("web", "LS", limits={"cpu": "200m"})
+        container = web.containers[0].directory
+        if not node.cgroups.has(CPU_BURST, container):
+            pytest.skip("this kernel has no burst")
+
+        def throttled() -> int:
+            return usage.throttling(node.cgroups, container).throttled
+
+        # Half of what it may on average, but more in one period than a period's quota.
+        with Process(node.cgroups, container, bursts(cpu_s=0.036, every_s=0.3)):
+            # Beside much else, it may take a while until one of them meets its quota.
+            rounds, without = 0, 0
+            while without < 4 and rounds < 40:
+                without += node.rounds_and(1, throttled)
+                rounds += 1
+            node.slo = {"cpuBurstStrategy": {"policy": "cpuBurstOnly"}}
+            node.rounds(1)
+            assert node.cgroups.get(CPU_BURST, container) == node.cgroups.get(CPU_QUOTA, container) == 20_000
+            saved_up = node.rounds_and(rounds, throttled)
+            node.slo = {"cpuBurstStrategy": {"policy": "none"}}
+            node.round()
+            assert node.cgroups.get(CPU_BURST, container) == 0
+        assert without >= 4
+        assert saved_up <= 1
+
+
+def test_a_throttled_service_gets_a_larger_quota_and_loses_it_when_it_is_switched_off(tmp_path: Path) -> None:
+    with real_node(tmp_path, cores=1, slo={"cpuBurstStrategy": {"policy": "cfsQuotaBurstOnly"}}) as node:
+        web = node.pod("web", "LS", limits={"cpu": "100m"})
+        before = node.settings()
+        with Process(node.cgroups, web.containers[0].directory, burn):
+            node.rounds(8)
+            raised = node.cgroups.get(CPU_QUOTA, web.containers[0].directory)
+            assert isinstance(raised, int)
+            assert 10_000 < raised <= 30_000
+            assert node.cgroups.get(CPU_QUOTA, web.directory) == raised
+            node.slo = {"cpuBurstStrategy": {"policy": "none"}}
+            assert not node.round().outcome.refused
+        assert node.settings() == before
+
+
+def test_best_effort_in_the_idle_class_runs_where_nobody_else_does(tmp_path: Path) -> None:
+    slo = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True}}}}
+    with real_node(tmp_path, slo={}) as node, ExitStack() as running:
+        if not node.cgroups.has(CPU_IDLE, node.best_effort):
+            pytest.skip("this kernel has no idle class")
+        web, job = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch())
+        for pod in (web, job):
+            node.cgroups.set(CPUSET_CPUS, pod.containers[0].directory, CPUSet([min(node.topology.all)]))
+            running.enter_context(Process(node.cgroups, pod.containers[0].directory, burn))
+
+        def share() -> float:
+            """Of what both used, best effort's."""
+            before = [node.used_s(each.directory) for each in (web, job)]
+            node.rounds(3)
+            services, jobs = (node.used_s(each.directory) - b for each, b in zip((web, job), before, strict=True))
+            return jobs / (services + jobs)
+
+        node.rounds(1)
+        beside = share()
+        node.slo = slo
+        node.round()
+        assert node.cgroups.get(CPU_IDLE, node.best_effort) == 1
+        assert share() < 0.1 < 0.3 < beside
+
+
+def limit_hits(node: RealNode) -> int:
+    """How often the node's root met its limit."""
+    if node.cgroups.version is Version.V1:
+        return int(node.cgroups.files.once(node.cgroups.name("memory", "", "memory.failcnt")))
+    text = node.cgroups.files.once(node.cgroups.name("memory", "", "memory.events")).decode()
+    return int(dict(line.split() for line in text.splitlines())["max"])
+
+
+def test_memory_is_freed_before_the_node_meets_its_limit_by_the_least_important(tmp_path: Path) -> None:
+    threshold = {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 60}
+    with real_node(tmp_path, memory_bytes=192 * MIB, slo={"resourceUsedThresholdWithBE": threshold}) as node:
+        node.gates[AgentGate.BE_MEMORY_EVICT] = True
+        demand, running = Level(16 * MIB), {}
+        web = node.pod("web", "LS", requests={"memory": "64Mi"})
+        jobs = {"small": (5000, 16), "large": (5000, 32), "important": (5900, 40)}
+        with ExitStack() as ending:
+            ending.enter_context(Process(node.cgroups, web.containers[0].directory, hold(demand)))
+            for name, (priority, mib) in jobs.items():
+                pod = node.pod(name, **batch(priority=priority))
+                work = hold(Level(mib * MIB))
+                running[name] = ending.enter_context(Process(node.cgroups, pod.containers[0].directory, work))
+            assert not any(done.evictions for done in node.rounds(2)), "104 of 192 MiB are less than 70%"
+            gone: list[str] = []
+            for _ in range(40):
+                demand.set(demand.get() + 4 * MIB)
+                for done in node.rounds(1, each_s=0.2):
+                    for eviction in done.evictions:
+                        # What kubelet then does, and the time that it may take.
+                        running[eviction.pod.meta.name].end()
+                        node.agent.was_evicted(eviction, time.monotonic() - 10)
+                        node.drop(eviction.pod)
+                        gone.append(eviction.pod.meta.name)
+                if len(gone) == 3:
+                    break
+            # 134 MiB are met with 120 wanted: the larger of the less important ones is enough.
+            assert gone == ["large", "small", "important"]
+            assert limit_hits(node) == 0
