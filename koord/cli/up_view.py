@@ -1,4 +1,4 @@
-"""The live view of `koord up` on a terminal: components, nodes, pods by phase, what happened last."""
+"""The live view of `koord up` on a terminal: components, nodes, pods by phase, CPU by band, what happened last."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from rich.text import Text
 
 from koord.api.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
+from koord.up.bands import KEPT, Bands
 from koord.up.health import age
 from koord.up.picture import Picture, event_time, followed
 from koord.up.run import Up
 
 REFRESH_S: Final = 0.5
+LOOK_S: Final = 2.0
+"""Between two points of the course of usage."""
 _STYLES: Final = {
     "ready": "green",
     "Ready": "green",
@@ -34,6 +37,9 @@ _STYLES: Final = {
 }
 
 
+_BAND_STYLES: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "system": "dim"}
+
+
 async def show(up: Up, client: Client) -> None:
     """Draws until cancelled."""
     console = Console()
@@ -43,7 +49,11 @@ async def show(up: Up, client: Client) -> None:
     async with followed(client) as picture:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             try:
+                looked_s = 0.0
                 while True:
+                    if time.monotonic() - looked_s >= LOOK_S:
+                        looked_s = time.monotonic()
+                        picture.look()
                     live.update(view(up, picture, time.time()), refresh=True)
                     await asyncio.sleep(REFRESH_S)
             finally:
@@ -74,9 +84,27 @@ def view(up: Up, picture: Picture, now_s: float) -> RenderableType:
         _counts("nodes", picture.nodes),
         _counts("pods", picture.pods),
         Text(),
+        *_bands(picture.bands),
         events,
         Text("Ctrl-C stops everything", "dim"),
     )
+
+
+def _bands(bands: Bands) -> list[RenderableType]:
+    """CPU by band, with its course; and what is lent."""
+    rows = bands.rows()
+    if not rows:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("CPU BY BAND", "CORES", "OF ALL", f"LAST {int(KEPT * LOOK_S)} s"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading in ("CORES", "OF ALL") else "left")
+    for band, cpu_milli, part, course in rows:
+        table.add_row(
+            Text(band, _BAND_STYLES[band]), f"{cpu_milli / 1000:.1f}", f"{part:.0%}", Text(course, _BAND_STYLES[band])
+        )
+    cores, lent = bands.room.cpu_milli / 1000, bands.room.lent_milli / 1000
+    lending = Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods", "dim")
+    return [table, lending, Text()]
 
 
 def _counts(what: str, counts: Counter[str]) -> Text:

@@ -15,7 +15,8 @@ import msgspec
 
 from koord.api.codec import decode
 from koord.api.core import Event
-from koord.api.kinds import EVENTS, NODES, PODS
+from koord.api.crd.node_metric import NodeMetric
+from koord.api.kinds import EVENTS, NODE_METRICS, NODES, PODS
 from koord.api.meta import ObjectMeta
 from koord.api.node import Node
 from koord.api.pod import PodStatus
@@ -23,6 +24,7 @@ from koord.api.struct import Struct
 from koord.kube.client import Client
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity
+from koord.up.bands import Bands, Room, Used, room_of, used_of
 
 RECENT: Final = 8
 
@@ -36,7 +38,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """An object, as far as it is counted."""
 
     identity: Identity
-    state: str
+    state: str = ""
+    room: Room | None = None
+    used: Used | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +48,13 @@ class Picture:
     nodes: Counter[str] = field(default_factory=Counter)
     pods: Counter[str] = field(default_factory=Counter)
     events: dict[str, Event] = field(default_factory=dict)
+    bands: Bands = field(default_factory=Bands)
+    rooms: dict[str, Room] = field(default_factory=dict)
+    used: dict[str, Used] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Lets a moment pass: the course of usage goes on by one."""
+        self.bands.look(self.rooms.values(), self.used.values())
 
     def recent(self) -> list[Event]:
         """The last events, the newest first."""
@@ -57,6 +68,16 @@ class Picture:
 
     def _hear_node(self, delta: Delta[Row]) -> None:
         self._count(self.nodes, delta)
+        if delta.new is not None and delta.new.room is not None:
+            self.rooms[delta.key] = delta.new.room
+        else:
+            self.rooms.pop(delta.key, None)
+
+    def _hear_metric(self, delta: Delta[Row]) -> None:
+        if delta.new is not None and delta.new.used is not None:
+            self.used[delta.key] = delta.new.used
+        else:
+            self.used.pop(delta.key, None)
 
     def _hear_pod(self, delta: Delta[Row]) -> None:
         self._count(self.pods, delta)
@@ -85,6 +106,7 @@ async def followed(client: Client) -> AsyncIterator[Picture]:
     informers.get(NODES, transform=_node_row, identity=_identity).add_handler(picture._hear_node)
     informers.get(PODS, transform=_pod_row, identity=_identity).add_handler(picture._hear_pod)
     informers.get(EVENTS).add_handler(picture._hear_event)
+    informers.get(NODE_METRICS, transform=_metric_row, identity=_identity).add_handler(picture._hear_metric)
     async with informers:
         yield picture
 
@@ -97,7 +119,12 @@ def _node_row(raw: msgspec.Raw) -> Row:
     node = decode(Node, memoryview(raw))
     ready = node.status.condition("Ready")
     state = "Ready" if ready is not None and ready.status == "True" else "NotReady"
-    return Row(_id(node.metadata), f"{state},cordoned" if node.spec.unschedulable else state)
+    return Row(_id(node.metadata), f"{state},cordoned" if node.spec.unschedulable else state, room=room_of(node))
+
+
+def _metric_row(raw: msgspec.Raw) -> Row:
+    metric = decode(NodeMetric, memoryview(raw))
+    return Row(_id(metric.metadata), used=used_of(metric))
 
 
 def _pod_row(raw: msgspec.Raw) -> Row:

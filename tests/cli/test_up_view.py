@@ -11,6 +11,7 @@ from rich.console import Console
 from koord.api.core import Event
 from koord.api.meta import ObjectMeta, ObjectReference
 from koord.cli.up_view import view
+from koord.up.bands import Room, Used, bars
 from koord.up.picture import RECENT, Picture
 from koord.up.plan import Component
 from koord.up.run import Up
@@ -62,3 +63,20 @@ def test_of_many_events_the_newest_are_kept() -> None:
         picture._hear_event(Delta(made.metadata.key, None, made))
     assert [each.metadata.name for each in picture.recent()] == [f"e{58 - number}" for number in range(RECENT)]
     assert len(picture.events) <= 4 * RECENT
+
+
+def test_cpu_is_shown_by_band_with_its_course() -> None:
+    picture = Picture()
+    picture.rooms = {"n1": Room(8000, 3000), "n2": Room(8000, 1000)}
+    picture.used = {"n1": Used({"prod": 4000, "batch": 0}), "n2": Used({"prod": 4000, "batch": 1600})}
+    picture.look()
+    picture.used["n1"] = Used({"prod": 0, "batch": 1600})
+    picture.look()
+    text = shown(picture)
+    assert "4.0 of 16 cores are lent to batch pods" in text
+    (prod,) = [line for line in text.splitlines() if line.startswith("prod")]
+    assert prod.split()[1:3] == ["4.0", "25%"]
+    assert prod.endswith(bars([0.5, 0.25]))
+    (batch,) = [line for line in text.splitlines() if line.startswith("batch")]
+    assert batch.split()[1:3] == ["3.2", "20%"]
+    assert "free" not in text
