@@ -76,7 +76,7 @@ def test_cpu_is_shown_by_band_with_its_course() -> None:
     assert "4.0 of 16 cores are lent to batch pods" in text
     (prod,) = [line for line in text.splitlines() if line.startswith("prod")]
     assert prod.split()[1:3] == ["4.0", "25%"]
-    assert prod.endswith(bars([0.5, 0.25]))
+    assert prod.split()[3] == bars([0.5, 0.25])
     (batch,) = [line for line in text.splitlines() if line.startswith("batch")]
     assert batch.split()[1:3] == ["3.2", "20%"]
     assert "free" not in text
