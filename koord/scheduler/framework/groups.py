@@ -55,7 +55,7 @@ class Groups:
         self._heads: list[float] = []
         "The best bases in units of a point of score. Exact: see FEW_POINTS."
         self._present: list[int] | None = None
-        self._candidates = -1
+        self._candidates: int | None = None
         self._heaps: list[list[tuple[int, Row]] | None] = []
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
@@ -114,7 +114,8 @@ class Groups:
     def _count(self, group: int, sign: int) -> None:
         number = self.number.item(group) + sign
         self.number[group] = number
-        self._candidates += sign
+        if self._candidates is not None:
+            self._candidates += sign
         if number == (1 if sign > 0 else 0):
             self._present = None
 
@@ -147,7 +148,7 @@ class Groups:
         self.number -= np.bincount(before[were], minlength=size)
         self.number += np.bincount(now[are], minlength=size)
         self.of_row[rows] = now
-        self._present = None
+        self._present = self._candidates = None
         return True
 
     def _are_regrouped(self, facet: Facet, rows: Array) -> bool:
@@ -188,6 +189,7 @@ class Groups:
         present = self._present
         if present is None:
             present = self._present = self.number.nonzero()[0].tolist()
+        if self._candidates is None:
             self._candidates = int(self.number.sum())
         if not present:
             return None

@@ -87,15 +87,21 @@ class _Balanced(Judge):
 
     def _score_one(self, cells: One) -> int:
         row, columns = cells.rows, cells.columns
+        fractions = []
         if cells.overlay:
-            amounts = [(cells[capacity], cells[requested] + adds) for capacity, requested, adds in self._adds]
+            for capacity_column, requested_column, adds in self._adds:
+                capacity = cells[capacity_column]
+                if capacity > 0:
+                    fractions.append(min(1.0, (cells[requested_column] + adds) / capacity))
         else:
             if self._views_of is not columns["pod count"]:
                 # The table has grown: all columns are other arrays.
                 self._views_of = columns["pod count"]
                 self._views = [(columns[a].data, columns[b].data, adds) for a, b, adds in self._adds]
-            amounts = [(capacity[row], requested[row] + adds) for capacity, requested, adds in self._views]
-        fractions = [used / capacity if used < capacity else 1.0 for capacity, used in amounts if capacity > 0]
+            for capacities, requested, adds in self._views:
+                capacity, used = capacities[row], requested[row] + adds
+                if capacity > 0:
+                    fractions.append(used / capacity if used < capacity else 1.0)
         if len(fractions) == 2:
             deviation = abs(fractions[0] - fractions[1]) / 2
         elif len(fractions) > 2:

@@ -409,10 +409,10 @@ class _Evener(Grouped, FewGroups):
 
     def _look_at(self, groups: list[int]) -> Few:
         """What depends on which groups have candidates."""
-        index = np.array(groups)
-        is_scored = self._scored is None or bool(self._scored[index].all())
-        codes = [each[index].tolist() for each in self._codes]
-        return Few(groups, codes, self._domains_among(index), is_scored)
+        codes = [[each[group] for group in groups] for each in self._code_lists]
+        numbers = [None if each is None else len({each[group] for group in groups}) for each in self._domain_lists]
+        is_scored = self._scored is None or all(min(each) > 0 for each in codes)
+        return Few(groups, codes, numbers, is_scored)
 
     def _few_worth(self, i: int, few: Few, domains: int) -> list[float]:
         """What a constraint adds for every group, as `_worth` has it."""
@@ -474,5 +474,9 @@ class _Evener(Grouped, FewGroups):
         self._domains = [
             each if unnamed is None else np.where(each == 0, unnamed, each)
             for each, unnamed in zip(codes, self._unnamed, strict=True)
+        ]
+        self._code_lists: list[list[int]] = [each.tolist() for each in codes]
+        self._domain_lists: list[list[int] | None] = [
+            each.tolist() if by_domain else None for each, by_domain in zip(self._domains, self._by_domain, strict=True)
         ]
         self._shape = grouping.shape
