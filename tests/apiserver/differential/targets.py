@@ -23,6 +23,7 @@ from tests.apiserver.differential.steps import Sequence
 from tests.apiserver.differential.webhook import WebhookServer
 from tests.control_plane import ControlPlane
 
+SEQUENCE_WITHIN_S = 180.0
 TOKENS = {"admin": "admin-token", "nobody": "nobody-token"}
 
 
@@ -87,7 +88,7 @@ async def run_all(
         async def one(sequence: Sequence) -> list[dict[str, Any]] | Failed:
             async with gate:
                 try:
-                    answers, variables = await asyncio.wait_for(run(equipped, sequence, http), 60)
+                    answers, variables = await asyncio.wait_for(run(equipped, sequence, http), SEQUENCE_WITHIN_S)
                 except (aiohttp.ClientError, TimeoutError, RuntimeError, ValueError, KeyError) as error:
                     return Failed("".join(traceback.format_exception(error)[-3:]))
                 return normal(sequence, answers, variables)
