@@ -47,8 +47,8 @@ class Groups:
         self.seen = [None if facet.flat else facet.groups for facet in facets]
         "By which arrays of the facets rows are grouped; None for one that cannot decide anything now."
         deciding = [i for i, facet in enumerate(facets) if not facet.flat]
-        self.lone = deciding[0] if len(deciding) == 1 and not facets[deciding[0]].gates else None
-        "Which facet decides alone, and only by its scores, where one does."
+        self.lone = deciding[0] if len(deciding) == 1 else None
+        "Which facet decides alone, where one does."
         self.facets = facets = tuple([facets[i] for i in deciding])
         self._base = base
         self._best: Array | None = None
@@ -180,22 +180,34 @@ class Groups:
         group = int(totals.argmax())
         return self._head(group) if totals.item(group) > LOW else None
 
-    def best_of_few(self, weight: int) -> Row | Literal[False] | None:
+    def best_of_few(self, weight: int, *, calm: bool = True) -> Row | Literal[False] | None:
         """The same in plain numbers, where a lone facet of that weight can say so, and groups with candidates are few;
-        else False."""
-        facet = self.facets[0]
-        if not isinstance(facet, FewGroups):
+        else False. Where rows do not change by the hundred (`calm`), by way of heaps."""
+        facet, in_order = self.facets[0], self._sorted
+        if not calm and (in_order is None or in_order.size != facet.size):
             return False
         present = self._present
         if present is None:
             present = self._present = self.number.nonzero()[0].tolist()
         if self._candidates is None:
             self._candidates = int(self.number.sum())
+        if len(present) > FEW_GROUPS:
+            return False
+        scores: list[int] | None = None
+        if facet.gates:
+            if facet.closes:
+                closed = facet.table(None).tolist()
+                present = [group for group in present if not closed[group]]
+            scores = [0] * len(present)
+        elif isinstance(facet, FewGroups) and present:
+            scores = facet.few(present, self._candidates)
         if not present:
             return None
-        scores = facet.few(present, self._candidates) if len(present) <= FEW_GROUPS else None
         if scores is None:
             return False
+        if not calm:
+            assert in_order is not None
+            return in_order.best_of_few(present, scores, weight << TIE_BITS)
         if self._best is None:
             self._find_bests()
         heads = self._heads
@@ -302,6 +314,7 @@ class _Sorted:
         self._bases: Array = base[self._order]
         numbers = np.bincount(of_row, minlength=size)
         self._groups = numbers.nonzero()[0]
+        self._place_of = {group: place for place, group in enumerate(self._groups.tolist())}
         self._starts = (np.cumsum(numbers) - numbers)[self._groups]
         self._ends = (self._starts + numbers[self._groups]).tolist()
 
@@ -312,7 +325,16 @@ class _Sorted:
         totals = np.maximum.reduceat(self._bases, self._starts)
         totals += worth[self._groups]
         best = int(totals.argmax())
-        if totals.item(best) <= LOW:
-            return None
-        start = int(self._starts[best])
-        return int(self._order[start + int(self._bases[start : self._ends[best]].argmax())])
+        return self._first(best) if totals.item(best) > LOW else None
+
+    def best_of_few(self, groups: list[int], scores: list[int], weight: int) -> Row:
+        """Of groups that all have candidates, and what they score."""
+        heads, place_of = np.maximum.reduceat(self._bases, self._starts).tolist(), self._place_of
+        totals = [heads[place_of[group]] + weight * score for group, score in zip(groups, scores, strict=True)]
+        return self._first(place_of[groups[totals.index(max(totals))]])
+
+    def _first(self, place: int) -> Row:
+        """The best row of a group."""
+        start = self._starts.item(place)
+        best: int = self._order.item(start + int(self._bases[start : self._ends[place]].argmax()))
+        return best

@@ -69,8 +69,8 @@ class PodClass:
         groups = self._groups
         assert groups is not None
         is_calm = self._calm >= CALM
-        if is_calm and groups.lone is not None and self._has_few_points and not self._cluster.equal_hashes:
-            found = groups.best_of_few(self._facets[groups.lone][0].weight)
+        if groups.lone is not None and self._has_few_points and not self._cluster.equal_hashes:
+            found = groups.best_of_few(self._facets[groups.lone][0].weight, calm=is_calm)
             if found is not False:
                 return found
         worth = self._worths()

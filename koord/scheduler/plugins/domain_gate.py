@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from koord.scheduler.state.domains import Grouped
 from koord.scheduler.state.table import Array
 
@@ -41,5 +43,5 @@ class DomainGate(Grouped):
         if self._why is None:
             self._why = self.reasons()
             self._table: Array = self._why > 0
-            self._closes = bool(self._table.any())
+            self._closes = bool(np.count_nonzero(self._table))
         return self._why
