@@ -38,6 +38,8 @@ class Hook:
     timeout_s: int
     group: str = ""
     version: str = "v1"
+    asked_with: ManagerGate | None = None
+    "A further gate: without it the answer is always yes, and API servers need not ask."
     namespace_selector: tuple[dict[str, Any], ...] = ()
     object_selector: tuple[dict[str, Any], ...] = ()
 
@@ -59,6 +61,11 @@ def hooks(gates: Gates, namespace: str = names.NAMESPACE_KOORDINATOR) -> Iterato
     """The webhooks that are on. `namespace` is the one that koord runs in."""
     if gates[ManagerGate.WEBHOOK_FRAMEWORK]:
         yield from (hook for hook in _all(namespace) if gates[hook.gate])
+
+
+def registered(gates: Gates, namespace: str = names.NAMESPACE_KOORDINATOR) -> Iterator[Hook]:
+    """Those of them that API servers are told about."""
+    return (hook for hook in hooks(gates, namespace) if hook.asked_with is None or gates[hook.asked_with])
 
 
 def _all(namespace: str) -> Iterator[Hook]:
@@ -163,5 +170,6 @@ def _all(namespace: str) -> Iterator[Hook]:
         object_type="pod",
         fails_closed=False,
         timeout_s=2,
+        asked_with=ManagerGate.BINDING_ADMISSION_WEBHOOK,
         namespace_selector=pods,
     )

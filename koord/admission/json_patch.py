@@ -46,7 +46,11 @@ def _of_lists(old: list[Any], new: list[Any], path: str, found: Operations) -> N
 
 def _of_values(old: Any, new: Any, path: str, found: Operations) -> None:
     if isinstance(old, dict) and isinstance(new, dict):
-        _of_maps(old, new, path, found)
+        if old and new and old.keys().isdisjoint(new):
+            # Of which nothing is left is replaced whole, as the resources of a batch pod are.
+            found.append({"op": "replace", "path": path, "value": new})
+        else:
+            _of_maps(old, new, path, found)
     elif isinstance(old, list) and isinstance(new, list):
         _of_lists(old, new, path, found)
     elif type(old) is not type(new) or old != new:  # true is not 1, and 1 is not 1.0

@@ -61,6 +61,8 @@ class Admission:
         self._mutating = Configurations(collection("mutatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._validating = Configurations(collection("validatingwebhookconfigurations.admissionregistration.k8s.io"))
         self._registry, self._authorizer, self._disabled = registry, authorizer, disabled
+        self._equivalent: dict[str, tuple[Resource, ...]] = {}
+        self._equivalent_at = -1
         self._client = WebhookClient(resolve)
         self._webhooks = Webhooks(self._client, self._namespaces.get, self._equivalents, default, authorizer.allowed)
 
@@ -135,8 +137,15 @@ class Admission:
                 runtime_class.complete(attributes, obj, self._runtimes.get)
 
     def _equivalents(self, resource: Resource) -> Iterable[Resource]:
-        """The same objects under other groups and versions."""
-        return (each for each in self._registry if each.collection == resource.collection)
+        """The same objects under other groups and versions. Asked for every write and every hook."""
+        if self._equivalent_at != self._registry.generation:
+            self._equivalent_at = self._registry.generation
+            self._equivalent.clear()
+        found = self._equivalent.get(resource.collection)
+        if found is None:
+            found = tuple(each for each in self._registry if each.collection == resource.collection)
+            self._equivalent[resource.collection] = found
+        return found
 
 
 class _Decoded:

@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from koord.admission.binding import BindingSettings
-from koord.admission.hooks import Hook, hooks
+from koord.admission.hooks import Hook, hooks, registered
 from koord.admission.request import Gates
 from koord.api import kinds, names
 from koord.api.core import Secret
@@ -156,8 +156,10 @@ class WebhookServer:
         self._options = options or WebhookOptions()
         self._clock = clock or SystemClock()
         self._address = parse_address(address)
-        self._hooks: tuple[Hook, ...] = tuple(hooks(gates, self._options.namespace))
-        self._reviews = Reviews(known, gates, self._hooks, metrics or Metrics(process=False), self._options.seed)
+        self._registered: tuple[Hook, ...] = tuple(registered(gates, self._options.namespace))
+        self._reviews = Reviews(
+            known, gates, hooks(gates, self._options.namespace), metrics or Metrics(process=False), self._options.seed
+        )
         self._registration = Registration(client, self._options.mutating, self._options.validating)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -255,7 +257,7 @@ class WebhookServer:
         options = self._options
         url = f"https://{Address(options.host, self.port)}" if options.host else ""
         endpoint = Endpoint(options.namespace, options.service, url)
-        mended = await self._registration.ensure(self._hooks, endpoint, self._shown.bundle)
+        mended = await self._registration.ensure(self._registered, endpoint, self._shown.bundle)
         self._fault = None
         return mended
 

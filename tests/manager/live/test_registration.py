@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from koord.admission.hooks import hooks, is_asked_about
+from koord.admission.hooks import registered as told
 from koord.api.codec import convert
 from koord.api.features import ManagerGate, parse_gates
 from koord.api.selector import EVERYTHING, LabelSelector, compile_labels
@@ -84,6 +85,12 @@ def test_a_manager_in_another_namespace_leaves_that_one_out_too() -> None:
     values = [each["values"] for each in expressions if "values" in each]
     assert values
     assert all(each == ["koordinator-system", "kube-system", "mine"] for each in values)
+
+
+def test_bindings_are_asked_about_only_where_someone_may_be_denied() -> None:
+    assert "/validate-pod-binding" in {hook.path for hook in hooks(parse_gates(ManagerGate))}
+    assert {hook.path for hook in told(parse_gates(ManagerGate))} == {"/mutate-pod", "/validate-pod"}
+    assert "/validate-pod-binding" in {hook.path for hook in told(ALL)}
 
 
 def test_updates_and_configuration_are_asked_about_by_label() -> None:
