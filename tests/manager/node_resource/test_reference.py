@@ -1,6 +1,6 @@
 """The same figures as Koordinator's: its own calculation was asked about random nodes, and its answers recorded.
 
-Each line of `data/reference.jsonl` is a node (milli-cores and bytes) with its pods, report and strategy, and its answer:
+Each line of `data/reference.jsonl` is a node (milli-cores and bytes) with its pods, report, strategy, and the answer:
 batch and mid as [cpu, memory], and batch by zone.
 """
 
