@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from koord.agent.collect import pressure
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
 from koord.agent.executor.executor import Executor, Outcome
@@ -64,11 +65,15 @@ class Agent:
     "By uid, when a pod was evicted."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
+    _pressure_s: float = NEVER
     _hooked_s: float = NEVER
     _hooked_for: NodeState | None = None
 
     def round(self, state: NodeState, now_s: float) -> Done:
-        collect(Round(self.cgroups, state, self.samples, self.rates, now_s))
+        asks = self.gates[AgentGate.PSI_COLLECTOR] and now_s - self._pressure_s >= pressure.INTERVAL_S
+        if asks:
+            self._pressure_s = now_s
+        collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks))
         return self.decide(state, now_s)
 
     def decide(self, state: NodeState, now_s: float) -> Done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from koord.agent.collect import best_effort, host_applications, node, pods, system
+from koord.agent.collect import best_effort, host_applications, node, pods, pressure, system
 from koord.agent.collect.round import Round
 
 COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
@@ -14,6 +14,7 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
     ("host_applications", host_applications.collect),
     ("best_effort", best_effort.collect),
     ("system", system.collect),
+    ("pressure", pressure.collect),
 )
 
 

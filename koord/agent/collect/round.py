@@ -48,6 +48,8 @@ class Round:
     samples: Samples
     rates: Rates
     now_s: float
+    asks_pressure: bool = False
+    "Whether it is time to look at pressure, which the kernel averages over ten seconds."
 
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""

@@ -12,12 +12,13 @@ from typing import Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from koord.agent.collect.pressure import RESOURCES
 from koord.agent.core import Agent
 from koord.agent.series import names
 from koord.agent.series.samples import Series
 from koord.agent.state import NodeState
 
-FRESH_S: Final = 5.0
+FRESH_S: Final = 15.0
 
 
 class AgentCollector(Collector):
@@ -56,6 +57,17 @@ class AgentCollector(Collector):
             self._add(pods, names.pod_cpu(uid), [*own, "cpu"], 1000)
             self._add(pods, names.pod_memory(uid), [*own, "memory"])
         yield pods
+        waiting = GaugeMetricFamily(
+            "koordlet_pressure",
+            "Percent of ten seconds in which tasks waited",
+            labels=["node", "pod_namespace", "pod_name", "resource", "kind"],
+        )
+        owners = [("", "", ""), *((uid, pod.meta.namespace, pod.meta.name) for uid, pod in state.pods.items())]
+        for uid, namespace, name in owners:
+            for resource in RESOURCES:
+                for kind in ("some", "full"):
+                    self._add(waiting, names.pressure(uid, resource, kind), [node, namespace, name, resource, kind])
+        yield waiting
         done = CounterMetricFamily("koordlet_actions", "What the agent did", labels=["node", "by", "what"])
         for key, count in self._counts.items():
             by, _, what = key.partition("/")

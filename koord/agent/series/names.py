@@ -45,3 +45,8 @@ def host_application_cpu(name: str) -> Series:
 
 def host_application_memory(name: str) -> Series:
     return Series("host_application_memory", name)
+
+
+def pressure(owner: str, resource: str, kind: str) -> Series:
+    """Percent of ten seconds in which some, or all, tasks waited. No owner is the node."""
+    return Series(f"pressure_{resource}_{kind}", owner)

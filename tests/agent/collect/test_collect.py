@@ -125,6 +125,20 @@ def test_what_best_effort_may_really_use(tmp_path: Path, quota: int, expected: i
     assert host.last(names.BE_CPU_LIMIT) == expected
 
 
+def test_pressure_is_looked_at_when_it_is_time(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    directory = tree.pod("web", KubeQoS.BURSTABLE)
+    line = "some avg10=12.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=2.00 avg60=0.00 avg300=0.00 total=3\n"
+    tree.write(f"sys/fs/cgroup/{directory}/memory.pressure", line)
+    host = Watched(tree, node(pod("web", "LS", requests={"cpu": "1"})))
+    series = names.pressure("web", "memory", "some")
+    host.round()
+    assert host.last(series) is None
+    collect(Round(host.cgroups, host.state, host.samples, host.rates, host.now_s, asks_pressure=True))
+    assert host.last(series) == 12.5
+    assert host.last(names.pressure("web", "memory", "full")) == 2.0
+
+
 def test_what_is_gone_leaves_nothing_behind(host: Watched) -> None:
     host.round()
     host.state = replace(host.state, pods={})
