@@ -19,6 +19,7 @@ from koord.admission import (
     pod_colocation,
     pod_devices,
     quota_tree_affinity,
+    readable,
     slo_config,
     strategic_merge,
     typed,
@@ -33,6 +34,7 @@ from koord.admission.resource_translation import translated
 from koord.api import names
 from koord.api.faults import Fault
 from koord.api.features import ManagerGate
+from koord.api.node import Node
 from koord.api.pod import Pod
 from koord.api.priority import PRIORITY_CLASS_OF_QOS, PriorityClass, qos_class, raw_priority_class
 
@@ -192,6 +194,18 @@ def _colocation(asked: Asked) -> Iterator[Fault]:
     yield from pod_colocation.faults(pod, asked.priority(pod))
 
 
+def _readable_pod(asked: Asked) -> Iterable[Fault]:
+    old = asked.old_pod.metadata if asked.request.operation == "UPDATE" else None
+    asked.warnings += readable.warnings("Pod", asked.pod.metadata, old)
+    return ()
+
+
+def _readable_node(asked: Asked) -> Iterable[Fault]:
+    new, old = (typed.typed(Node, obj or {}).metadata for obj in (asked.request.object, asked.request.old))
+    asked.warnings += readable.warnings("Node", new, old if asked.request.operation == "UPDATE" else None)
+    return ()
+
+
 def _enhanced(asked: Asked) -> Iterator[Fault]:
     meta = asked.pod.metadata
     return asked.known.enhanced.faults(meta.labels, meta.namespace or asked.request.namespace)
@@ -273,6 +287,7 @@ VALIDATING: Final[tuple[Validating, ...]] = (
         gate=ManagerGate.VALIDATE_POD_DEVICE_RESOURCE,
         run=lambda asked: pod_devices.faults(asked.pod),
     ),
+    _checked("ReadableAnnotations", run=_readable_pod),
     _checked("EnhancedValidation", gate=ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR, run=_enhanced),
     Validating(
         "BindingAdmission",
@@ -283,5 +298,6 @@ VALIDATING: Final[tuple[Validating, ...]] = (
         run=_may_bind,
     ),
     Validating("SLOManagerConfigConflictForNode", "nodes", WRITES, run=_node_config),
+    Validating("ReadableAnnotations", "nodes", WRITES, run=_readable_node),
     Validating("SLOConfig", "configmaps", WRITES, run=_slo_config),
 )

@@ -1,0 +1,43 @@
+"""Labels and annotations of the protocol that nobody will be able to read: told, not refused.
+
+Who reads them makes do with a default or leaves the object alone, as the protocol has it; but whoever wrote them should
+hear of it at once, and not wonder later why a gang has no minimum. Asked when they are new or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from koord.api import names
+from koord.api.annotations import ALL
+from koord.api.annotations.value import AnnotationError, Value
+from koord.api.meta import ObjectMeta
+from koord.api.priority import SubPriorityError, sub_priority
+
+
+def _by_key(kind: str) -> dict[str, Value[Any, Any]]:
+    return {key: value for value in ALL if kind in value.on for key in (value.key, *value.old_keys)}
+
+
+_VALUES: Final[Mapping[str, Mapping[str, Value[Any, Any]]]] = {kind: _by_key(kind) for kind in ("Pod", "Node")}
+
+
+def warnings(kind: str, meta: ObjectMeta, old: ObjectMeta | None) -> Iterator[str]:
+    """What cannot be read of an object's labels and annotations. `old` is the object as it is stored."""
+    if old is not None and old.labels == meta.labels and old.annotations == meta.annotations:
+        return
+    known = _VALUES[kind]
+    found: dict[str, AnnotationError | None] = {}
+    for key in (*meta.labels, *meta.annotations):
+        value = known.get(key)
+        if value is not None and value.key not in found:
+            found[value.key] = value.check(meta, kind)
+    for error in found.values():
+        if error is not None:
+            yield f"{error}; it counts as absent or as its default"
+    if kind == "Pod" and names.LABEL_PRIORITY in meta.labels:
+        try:
+            sub_priority(meta.labels)
+        except SubPriorityError as error:
+            yield str(error)
