@@ -31,9 +31,9 @@ STATE_DIR: Final = "/var/lib/koord/agent"
 @click.group(
     invoke_without_command=True,
     epilog="""\b
-Examples: koord agent --features
-          koord agent --once --dry-run -f node.yaml -f pods/
-          koord agent --node-name n1 --metrics-address 127.0.0.1:9316
+Example: koord agent --features
+         koord agent --once --dry-run -f node.yaml -f pods/
+         koord agent --node-name n1 --metrics-address 127.0.0.1:9316
 
 \b
 Without --once it runs as a daemon on the node that --node-name or $NODE_NAME says, until it is stopped. What it
