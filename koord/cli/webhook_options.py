@@ -39,18 +39,19 @@ class WebhookFlags:
 
         from koord.admission.binding import BindingSettings, listed
         from koord.kube.health import parse_address
-        from koord.manager.live.webhook_server import Webhooks, options_from
+        from koord.manager.live.webhook_server import Webhooks, address_from, options_from
 
-        if not self.webhook_address:
+        address = self.webhook_address or address_from(os.environ)
+        if not address:
             return None
         try:
-            parse_address(self.webhook_address)
+            parse_address(address)
         except ValueError as error:
-            raise click.UsageError(f"--webhook-address: {error}") from None
+            raise click.UsageError(f"--webhook-address or $WEBHOOK_PORT: {error}") from None
         options = options_from(os.environ)
         return Webhooks(
             gates,
-            self.webhook_address,
+            address,
             replace(options, host=self.webhook_host or options.host),
             BindingSettings(
                 user_names=listed(self.binding_admission_user_name),
@@ -119,7 +120,7 @@ def webhook_options(command: F) -> F:
             default="",
             metavar="HOST:PORT",
             help="Admit pods: serve the webhooks there, and register them; port 0 takes any free one. On a cluster"
-            " 0.0.0.0:9876. Not served unless given.",
+            " 0.0.0.0:9876. Not served unless given, or $WEBHOOK_PORT is set.",
         ),
     ):
         with_flags = option(with_flags)

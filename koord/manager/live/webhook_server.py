@@ -22,6 +22,7 @@ from koord.admission.binding import BindingSettings
 from koord.admission.hooks import Hook, hooks, registered
 from koord.admission.request import Gates
 from koord.api import kinds, names
+from koord.api.codec import DecodeError
 from koord.api.core import Secret
 from koord.api.features import ManagerGate
 from koord.kube.client import Client
@@ -78,7 +79,9 @@ def options_from(environment: Mapping[str, str]) -> WebhookOptions:
 
 
 def address_from(environment: Mapping[str, str]) -> str:
-    return f"0.0.0.0:{environment.get('WEBHOOK_PORT') or names.PORT_WEBHOOK}"
+    """Where Koordinator's manager is told to serve; empty where it is not told."""
+    port = environment.get("WEBHOOK_PORT")
+    return f"0.0.0.0:{port}" if port else ""
 
 
 async def serve_webhooks(
@@ -225,7 +228,7 @@ class WebhookServer:
             try:
                 mended_in_a_row = mended_in_a_row + 1 if await self._sync() else 0
                 self._fault = None
-            except (ApiError, OSError, TimeoutError) as error:
+            except (ApiError, DecodeError, OSError, TimeoutError) as error:
                 log.error("cannot keep the webhooks' certificate and registration: %s", error)
                 self._fault, wait_s = str(error), RETRY_S
             # Two managers that disagree would otherwise undo each other's work without end.
@@ -243,7 +246,7 @@ class WebhookServer:
         while True:
             try:
                 await work()
-            except (ApiError, OSError, TimeoutError) as error:
+            except (ApiError, DecodeError, OSError, TimeoutError) as error:
                 log.error("webhooks cannot start yet: %s", error)
                 self._fault = str(error)
             else:

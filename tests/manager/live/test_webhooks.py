@@ -348,7 +348,7 @@ def test_the_environment_names_things_as_koordinator_does() -> None:
         validating="v",
     )
     assert parse_address(address_from(environment)).port == 9999
-    assert (options_from({}), address_from({})) == (WebhookOptions(), "0.0.0.0:9876")
+    assert (options_from({}), address_from({})) == (WebhookOptions(), "")
 
 
 def test_webhooks_can_be_switched_off_by_their_gates() -> None:
