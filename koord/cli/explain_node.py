@@ -55,15 +55,22 @@ def explain_node(
     from koord.api.manifest import read
     from koord.offline.node_resources import explain_node as explain_of
 
-    written_s, who = None, ""
+    seen = None
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         if live:
             from koord.cli.node_live import with_node
 
             progress.say(f"looking at {name}")
-            manifests, written_s, who = with_node(manifests, name, kubeconfig, context, now_s)
-        told, notes = explain_of(manifests, name, now_s=now_s, written_s=written_s, who=who)
+            manifests, seen = with_node(manifests, name, kubeconfig, context, now_s)
+        told, notes = explain_of(
+            manifests,
+            name,
+            now_s=now_s,
+            written_s=seen.written_s if seen is not None else None,
+            who=seen.manager if seen is not None else "",
+            remarks=seen.remarks if seen is not None else (),
+        )
     for note in notes:
         click.echo(f"note: {note}", err=True)
     say_of(manifests, {})

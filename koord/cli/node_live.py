@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import click
 
 from koord.api import kinds, names
 from koord.api.codec import decode
+from koord.api.crd.node_metric import NodeMetric
 from koord.api.kinds import Kind
 from koord.api.manifest import Manifest, Manifests
 from koord.api.struct import Struct
@@ -18,6 +20,8 @@ from koord.kube.errors import ApiError, Forbidden, NotFound
 from koord.manager.node_resource.freshness import duration
 from koord.manager.writes import FIELD_MANAGER
 
+CLOCK_OFF_S: Final = 60.0
+"""More than this between a report's own time and the server's is worth a word."""
 _BY_NAME: tuple[Kind[Any], ...] = (kinds.NODE_METRICS, kinds.NODE_RESOURCE_TOPOLOGIES, kinds.DEVICES)
 
 
@@ -35,32 +39,43 @@ class _Object(Struct):
     metadata: _Managed = _Managed()
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the cluster knows of a node."""
+
+    items: tuple[Manifest, ...]
+    written_s: float | None
+    "When the manager last wrote the node's status."
+    manager: str
+    "Why nobody writes it; empty where a manager leads, or that cannot be told."
+    remarks: tuple[str, ...] = ()
+
+
 def with_node(
     change: Manifests, name: str, kubeconfig: str | None, context: str | None, now_s: float
-) -> tuple[Manifests, float | None, str]:
-    """A change with what the cluster knows of a node; when the manager last wrote it; whether a manager is there."""
+) -> tuple[Manifests, Seen]:
+    """A change together with what the cluster knows of a node."""
     try:
-        found, written_s, who = asyncio.run(_look(name, kubeconfig, context, now_s))
+        seen = asyncio.run(_look(name, kubeconfig, context, now_s))
     except ApiError as error:
         raise click.ClickException(str(error)) from None
     changed = {(item.kind, item.key) for item in change.items}
-    kept = [item for item in found if (item.kind, item.key) not in changed]
-    return change.with_items((*kept, *change.items)), written_s, who
+    kept = [item for item in seen.items if (item.kind, item.key) not in changed]
+    return change.with_items((*kept, *change.items)), seen
 
 
-async def _look(
-    name: str, kubeconfig: str | None, context: str | None, now_s: float
-) -> tuple[list[Manifest], float | None, str]:
+async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: float) -> Seen:
     found: list[Manifest] = []
     written_s = None
     async with Client.from_config(kubeconfig, context) as client:
         try:
             node = await client.get(kinds.NODES, name)
-            written_s = last_written_s(await client.get_bytes(kinds.NODES, name))
+            written_s = last_written_s(await client.get_bytes(kinds.NODES, name), FIELD_MANAGER)
             found.append(_manifest(kinds.NODES, node))
         except NotFound:
             # The manifests may have it, and know what to say where they have not.
             found += [_manifest(kinds.NODES, each) for each in await client.list(kinds.NODES)]
+        remarks = await _clock_of(client, name)
         for kind in _BY_NAME:
             found += await _one(client, kind, name)
         found += await _one(
@@ -68,7 +83,7 @@ async def _look(
         )
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
         found += [_manifest(kinds.PODS, each) for each in pods]
-        return found, written_s, await _manager(client, now_s)
+        return Seen(tuple(found), written_s, await _manager(client, now_s), remarks)
 
 
 async def _one(client: Client, kind: Kind[Any], name: str, namespace: str = "") -> list[Manifest]:
@@ -84,16 +99,38 @@ def _manifest(kind: Kind[Any], obj: Any) -> Manifest:
     return Manifest(kind, obj, {"kind": kind.kind, "metadata": head}, "the cluster", 0)
 
 
-def last_written_s(node: bytes) -> float | None:
-    """When the manager last wrote the node's status, as its managed fields tell."""
+def last_written_s(obj: bytes, manager: str = "") -> float | None:
+    """When somebody, or one `manager`, last wrote the status of an object, as its managed fields tell."""
     times = []
-    for each in decode(_Object, node).metadata.managed_fields:
-        if each.manager == FIELD_MANAGER and each.subresource == "status":
+    for each in decode(_Object, obj).metadata.managed_fields:
+        if each.subresource == "status" and manager in ("", each.manager):
             try:
                 times.append(parse_timestamp(each.time))
             except TimestampError:
                 continue
     return max(times, default=None)
+
+
+async def _clock_of(client: Client, name: str) -> tuple[str, ...]:
+    """Whether the node's clock is off: the API server notes by its own when a report was written."""
+    try:
+        data = await client.get_bytes(kinds.NODE_METRICS, name)
+    except NotFound:
+        return ()
+    return clock_remarks(data)
+
+
+def clock_remarks(metric: bytes) -> tuple[str, ...]:
+    """What is to be said of a node's clock."""
+    updated, written_s = decode(NodeMetric, metric).status.update_time, last_written_s(metric)
+    if updated is None or written_s is None:
+        return ()
+    off_s = parse_timestamp(updated) - written_s
+    if abs(off_s) < CLOCK_OFF_S:
+        return ()
+    side, looks = ("ahead of", "younger") if off_s > 0 else ("behind", "older")
+    off = duration(abs(off_s))
+    return (f"the clock of the node is {off} {side} that of the API server: its reports look {looks} than they are",)
 
 
 async def _manager(client: Client, now_s: float) -> str:

@@ -99,8 +99,12 @@ def explain_node(
     plugins: Plugins | None = None,
     written_s: float | None = None,
     who: str = "",
+    remarks: tuple[str, ...] = (),
 ) -> tuple[NodeExplanation, tuple[str, ...]]:
-    """How the node's figures came about, and what was odd about the manifests. Raises `NoSuchNode`, `Invalid`."""
+    """How the node's figures came about, and what was odd about the manifests. Raises `NoSuchNode`, `Invalid`.
+
+    `written_s`, `who` and `remarks` are what a cluster tells beside its objects.
+    """
     manifests.require_valid()
     configured = slo_config(manifests)
     known = states(manifests, configured.unusable)
@@ -113,6 +117,7 @@ def explain_node(
     told = manager.explain(
         state, configured.config, settings, plugins or choose(), now_s, written_s=written_s, manager=who
     )
+    told = replace(told, notes=(*told.notes, *remarks))
     return told, configured.notes
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koord.cli.main import run
-from koord.cli.node_live import last_written_s
+from koord.cli.node_live import clock_remarks, last_written_s
 
 NOW = "2026-11-15T10:01:00Z"
 
@@ -127,5 +127,17 @@ def test_the_managed_fields_tell_when_the_manager_wrote() -> None:
         {"manager": "koord-manager", "time": "1970-01-01T01:00:00Z"},
         {"manager": "kubelet", "subresource": "status", "time": "1970-01-01T02:00:00Z"},
     ]
-    assert last_written_s(json.dumps({"metadata": {"managedFields": fields}}).encode()) == 100
+    assert last_written_s(json.dumps({"metadata": {"managedFields": fields}}).encode(), "koord-manager") == 100
     assert last_written_s(b'{"metadata":{}}') is None
+
+
+@pytest.mark.parametrize(
+    ("reported", "words"),
+    [("1970-01-01T10:00:30Z", ""), ("1970-01-01T09:40:00Z", "20m behind"), ("1970-01-01T11:00:00Z", "1h0m ahead of")],
+)
+def test_a_clock_that_is_off_is_told(reported: str, words: str) -> None:
+    fields = [{"manager": "agent", "subresource": "status", "time": "1970-01-01T10:00:00Z"}]
+    data = {"metadata": {"name": "n1", "managedFields": fields}, "status": {"updateTime": reported}}
+    found = clock_remarks(json.dumps(data).encode())
+    assert bool(found) == bool(words)
+    assert not words or words in found[0]
