@@ -6,15 +6,15 @@ Beside what `koord.api.slo_config_check` judges, thresholds that people set must
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from koord.api.faults import Fault, Invalid
-from koord.api.slo_config import SloConfig, parse
+from koord.api.slo_config import parse
 from koord.api.slo_config_check import Refusal, judge
-from koord.api.slo_config_types import COLOCATION, RESOURCE_THRESHOLD, NodeItem
-from koord.api.thresholds import check
+from koord.api.slo_config_types import COLOCATION, RESOURCE_THRESHOLD
+from koord.api.threshold_order import of_config
 
 
 def verdict(
@@ -28,8 +28,7 @@ def verdict(
     judged = judge(data, old, nodes=nodes, names_required=names_required)
     refusals, warnings = list(judged.refusals), [str(fault) for fault in judged.warnings]
     if not refusals and _changed(data, old):
-        found = {Refusal("ConfigParamInvalid", fault): None for fault in _disorder(data, warnings)}
-        refusals += found
+        refusals += [Refusal("ConfigParamInvalid", fault) for fault in _disorder(data, warnings)]
     if not refusals:
         return "", tuple(dict.fromkeys(warnings))
     message = "; ".join(str(refusal.fault) for refusal in refusals)
@@ -41,25 +40,12 @@ def _changed(data: Mapping[str, str], old: Mapping[str, str] | None) -> bool:
     return any(data.get(key) and data.get(key) != (old or {}).get(key) for key in (COLOCATION, RESOURCE_THRESHOLD))
 
 
-def _disorder(data: Mapping[str, str], warnings: list[str]) -> Iterator[Fault]:
+def _disorder(data: Mapping[str, str], warnings: list[str]) -> tuple[Fault, ...]:
     """Thresholds out of order, for the cluster and for each kind of node that an entry is for."""
     try:
-        config = parse(data)
+        findings = of_config(parse(data))
     except Invalid:
         # Something that was stored before is broken; a repair elsewhere is still possible.
-        return
-    for labels in _kinds_of_nodes(config):
-        settings = config.for_node(labels, {})
-        report = check(strategy=settings.threshold_layers, colocation=settings.colocation_layers)
-        warnings += report.warnings
-        yield from report.faults
-
-
-def _kinds_of_nodes(config: SloConfig) -> Iterator[dict[str, str]]:
-    yield {}
-    items: tuple[NodeItem, ...] = (*config.colocation.items, *config.resource_threshold.items)
-    for item in items:
-        if item.node_selector is not None:
-            expressions = item.node_selector.match_expressions
-            chosen = {each.key: each.values[0] for each in expressions if each.operator == "In" and each.values}
-            yield {**chosen, **item.node_selector.match_labels}
+        return ()
+    warnings += findings.warnings
+    return findings.faults

@@ -112,6 +112,10 @@ ANNOTATION_CPU_NORMALIZATION_RATIO: Final = AnnotationKey("node.koordinator.sh/c
 ANNOTATION_RESOURCE_AMPLIFICATION_RATIO: Final = AnnotationKey("node.koordinator.sh/resource-amplification-ratio")
 ANNOTATION_RAW_ALLOCATABLE: Final = AnnotationKey("node.koordinator.sh/raw-allocatable")
 
+# What koord adds to the protocol. Nodes; K > S.
+OWN_ANNOTATION_LAST_EVICTIONS: Final = AnnotationKey("node.koordinator.sh/last-evictions")
+"""When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`."""
+
 # Gangs. Pods (name, or one of the labels) and PodGroups; U > S.
 LABEL_POD_GROUP: Final = LabelKey("pod-group.scheduling.sigs.k8s.io")
 LABEL_POD_GROUP_NAME: Final = LabelKey("pod-group.scheduling.sigs.k8s.io/name")

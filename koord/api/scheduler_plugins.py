@@ -61,6 +61,7 @@ IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "DefaultBinder": "bind",
             "SchedulingHint": "preFilter",
             "LoadAwareScheduling": "preFilter filter score reserve",
+            "NodeClosing": "filter",
             "NodeNUMAResource": "preFilter filter preScore score reserve preBind",
             "DeviceShare": "preFilter filter preScore score reserve preBind",
             "Reservation": "preFilter filter postFilter preScore score reserve preBind bind",

@@ -37,6 +37,9 @@ from koord.api.struct import Struct
 Dimension: TypeAlias = Literal["cpu", "memory"]
 DIMENSIONS: Final[tuple[Dimension, ...]] = ("cpu", "memory")
 
+COOL_DOWN_S: Final = 300.0
+"""For so long a node that evicted pods of a band takes none of it: until a few reports have shown the effect."""
+
 _HELD_BACK: Final = (PriorityClass.BATCH, PriorityClass.FREE)
 """The bands that the agent holds back for the others' sake, whatever their priority numbers."""
 

@@ -73,6 +73,7 @@ def plan(
     """
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED
+    from koord.offline.order import require_order
     from koord.offline.plan import UNPLACED
     from koord.offline.plan import plan as plan_of
     from koord.scheduler.own_plugins import load
@@ -93,6 +94,7 @@ def plan(
         gc.freeze()
         given = scheduler_configuration(config, manifests)
         progress.say("feeding nodes and pods")
+        mended = require_order(manifests, given or SHIPPED)
         planned = plan_of(
             manifests,
             profiles_of(given or SHIPPED, [load(each) for each in plugins]),
@@ -101,6 +103,8 @@ def plan(
             rounds=rounds,
             progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
         )
+    for line in mended:
+        click.echo(f"warning: {line}", err=True)
     _say_beside(planned, manifests)
     if given is not None and planned.unnamed:
         first = given.profiles[0].scheduler_name

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from koord.api import kinds
 from koord.api.core import PriorityClass
 from koord.api.crd.node_metric import NodeMetric
+from koord.api.crd.node_slo import NodeSLO
 from koord.api.faults import BadInput, Fault, Invalid
 from koord.api.features import ManagerGate, parse_gates
 from koord.api.kinds import Kind
@@ -46,6 +47,11 @@ SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
 @runtime_checkable
 class _TakesNodeMetrics(Protocol):
     def put_node_metric(self, metric: NodeMetric) -> None: ...
+
+
+@runtime_checkable
+class _TakesNodeSLOs(Protocol):
+    def put_node_slo(self, slo: NodeSLO) -> None: ...
 
 
 @dataclass(slots=True)
@@ -101,7 +107,9 @@ class _Builder:
         self.names = {pod.metadata.name for pod in self.all_pods}
         self.made_up: Counter[str] = Counter()
         self.door = Door(manifests.items, parse_gates(ManagerGate), seed)
-        self.metered = [plugin for plugin in profiles.plugins() if isinstance(plugin, _TakesNodeMetrics)]
+        plugins = list(profiles.plugins())
+        self.metered = [plugin for plugin in plugins if isinstance(plugin, _TakesNodeMetrics)]
+        self.protecting = [plugin for plugin in plugins if isinstance(plugin, _TakesNodeSLOs)]
 
     def take(self, item: Manifest) -> None:
         try:
@@ -121,6 +129,10 @@ class _Builder:
     def node_metric(self, metric: NodeMetric) -> None:
         for plugin in self.metered:
             plugin.put_node_metric(metric)
+
+    def node_slo(self, slo: NodeSLO) -> None:
+        for plugin in self.protecting:
+            plugin.put_node_slo(slo)
 
     def node(self, node: Node) -> None:
         self.world.cluster.put_node(defaults.node(node))
@@ -237,6 +249,7 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.PERSISTENT_VOLUME_CLAIMS: _Builder.claim,
     kinds.NODES: _Builder.node,
     kinds.NODE_METRICS: _Builder.node_metric,
+    kinds.NODE_SLOS: _Builder.node_slo,
     kinds.CLUSTER_COLOCATION_PROFILES: lambda builder, each: None,  # the door has them
     kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
 }

@@ -81,9 +81,9 @@ def storage_event(thing: StorageObject) -> Event:
     return Event(int(Reason.STORAGE), thing, f"{type(thing).__name__}Update")
 
 
-def load_event(node: str) -> Event:
-    """A node has reported its usage, or its report is gone."""
-    return Event(int(Reason.LOAD), node, "NodeMetricUpdate")
+def load_event(node: str, name: str = "NodeMetricUpdate") -> Event:
+    """A node has reported its usage, or protects its services otherwise; or what said so is gone."""
+    return Event(int(Reason.LOAD), node, name)
 
 
 def _takes_room(pod: Pod | None) -> bool:

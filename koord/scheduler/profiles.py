@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from koord.api.names import SCHEDULER_DEFAULT
 from koord.api.scheduler_args import ARGS
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.change import Change
     from koord.scheduler.state.cluster import Cluster
+
+
+CLOSING: Final = "NodeClosing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +134,11 @@ def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) ->
     points = ("filter", "preFilter", "score", "postFilter")
     order = dict.fromkeys(name for point in points for name in resolved.at[point])
     plugins: list[Plugin] = []
-    for name in order:
+    for name in _with_closing(order, written):
         if name not in registry.PLUGINS:
             continue
         plugin = _make(name, written, warnings)
-        filter_is_off = "filter" in IMPLEMENTS[name] and name not in resolved.at["filter"]
+        filter_is_off = "filter" in IMPLEMENTS[name] and name not in (*resolved.at["filter"], CLOSING)
         refuses = name in resolved.at["preFilter"]
         plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
         plugins.append(_ScoreOnly(plugin, refuses=refuses) if filter_is_off else plugin)
@@ -144,6 +147,16 @@ def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) ->
         plugins.append(each.make())
         weights[each.kind.name] = each.weight
     return Profile(written.scheduler_name, tuple(plugins), weights)
+
+
+def _with_closing(order: Collection[str], written: Written) -> Iterator[str]:
+    """Files that were made for Koordinator do not know of it: it comes with the look at load, unless switched off."""
+    sets = (written.plugins.filter, written.plugins.multi_point) if written.plugins is not None else ()
+    is_added = CLOSING not in order and not any(CLOSING in each.disabled_names for each in sets)
+    for name in order:
+        yield name
+        if name == "LoadAwareScheduling" and is_added:
+            yield CLOSING
 
 
 def _make(name: str, written: Written, warnings: list[str]) -> Plugin:

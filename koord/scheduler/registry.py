@@ -32,6 +32,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "PodTopologySpread": f"{_HERE}.pod_topology_spread",
     "InterPodAffinity": f"{_HERE}.inter_pod_affinity",
     "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
+    "NodeClosing": f"{_HERE}.node_closing",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
     "ImageLocality": f"{_HERE}.image_locality",
     "DefaultPreemption": f"{_HERE}.default_preemption",

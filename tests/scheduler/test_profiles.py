@@ -35,7 +35,7 @@ def test_plugins_filter_in_the_order_of_the_spec() -> None:
     order = [
         *("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
         *("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread"),
-        *("InterPodAffinity", "LoadAwareScheduling", "NodeNUMAResource", "DeviceShare", "Reservation"),
+        *("InterPodAffinity", "LoadAwareScheduling", "NodeClosing", "NodeNUMAResource", "DeviceShare", "Reservation"),
     ]
     ours = [name for name in names(SHIPPED) if "filter" in IMPLEMENTS[name]]
     assert ours == [name for name in order if name in registry.PLUGINS]

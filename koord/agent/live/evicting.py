@@ -1,16 +1,22 @@
 """Evictions, carried out: through the API, so that budgets and graceful endings hold.
 
-A refusal is told on the pod and tried again next round; only what was accepted counts as released.
+A refusal is told on the pod and tried again next round; only what was accepted counts as released. Before a pod goes,
+its band is noted on the node: the scheduler then places nobody of that band there for a while.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from koord.agent.executor.audit import Audit
 from koord.agent.qos.decision import Eviction
+from koord.api.annotations.load import LAST_EVICTIONS
+from koord.api.kinds import NODES
 from koord.api.meta import ObjectReference
+from koord.api.node import Node
+from koord.api.priority import PriorityClass
 from koord.api.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -19,15 +25,28 @@ from koord.kube.events import EventRecorder
 
 log = logging.getLogger(__name__)
 
+FIELD_MANAGER: Final = "koord-agent"
+NOTED_AGAIN_S: Final = 5.0
+"""Of evictions that follow closely, not each is noted: the scheduler waits for much longer than that."""
+
 
 class Evictor:
     def __init__(
-        self, client: Client, events: EventRecorder, audit: Audit, clock: Clock, done: Callable[[Eviction], None]
+        self,
+        client: Client,
+        events: EventRecorder,
+        audit: Audit,
+        clock: Clock,
+        done: Callable[[Eviction], None],
+        node: Callable[[], Node | None],
     ) -> None:
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
+        self._node = node
+        self._noted_s: dict[str, float] = {}
 
     async def evict(self, eviction: Eviction) -> None:
         pod = eviction.pod
+        await self._note(pod.band)
         regarding = ObjectReference(
             kind="Pod", api_version="v1", namespace=pod.meta.namespace, name=pod.meta.name, uid=pod.uid
         )
@@ -45,6 +64,21 @@ class Evictor:
             self._audit_of("evict", eviction, note)
             self._events.record(regarding, "evictPodSuccess", note, action="Evicting", type="Warning")
             log.info("evicted %s: %s", pod.key, note)
+
+    async def _note(self, band: PriorityClass) -> None:
+        """Before the eviction, so that nobody can be placed in between. It is only help: who must go, goes anyway."""
+        node, now_s = self._node(), self._clock.now()
+        if node is None or band is PriorityClass.NONE or now_s - self._noted_s.get(band, 0.0) < NOTED_AGAIN_S:
+            return
+        times = {**LAST_EVICTIONS.read(node.metadata, "Node"), band.value: timestamp(now_s)}
+        times |= {other: timestamp(at_s) for other, at_s in self._noted_s.items() if other != band}
+        patch = {"metadata": {"annotations": {LAST_EVICTIONS.key: LAST_EVICTIONS.render(times)}}}
+        try:
+            await self._client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
+        except ApiError as error:
+            log.warning("the scheduler cannot be told that pods are evicted: %s", error)
+        else:
+            self._noted_s[band] = now_s
 
     def _audit_of(self, type: str, eviction: Eviction, message: str) -> None:
         meta = eviction.pod.meta

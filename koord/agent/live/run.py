@@ -117,7 +117,14 @@ class Daemon:
                 informers.get(NODE_RESOURCE_TOPOLOGIES, fields=own),
             )
             await informers.synced(freeze=True)
-            evictor = Evictor(self._client, events, self.audit, self._clock, self._evicted)
+            evictor = Evictor(
+                self._client,
+                events,
+                self.audit,
+                self._clock,
+                self._evicted,
+                lambda: sources.node.get(self._options.node),
+            )
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._ask_kubelet(sources), name="kubelet")
             tasks.create_task(self._report(sources), name="report")

@@ -69,6 +69,9 @@ LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED: Final = Annotation(
     names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED, INT64, None
 )
 
+LAST_EVICTIONS: Final = Annotation(names.OWN_ANNOTATION_LAST_EVICTIONS, json_map(str), EMPTY, on=NODE, bad=EMPTY)
+"""Times by priority class. The agent writes it before it evicts; the scheduler keeps the node closed for a while."""
+
 EVICTION_COST: Final = Annotation(names.ANNOTATION_EVICTION_COST, Form(_parse_cost, str), 0, bad=0)
 SOFT_EVICTION: Final = Annotation(names.ANNOTATION_SOFT_EVICTION, json_object(SoftEviction), None)
 EVICT_POLICY: Final = Label(
@@ -88,6 +91,7 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
     LOAD_ESTIMATED_SCALING_FACTORS,
     LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
     LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
+    LAST_EVICTIONS,
     EVICTION_COST,
     SOFT_EVICTION,
     EVICT_POLICY,

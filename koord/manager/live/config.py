@@ -14,6 +14,7 @@ from koord.api import names
 from koord.api.core import ConfigMap
 from koord.api.kinds import CONFIG_MAPS
 from koord.api.slo_config import Problem, SloConfig, reload
+from koord.api.threshold_order import usable
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
@@ -66,13 +67,18 @@ class Configuration:
             log.warning("%s is gone: what was in force stays", KEY)
             return
         before = self.current, self.unusable
-        self.current, self.problems = reload(self.current if self._seen else None, found.data)
+        old = self.current if self._seen else None
+        read, problems = reload(old, found.data)
+        self.current, disorder, mended = usable(old, read)
+        self.problems = (*problems, *disorder)
         self._seen = True
         bad = {each.key for each in self.problems if each.kind != "invalid-item"}
         self._good |= set(found.data) - bad
         self.unusable = frozenset(bad - self._good)
         for problem in self.problems:
             log.warning("%s: %s", KEY, problem)
+        for each in mended:
+            log.warning("%s: %s", KEY, each)
         if (self.current, self.unusable) != before:
             log.info("the configuration has changed", extra={"version": found.metadata.resource_version})
             for handler in list(self._handlers):

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from koord.api.core import Namespace
 from koord.api.crd.node_metric import NodeMetric
+from koord.api.crd.node_slo import NodeSLO
 from koord.api.faults import BadInput
 from koord.api.node import Node
 from koord.api.pod import Pod
@@ -49,6 +50,15 @@ class TakesNodeMetrics(Protocol):
     def put_node_metric(self, metric: NodeMetric) -> None: ...
 
     def remove_node_metric(self, name: str) -> None: ...
+
+
+@runtime_checkable
+class TakesNodeSLOs(Protocol):
+    """A plugin that looks at how nodes protect their services."""
+
+    def put_node_slo(self, slo: NodeSLO) -> None: ...
+
+    def remove_node_slo(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,9 @@ class Feed:
         self.cluster, self.queue, self.engines, self.clock = cluster, queue, engines, clock
         self.assumed: dict[str, Assumed] = {}
         self.patience = Patience()
-        self._metered = [plugin for plugin in plugins if isinstance(plugin, TakesNodeMetrics)]
+        told = list(plugins)
+        self._metered = [plugin for plugin in told if isinstance(plugin, TakesNodeMetrics)]
+        self._protecting = [plugin for plugin in told if isinstance(plugin, TakesNodeSLOs)]
         self._pods_of, self._alone, self._wake = pods_of, alone, wake
         queue.moved = queued
 
@@ -125,6 +137,8 @@ class Feed:
 
     def node(self, delta: Delta[Node]) -> None:
         name, old, new = delta.key, delta.old, delta.new
+        # Some of what a node says counts from the moment at which it is heard.
+        self.cluster.now_s = self.clock.now()
         if new is None:
             if name in self.cluster.table.row_of:
                 self.cluster.remove_node(name)
@@ -156,12 +170,21 @@ class Feed:
             self._happened(storage_event(thing))
 
     def node_metric(self, delta: Delta[NodeMetric]) -> None:
+        self.cluster.now_s = self.clock.now()
         for plugin in self._metered:
             if delta.new is None:
                 plugin.remove_node_metric(delta.key)
             else:
                 plugin.put_node_metric(delta.new)
         self._happened(load_event(delta.key))
+
+    def node_slo(self, delta: Delta[NodeSLO]) -> None:
+        for plugin in self._protecting:
+            if delta.new is None:
+                plugin.remove_node_slo(delta.key)
+            else:
+                plugin.put_node_slo(delta.new)
+        self._happened(load_event(delta.key, "NodeSLOUpdate"))
 
     def assume(self, ask: Ask, node: str) -> None:
         """A pod has been placed by an engine; from now on until its binding is heard of, that is our word alone."""

@@ -14,12 +14,13 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from koord.api import kinds
 from koord.api.duration import parse_duration
-from koord.api.faults import BadInput
+from koord.api.faults import BadInput, Invalid
+from koord.api.kinds import Kind
 from koord.api.scheduler_config import SchedulerConfiguration
+from koord.api.threshold_order import load_limits, of_nodes
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.election import Timing
@@ -38,7 +39,7 @@ from koord.scheduler.live.feed import Assumed, Feed
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.reload import Read, changes
-from koord.scheduler.live.sources import Sources
+from koord.scheduler.live.sources import OF_NODES, Sources
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.profiles import profiles_of
@@ -106,9 +107,10 @@ class Runner:
         async with AsyncExitStack() as stack:
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
             self._sources = Sources(informers)
-            measured = await is_served(self._client, kinds.NODE_METRICS)
-            if measured:
-                self._sources.add_node_metrics()
+            missing = [kind for kind in OF_NODES if not await is_served(self._client, kind)]
+            for kind in OF_NODES:
+                if kind not in missing:
+                    self._sources.add(kind)
             self._events = await stack.enter_async_context(
                 EventRecorder(
                     self._client,
@@ -123,14 +125,15 @@ class Runner:
                 metrics.follow(informer)
             # Everything first, so that no decision is made on half of the picture.
             await informers.synced(freeze=True)
+            self._require_order(self._config)
             self._take_over(self._config)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if self._options.reload is not None:
                 tasks.create_task(self._keep_up(self._options.reload), name="configuration")
             tasks.create_task(self._schedule(), name="scheduling")
-            if not measured:
-                log.info("NodeMetrics are not served here: decisions are made without them until they are")
-                tasks.create_task(self._await_node_metrics(), name="node-metrics")
+            for kind in missing:
+                log.info("%ss are not served here: decisions are made without them until they are", kind.kind)
+                tasks.create_task(self._await(kind), name=kind.plural)
             log.info("scheduling", extra={"profiles": ", ".join(each.scheduler_name for each in self._config.profiles)})
             on_ready()
 
@@ -193,6 +196,7 @@ class Runner:
         async for config in changes(read, self._config, self._clock):
             try:
                 profiles_of(config, self._options.plugins)
+                self._require_order(config)
             except BadInput as error:
                 log.error("the configuration is left as it was: %s", error)
                 continue
@@ -203,19 +207,27 @@ class Runner:
             else:
                 self._take_over(config)
 
-    async def _await_node_metrics(self) -> None:
-        """Definitions may come after the scheduler. What nodes report then goes to whoever decides at that time."""
-        while not await self._are_served():
+    async def _await(self, kind: Kind[Any]) -> None:
+        """Definitions may come after the scheduler. What nodes say then goes to whoever decides at that time."""
+        while not await self._is_served(kind):
             await self._clock.sleep(ASK_AGAIN_S)
-        self._sources.add_node_metrics()
+        self._sources.add(kind)
         assert self.feed is not None
-        self._disconnect = _both(self._disconnect, self._sources.connect_node_metrics(self.feed))
+        self._disconnect = _both(self._disconnect, self._sources.connect_added(kind, self.feed))
 
-    async def _are_served(self) -> bool:
+    async def _is_served(self, kind: Kind[Any]) -> bool:
         try:
-            return await is_served(self._client, kinds.NODE_METRICS)
+            return await is_served(self._client, kind)
         except ApiError:
             return False
+
+    def _require_order(self, config: SchedulerConfiguration) -> None:
+        """Up to where pods are placed must lie below where agents act. What people set otherwise is refused."""
+        findings = of_nodes(self._sources.node_metas(), load_limits(config), self._sources.slo_specs())
+        if findings.faults:
+            raise Invalid("thresholds of usage", findings.faults)
+        for warning in findings.warnings:
+            log.warning(warning)
 
     def _take_over(self, config: SchedulerConfiguration) -> None:
         """A state for a configuration, fed from the informers. What was placed and is not heard of yet goes along."""

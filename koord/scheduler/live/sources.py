@@ -5,12 +5,14 @@ Several feeds may be connected one after the other: each hears first what is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from koord.api import kinds
 from koord.api.core import Service
+from koord.api.crd.node_slo import NodeSLOSpec
 from koord.api.kinds import Kind
+from koord.api.meta import ObjectMeta
 from koord.api.pod import Pod
 from koord.api.policy import PodDisruptionBudget
 from koord.kube.informer import Informer
@@ -19,6 +21,8 @@ from koord.kube.store import Delta
 from koord.scheduler.live.feed import Feed
 
 BY_NODE: Final = "node"
+OF_NODES: Final[tuple[Kind[Any], ...]] = (kinds.NODE_METRICS, kinds.NODE_SLOS)
+"""Kinds of koord's own, which a cluster need not serve, or not yet."""
 _OTHERS: Final[tuple[Kind[Any], ...]] = (
     kinds.NODES,
     kinds.NAMESPACES,
@@ -45,16 +49,25 @@ class Sources:
 
     def __init__(self, informers: Informers) -> None:
         self._informers = informers
-        self._node_metrics = False
+        self._added: list[Kind[Any]] = []
         self.pods: Informer[Pod] = informers.get(kinds.PODS, indexes={BY_NODE: _node_of})
         others: tuple[Kind[Any], ...] = (*_OTHERS, *_WORKLOADS, *_STORAGE)
         for kind in others:
             informers.get(kind)
 
-    def add_node_metrics(self) -> None:
-        """The kind is served here: whoever is connected from now on hears of it too."""
-        self._informers.get(kinds.NODE_METRICS)
-        self._node_metrics = True
+    def add(self, kind: Kind[Any]) -> None:
+        """One of `OF_NODES` is served here: whoever is connected from now on hears of it too."""
+        self._informers.get(kind)
+        self._added.append(kind)
+
+    def node_metas(self) -> Iterable[ObjectMeta]:
+        return [node.metadata for node in self._informers.get(kinds.NODES).list()]
+
+    def slo_specs(self) -> Mapping[str, NodeSLOSpec]:
+        """By node, how its agent protects services, as far as that is known."""
+        if kinds.NODE_SLOS not in self._added:
+            return {}
+        return {slo.metadata.name: slo.spec for slo in self._informers.get(kinds.NODE_SLOS).list()}
 
     def pods_of(self, node: str) -> Iterable[Pod]:
         return self.pods.by_index(BY_NODE, node)
@@ -69,8 +82,7 @@ class Sources:
         workloads = _workloads(feed)
         removals += [get(kind).add_handler(workloads) for kind in _WORKLOADS]
         removals += [get(kind).add_handler(feed.storage) for kind in _STORAGE]
-        if self._node_metrics:
-            removals.append(self.connect_node_metrics(feed))
+        removals += [self.connect_added(kind, feed) for kind in self._added]
         removals.append(self.pods.add_handler(feed.pod))
 
         def disconnect() -> None:
@@ -79,8 +91,9 @@ class Sources:
 
         return disconnect
 
-    def connect_node_metrics(self, feed: Feed) -> Callable[[], None]:
-        return self._informers.get(kinds.NODE_METRICS).add_handler(feed.node_metric)
+    def connect_added(self, kind: Kind[Any], feed: Feed) -> Callable[[], None]:
+        handler = feed.node_metric if kind is kinds.NODE_METRICS else feed.node_slo
+        return self._informers.get(kind).add_handler(handler)
 
 
 def _services(feed: Feed) -> Callable[[Delta[Service]], None]:

@@ -330,6 +330,7 @@ class Cluster:
         if len(images) > MOST_IMAGES:
             images.clear()
         status = NodeStatus(
+            capacity=node.status.capacity,
             allocatable=node.status.allocatable,
             images=tuple([images.setdefault(each, each) for each in node.status.images]),
         )
