@@ -13,6 +13,7 @@ import ssl
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -75,8 +76,16 @@ class Material:
         }
 
 
-def renewed(held: Material, names: Sequence[str], now_s: float, lifetimes: Lifetimes | None = None) -> Material:
-    """What should be kept: the same object where all is well. `names` are those that API servers call."""
+def renewed(
+    held: Material,
+    names: Sequence[str],
+    now_s: float,
+    lifetimes: Lifetimes | None = None,
+    *,
+    told_for_s: float = inf,
+) -> Material:
+    """What should be kept: the same object where all is well. `names` are those that API servers call, `told_for_s` is
+    how long they have been told to trust the bundle that is held."""
     lifetimes = lifetimes or Lifetimes()
     authorities = [each for each in _certificates(held.bundle) if _ends_in(each, now_s) > 0]
     authority_key = _key(held.authority_key)
@@ -91,7 +100,7 @@ def renewed(held: Material, names: Sequence[str], now_s: float, lifetimes: Lifet
     if shown is None or not _works(shown, held.key, authorities, names, now_s):
         return _issued(held, authority_key, newest, names, now_s, lifetimes)
     by_newest = _is_signed(shown, newest)
-    settled = by_newest or age_s >= lifetimes.settle_s
+    settled = by_newest or min(age_s, told_for_s) >= lifetimes.settle_s
     if settled and (not by_newest or _ends_in(shown, now_s) < lifetimes.renew_before_s):
         return _issued(held, authority_key, newest, names, now_s, lifetimes)
     if by_newest and age_s >= lifetimes.settle_s + lifetimes.keep_s:

@@ -167,6 +167,8 @@ class WebhookServer:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._shown = Material()
+        self._told, self._told_at = b"", 0.0
+        "Which bundle API servers are told to trust, and since when."
         self._wake = asyncio.Event()
         self._fault: str | None = "the webhooks are not registered yet"
         self.port = self._address.port
@@ -261,6 +263,8 @@ class WebhookServer:
         url = f"https://{Address(options.host, self.port)}" if options.host else ""
         endpoint = Endpoint(options.namespace, options.service, url)
         mended = await self._registration.ensure(self._registered, endpoint, self._shown.bundle)
+        if self._shown.bundle != self._told:
+            self._told, self._told_at = self._shown.bundle, self._clock.monotonic()
         self._fault = None
         return mended
 
@@ -268,7 +272,8 @@ class WebhookServer:
         """Renews what is kept where that is due, and shows what is kept."""
         for _ in range(5):
             held, version = await self._held()
-            wanted = renewed(held, self._names, self._clock.now(), self._options.lifetimes)
+            told_for_s = self._clock.monotonic() - self._told_at if held.bundle == self._told else 0.0
+            wanted = renewed(held, self._names, self._clock.now(), self._options.lifetimes, told_for_s=told_for_s)
             if wanted is held or await self._stored(wanted, version):
                 self._show(wanted)
                 return

@@ -105,6 +105,14 @@ def test_a_new_authority_is_trusted_before_it_is_relied_on_and_the_old_one_goes_
     assert len(x509.load_pem_x509_certificates(renewed(switched, NAMES, announced_s + 15, SHORT).bundle)) == 1
 
 
+def test_a_new_authority_is_not_relied_on_while_api_servers_could_not_be_told() -> None:
+    due_s = NOW_S + 71
+    old = replace(SHORT, certificate_s=100)
+    both = renewed(renewed(Material(), NAMES, NOW_S, old), NAMES, due_s, old)
+    assert renewed(both, NAMES, due_s + 20, old, told_for_s=0).certificate == both.certificate
+    assert renewed(both, NAMES, due_s + 20, old, told_for_s=5).certificate != both.certificate
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0.2, 4.0), min_size=30, max_size=120), st.integers(0, 3))
 def test_whoever_trusts_what_he_was_told_a_moment_ago_accepts_what_is_shown(steps: list[float], lag: int) -> None:
