@@ -40,10 +40,6 @@ class Profile:
             return False
         return self.pods.matches(labels)
 
-    def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object that is in no namespace gets it."""
-        return self.pods.matches(labels)
-
     def drawn(self, who: str, seed: int) -> bool:
         """Whether chance lets an object have it."""
         if self.percent is None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
+from koord.admission.known import SYSTEM_PRIORITIES
 from koord.api import kinds
 from koord.api.core import PriorityClass
 from koord.api.crd.node_metric import NodeMetric
@@ -36,12 +37,6 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import Profiles, profile_for
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
-
-SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
-"""What every cluster has without a manifest."""
 
 
 @runtime_checkable

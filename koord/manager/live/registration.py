@@ -91,14 +91,6 @@ class Registration:
             mended |= await self._ensure(kind, name, wanted)
         return mended
 
-    async def remove(self) -> None:
-        """Takes both away, as an uninstallation does."""
-        for kind, name in self._names.values():
-            try:
-                await self._client.delete(kind, name)
-            except NotFound:
-                continue
-
     async def _ensure(self, kind: Kind[Any], name: str, wanted: list[dict[str, Any]]) -> bool:
         try:
             present = msgspec.json.decode(await self._client.get_bytes(kind, name))
