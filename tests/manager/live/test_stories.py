@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koord.api import kinds
+from koord.api.manifest import read
 from koord.api.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.cli.node_live import with_node
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
-from koord.manager.live.run import ControllerError, Options, choose_controllers
+from koord.manager.live.run import ControllerError, Options, choose_controllers, run
+from koord.offline.node_resources import NoSuchNode, explain_node
+from koord.up.bootstrap import definitions
 from tests.control_plane import ControlPlane
 from tests.manager.live.managing import (
     CPU,
@@ -317,6 +323,79 @@ async def test_pods_that_wait_get_what_a_managed_profile_says(embedded: Client) 
 
         await until(given)
         assert "team" not in (await client.get(kinds.PODS, "web", namespace="default")).metadata.labels
+
+
+async def test_kinds_that_come_late_are_followed_when_they_are_there(embedded: Client) -> None:
+    client = embedded
+    await client.create(kinds.NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+    await configure(client, colocation={"enable": True})
+    await make_node(client, "n1")
+    needed = {kinds.NODE_METRICS.plural, kinds.NODE_SLOS.plural}
+    late = [each for each in definitions() if each["spec"]["names"]["plural"] not in needed]
+    task = asyncio.create_task(run(client))
+    for each in definitions():
+        if each not in late:
+            await client.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, each)
+    await until_there(client, kinds.NODE_METRICS, "n1")
+    for each in late:
+        await client.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, each)
+    gpu = {"type": "gpu", "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
+    body = {"metadata": {"name": "n1"}, "spec": {"devices": [gpu]}}
+
+    async def made() -> bool:
+        try:
+            await client.create(kinds.DEVICES, body)
+        except NotFound:
+            return False
+        return True
+
+    await until(made)
+
+    async def has_gpu() -> bool:
+        return "koordinator.sh/gpu-core" in (await client.get(kinds.NODES, "n1")).status.allocatable
+
+    await until(has_gpu, within_s=30)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_running_node_is_explained_from_what_the_cluster_tells(embedded: Client, tmp_path: Path) -> None:
+    client = embedded
+    await fresh(client)
+    await make_node(client, "n1", labels={"kubernetes.io/hostname": "n1"})
+    await make_node(client, "n2")
+    kubeconfig = str(tmp_path / "kubeconfig")
+
+    async def told(name: str = "n1") -> tuple[Any, Any]:
+        manifests, seen = await asyncio.to_thread(with_node, read([]), name, kubeconfig, None, time.time())
+        explained, _ = explain_node(
+            manifests,
+            name,
+            now_s=time.time(),
+            written_s=seen.written_s,
+            who=seen.manager,
+            remarks=seen.remarks,
+        )
+        (cpu,) = [each for each in explained.resources if each.resource == CPU]
+        return explained, cpu
+
+    async with managing(client, options=Options(elect=True)):
+        await until_there(client, kinds.NODE_METRICS, "n1")
+        await report(client, "n1", age_s=120)
+        await until_lent(client, "n1", 35900)
+        explained, cpu = await told()
+        assert cpu.matches
+        assert explained.last_written is not None
+        assert "2m behind" in explained.notes[-1]
+        assert explained.report.distrusted == ""
+    await report(client, "n1", system="20")
+    _, cpu = await told()
+    assert (cpu.published, cpu.recomputed) == (35900, 18400)
+    assert "48.7%" in cpu.why_different
+    assert "no manager leads" in cpu.why_different
+    with pytest.raises(NoSuchNode, match="n2"):
+        await told("n22")
 
 
 def _batch_pod(name: str, cpu_milli: int) -> dict[str, Any]:
