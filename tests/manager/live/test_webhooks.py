@@ -19,9 +19,13 @@ from koord.api.features import ManagerGate, parse_gates
 from koord.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
     CONFIG_MAPS,
+    ELASTIC_QUOTA_PROFILES,
+    ELASTIC_QUOTAS,
     MUTATING_WEBHOOK_CONFIGURATIONS,
     NAMESPACES,
+    NODES,
     PODS,
+    RESERVATIONS,
     SECRETS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Kind,
@@ -412,3 +416,95 @@ async def test_only_the_new_scheduler_binds_while_one_takes_over(client: Client)
         assert 'koord_manager_webhook_binding_admission_decisions_total{decision="denied"} 1.0' in figures
         assert 'koord_manager_webhook_binding_admission_decisions_total{decision="bypass_label"} 1.0' in figures
         await client.delete(PODS, "web", namespace="shop", grace_s=0)
+
+
+async def test_what_a_kubelet_reports_is_amplified(client: Client) -> None:
+    async with admitting(client, "NodeMutatingWebhook=true,NodeValidatingWebhook=true"):
+        ratio = {"node.koordinator.sh/resource-amplification-ratio": '{"cpu":1.94}'}
+        await client.create(NODES, {"metadata": {"name": "n1", "annotations": ratio}})
+        reported = {"status": {"allocatable": {"cpu": "64"}, "capacity": {"cpu": "64"}}}
+
+        async def is_amplified() -> bool:
+            found = await client.patch(NODES, "n1", reported, subresource="status")
+            return found.status.allocatable["cpu"] == "124160m"
+
+        await until(is_amplified)
+        node = await client.get(NODES, "n1")
+        assert node.metadata.annotations["node.koordinator.sh/raw-allocatable"] == '{"cpu":"64"}'
+        assert node.status.capacity["cpu"] == "64"
+        # Others write the status too, and leave cpu as it is.
+        await client.patch(NODES, "n1", {"status": {"allocatable": {BATCH_CPU: "5"}}}, subresource="status")
+        node = await client.get(NODES, "n1")
+        assert (node.status.allocatable["cpu"], node.status.allocatable[BATCH_CPU]) == ("124160m", "5")
+        await client.delete(NODES, "n1")
+
+
+async def test_reservations_get_profiles_too(client: Client) -> None:
+    await client.create(
+        CLUSTER_COLOCATION_PROFILES, {"metadata": {"name": "p"}, "spec": {"schedulerName": "koord-scheduler"}}
+    )
+    spec = {"template": {"spec": {"containers": []}}, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}]}
+    async with admitting(client, "ReservationMutatingWebhook=true"):
+        made = await client.create(RESERVATIONS, {"metadata": {"name": "r"}, "spec": {**spec, "ttl": "1h"}})
+        await client.delete(RESERVATIONS, "r")
+    template = msgspec.to_builtins(made.spec.template)
+    assert template["spec"]["schedulerName"] == "koord-scheduler"
+
+
+async def test_rules_for_labels_are_followed_and_broken_ones_change_nothing(tmp_path: Path) -> None:
+    name, where = "pod-enhanced-validator-config", NAMESPACE_KOORDINATOR
+    async with serving(tmp_path) as client:
+        await prepare(client, "shop")
+
+        async def refused() -> bool:
+            try:
+                await client.create(PODS, pod("web", "shop"), dry_run=True)
+            except ApiError as error:
+                return "metadata.labels[team]: is required by the rule teams" in error.message
+            return False
+
+        async def accepted() -> bool:
+            return not await refused()
+
+        async with admitting(client, "EnablePodEnhancedValidator=true"):
+            assert await accepted()
+            rules = {"enable": "true", "rules": '[{"name":"teams","requiredLabels":["team"]}]'}
+            await client.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": rules}, namespace=where)
+            await until(refused)
+            await client.patch(CONFIG_MAPS, name, {"data": {"rules": "["}}, namespace=where)
+            await asyncio.sleep(0.5)
+            assert await refused()
+            await client.delete(CONFIG_MAPS, name, namespace=where)
+            await until(accepted)
+
+
+async def test_quota_trees_are_followed(tmp_path: Path) -> None:
+    tree = {"quota.scheduling.koordinator.sh/tree-id": "t"}
+    async with serving(tmp_path) as client:
+        await prepare(client, "shop")
+        async with admitting(client, "MultiQuotaTree=true"):
+            await client.create(ELASTIC_QUOTAS, {"metadata": {"name": "shop", "namespace": "shop", "labels": tree}})
+            selector = {"quotaName": "root", "nodeSelector": {"matchLabels": {"pool": "a"}}}
+            profile = {"metadata": {"name": "q", "namespace": "kube-system", "labels": tree}, "spec": selector}
+            await client.create(ELASTIC_QUOTA_PROFILES, profile)
+
+            async def is_bound_to_its_nodes() -> bool:
+                found = await created(client, pod("web", "shop"))
+                return '"key": "pool"' in json.dumps(found["spec"].get("affinity"))
+
+            await until(is_bound_to_its_nodes)
+
+
+async def test_a_namespace_that_was_made_a_moment_ago_is_asked_for(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await prepare(client)
+        await client.create(CLUSTER_COLOCATION_PROFILES, PROFILE)
+        async with admitting(client) as running, caller(await bundle_of(client)) as session:
+            for number in range(20):
+                name = f"new-{number}"
+                await client.create(NAMESPACES, {"metadata": {"name": name, "labels": {"colocation": "on"}}})
+                asked = review(pod("web", name), namespace=name, name="web")
+                async with session.post(f"{running.url}/mutate-pod", json=asked) as answer:
+                    response = (await answer.json())["response"]
+                assert "patch" in response
+                assert "warnings" not in response
