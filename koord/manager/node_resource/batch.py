@@ -11,7 +11,8 @@ that owns its CPUs (LSE) counts with all of them; what was measured of a pod tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from koord.api import names
@@ -21,7 +22,7 @@ from koord.api.slo_config_types import ColocationStrategy
 from koord.manager.node_resource.freshness import distrust, reason
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import BATCH, Amounts, MetricRow, NodeState, PodRow, PodUsage
+from koord.manager.node_resource.state import BATCH, Amounts, MetricRow, NodeFacts, NodeState, PodRow, PodUsage
 from koord.manager.node_resource.terms import Term, figure, of_percent
 
 NAME: Final = "BatchResource"
@@ -138,6 +139,36 @@ def memory_policy(strategy: ColocationStrategy) -> Policy:
     return "maxUsageRequest" if strategy.memory_calculate_policy == "maxUsageRequest" else "usage"
 
 
+class Lent(NamedTuple):
+    """One of the two resources: its name, its part of amounts, and the settings that decide about it."""
+
+    resource: str
+    of: Callable[[Amounts], int]
+    policy: Callable[[ColocationStrategy], Policy]
+    threshold: str
+    "Setting: share of the node that may be used in all."
+    limit: str
+    "Setting: share of the node that may be lent at most."
+
+
+LENT: Final = (
+    Lent(
+        names.RESOURCE_BATCH_CPU,
+        attrgetter("cpu_milli"),
+        cpu_policy,
+        "cpu_reclaim_threshold_percent",
+        "batch_cpu_threshold_percent",
+    ),
+    Lent(
+        names.RESOURCE_BATCH_MEMORY,
+        attrgetter("memory_bytes"),
+        memory_policy,
+        "memory_reclaim_threshold_percent",
+        "batch_memory_threshold_percent",
+    ),
+)
+
+
 def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
     strategy = settings.colocation
     why_not = distrust(state, strategy, now_s)
@@ -147,76 +178,41 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome
     assert metric is not None
     pods = taken(state.pods, metric)
     system = system_used(metric, PriorityClass.BATCH)
-    node = state.node
-    reserved = node.reserved
-    cpu = figure(
-        names.RESOURCE_BATCH_CPU,
-        _terms(
-            cpu_policy(strategy),
-            capacity=node.capacity.cpu_milli,
-            threshold=given(strategy.cpu_reclaim_threshold_percent),
-            threshold_said=setting(strategy, "cpu_reclaim_threshold_percent"),
-            system=system.cpu_milli,
-            reserved=reserved.cpu_milli,
-            by_policy=(pods.used.cpu_milli, pods.request.cpu_milli, pods.largest.cpu_milli),
-            counted=pods,
-            limit_percent=strategy.batch_cpu_threshold_percent,
-            limit_said=setting(strategy, "batch_cpu_threshold_percent"),
+    return Outcome(
+        NAME,
+        tuple(
+            figure(each.resource, _terms(each, state.node, system, pods, strategy), each.policy(strategy))
+            for each in LENT
         ),
-        cpu_policy(strategy),
     )
-    memory = figure(
-        names.RESOURCE_BATCH_MEMORY,
-        _terms(
-            memory_policy(strategy),
-            capacity=node.capacity.memory_bytes,
-            threshold=given(strategy.memory_reclaim_threshold_percent),
-            threshold_said=setting(strategy, "memory_reclaim_threshold_percent"),
-            system=system.memory_bytes,
-            reserved=reserved.memory_bytes,
-            by_policy=(pods.used.memory_bytes, pods.request.memory_bytes, pods.largest.memory_bytes),
-            counted=pods,
-            limit_percent=strategy.batch_memory_threshold_percent,
-            limit_said=setting(strategy, "batch_memory_threshold_percent"),
-        ),
-        memory_policy(strategy),
-    )
-    return Outcome(NAME, (cpu, memory))
 
 
-def _terms(
-    policy: Policy,
-    *,
-    capacity: int,
-    threshold: int,
-    threshold_said: str,
-    system: int,
-    reserved: int,
-    by_policy: tuple[int, int, int],
-    counted: Taken,
-    limit_percent: int | None,
-    limit_said: str,
-) -> list[Term]:
-    used, requested, largest = by_policy
+def _terms(lent: Lent, node: NodeFacts, system: Amounts, pods: Taken, strategy: ColocationStrategy) -> list[Term]:
+    policy, of = lent.policy(strategy), lent.of
+    capacity, used, reserved = of(node.capacity), of(system), of(node.reserved)
+    kept_percent: int = 100 - given(getattr(strategy, lent.threshold))
+    limit_percent: int | None = getattr(strategy, lent.limit)
+    kept_why = f"{kept_percent}% ({setting(strategy, lent.threshold)})"
     terms = [
         Term("start", "capacity", capacity),
-        Term("minus", "safetyMargin", of_percent(capacity, 100 - threshold), f"{100 - threshold}% ({threshold_said})"),
+        Term("minus", "safetyMargin", of_percent(capacity, kept_percent), kept_why),
     ]
     if policy == "request":
+        asked = _pods(pods.measured + pods.unmeasured)
         terms.append(Term("minus", "reserved", reserved))
-        terms.append(Term("minus", "pods", requested, f"requested by {_pods(counted.measured + counted.unmeasured)}"))
+        terms.append(Term("minus", "pods", of(pods.request), f"requested by {asked}"))
     else:
-        if system >= reserved:
-            terms.append(Term("minus", "system", system, "used by what is no pod" + _more_than(reserved, "reserved")))
+        if used >= reserved:
+            terms.append(Term("minus", "system", used, "used by what is no pod" + _more_than(reserved, "reserved")))
         else:
-            terms.append(Term("minus", "reserved", reserved, f"reserved, more than the {system} that the system uses"))
+            terms.append(Term("minus", "reserved", reserved, f"reserved, more than the {used} that the system uses"))
         if policy == "usage":
-            terms.append(Term("minus", "pods", used, _used_by(counted)))
+            terms.append(Term("minus", "pods", of(pods.used), _used_by(pods)))
         else:
-            terms.append(Term("minus", "pods", largest, _largest_of(counted)))
+            terms.append(Term("minus", "pods", of(pods.largest), _largest_of(pods)))
     if limit_percent is not None:
-        limit = of_percent(capacity, limit_percent)
-        terms.append(Term("atMost", "limit", limit, f"{limit_percent}% of capacity ({limit_said})"))
+        limit_why = f"{limit_percent}% of capacity ({setting(strategy, lent.limit)})"
+        terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), limit_why))
     terms.append(Term("atLeast", "nothing", 0))
     return terms
 

@@ -9,7 +9,9 @@ usage and reservation, less the requests of prod pods. The agent predicts what i
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from koord.api import names
 from koord.api.priority import PriorityClass
@@ -19,10 +21,35 @@ from koord.manager.node_resource.batch import system_used
 from koord.manager.node_resource.freshness import distrust
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given, setting
-from koord.manager.node_resource.state import MID, NodeState
+from koord.manager.node_resource.state import MID, Amounts, MetricRow, NodeState, PodRow
 from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
 
 NAME: Final = "MidResource"
+
+
+class Lent(NamedTuple):
+    """One of the two resources: its name, its part of amounts, and the settings that decide about it."""
+
+    resource: str
+    of: Callable[[Amounts], int]
+    static: str
+    limit: str
+
+
+LENT: Final = (
+    Lent(
+        names.RESOURCE_MID_CPU,
+        attrgetter("cpu_milli"),
+        "mid_static_cpu_reserved_percent",
+        "mid_cpu_threshold_percent",
+    ),
+    Lent(
+        names.RESOURCE_MID_MEMORY,
+        attrgetter("memory_bytes"),
+        "mid_static_memory_reserved_percent",
+        "mid_memory_threshold_percent",
+    ),
+)
 
 
 def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
@@ -31,115 +58,71 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome
     if why_not:
         return Outcome(NAME, deleted=MID, note=why_not)
     if strategy.mid_reclaim_mode == "static":
-        return Outcome(NAME, _static(state, strategy))
-    return Outcome(NAME, _dynamic(state, strategy))
-
-
-def _static(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ...]:
-    capacity = state.node.capacity
-    return tuple(
-        figure(
-            resource,
-            (
-                Term("start", "static", of_percent(amount, percent), f"{percent}% of capacity {amount} ({said})"),
-                _limit(amount, limit_percent, limit_said),
-            ),
-            "static",
-        )
-        for resource, amount, percent, said, limit_percent, limit_said in (
-            (
-                names.RESOURCE_MID_CPU,
-                capacity.cpu_milli,
-                given(strategy.mid_static_cpu_reserved_percent),
-                setting(strategy, "mid_static_cpu_reserved_percent"),
-                given(strategy.mid_cpu_threshold_percent),
-                setting(strategy, "mid_cpu_threshold_percent"),
-            ),
-            (
-                names.RESOURCE_MID_MEMORY,
-                capacity.memory_bytes,
-                given(strategy.mid_static_memory_reserved_percent),
-                setting(strategy, "mid_static_memory_reserved_percent"),
-                given(strategy.mid_memory_threshold_percent),
-                setting(strategy, "mid_memory_threshold_percent"),
-            ),
-        )
-    )
-
-
-def _dynamic(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ...]:
+        return Outcome(NAME, tuple(_static(each, state.node.capacity, strategy) for each in LENT))
     metric = state.metric
     assert metric is not None
-    capacity, reserved = state.node.capacity, state.node.reserved
-    system = system_used(metric, PriorityClass.MID)
-    requested_cpu = requested_memory = 0
-    for pod in state.pods:
-        if pod.above_mid and pod.active:
-            requested_cpu += pod.cpu_milli
-            requested_memory += pod.memory_bytes
-    used, reclaimable = metric.used, metric.prod_reclaimable
-    share_said = setting(strategy, "mid_unallocated_percent")
-    return (
-        _figure(
-            names.RESOURCE_MID_CPU,
-            capacity.cpu_milli,
-            None if reclaimable is None else reclaimable.cpu_milli,
-            None if used is None else used.cpu_milli,
-            max(system.cpu_milli, reserved.cpu_milli),
-            requested_cpu,
-            given(strategy.mid_unallocated_percent),
-            share_said,
-            given(strategy.mid_cpu_threshold_percent),
-            setting(strategy, "mid_cpu_threshold_percent"),
-        ),
-        _figure(
-            names.RESOURCE_MID_MEMORY,
-            capacity.memory_bytes,
-            None if reclaimable is None else reclaimable.memory_bytes,
-            None if used is None else used.memory_bytes,
-            max(system.memory_bytes, reserved.memory_bytes),
-            requested_memory,
-            given(strategy.mid_unallocated_percent),
-            share_said,
-            given(strategy.mid_memory_threshold_percent),
-            setting(strategy, "mid_memory_threshold_percent"),
-        ),
-    )
+    held = system_used(metric, PriorityClass.MID).largest(state.node.reserved)
+    requested = _requested(state.pods)
+    capacity = state.node.capacity
+    return Outcome(NAME, tuple(_dynamic(each, capacity, held, requested, metric, strategy) for each in LENT))
 
 
-def _figure(
-    resource: str,
-    capacity: int,
-    reclaimable: int | None,
-    used: int | None,
-    held: int,
-    requested: int,
-    share_percent: int,
-    share_said: str,
-    limit_percent: int,
-    limit_said: str,
+def _static(lent: Lent, capacity: Amounts, strategy: ColocationStrategy) -> Figure:
+    amount = lent.of(capacity)
+    percent: int = given(getattr(strategy, lent.static))
+    why = f"{percent}% of capacity {amount} ({setting(strategy, lent.static)})"
+    terms = (Term("start", "static", of_percent(amount, percent), why), _limit(lent, amount, strategy))
+    return figure(lent.resource, terms, "static")
+
+
+def _dynamic(
+    lent: Lent,
+    capacities: Amounts,
+    held: Amounts,
+    requested: Amounts,
+    metric: MetricRow,
+    strategy: ColocationStrategy,
 ) -> Figure:
-    predicted = "requested by prod pods and predicted not to be used"
-    if used is None:
-        unused, unused_why = 0, "the report does not say what the node uses"
+    """`held` is for the system, `requested` by prod pods."""
+    capacity = lent.of(capacities)
+    if metric.prod_reclaimable is None:
+        start = Term("start", "prodReclaimable", 0, "not predicted")
     else:
-        unused, unused_why = capacity - used, f"capacity {capacity} less {used} used"
-    unallocated = max(0, capacity - held - requested)
-    why = f"{share_percent}% of {unallocated}: capacity {capacity}, system {held}, prod pods {requested} ({share_said})"
+        predicted = lent.of(metric.prod_reclaimable)
+        start = Term("start", "prodReclaimable", predicted, "requested by prod pods and predicted not to be used")
+    if metric.used is None:
+        unused = Term("atMost", "unused", 0, "the report does not say what the node uses")
+    else:
+        used = lent.of(metric.used)
+        unused = Term("atMost", "unused", capacity - used, f"capacity {capacity} less {used} used")
+    unallocated = max(0, capacity - lent.of(held) - lent.of(requested))
+    percent = given(strategy.mid_unallocated_percent)
+    made_of = f"capacity {capacity}, system {lent.of(held)}, prod pods {lent.of(requested)}"
+    why = f"{percent}% of {unallocated}: {made_of} ({setting(strategy, 'mid_unallocated_percent')})"
     return figure(
-        resource,
+        lent.resource,
         (
-            Term(
-                "start", "prodReclaimable", reclaimable or 0, predicted if reclaimable is not None else "not predicted"
-            ),
-            Term("atMost", "unused", unused, unused_why),
+            start,
+            unused,
             Term("atLeast", "nothing", 0),
-            Term("plus", "unallocated", of_percent(unallocated, share_percent), why),
-            _limit(capacity, limit_percent, limit_said),
+            Term("plus", "unallocated", of_percent(unallocated, percent), why),
+            _limit(lent, capacity, strategy),
         ),
         "dynamic",
     )
 
 
-def _limit(capacity: int, percent: int, said: str) -> Term:
-    return Term("atMost", "limit", of_percent(capacity, percent), f"{percent}% of capacity ({said})")
+def _requested(pods: Iterable[PodRow]) -> Amounts:
+    """By prod pods, and by pods of no class."""
+    cpu = memory = 0
+    for pod in pods:
+        if pod.above_mid and pod.active:
+            cpu += pod.cpu_milli
+            memory += pod.memory_bytes
+    return Amounts(cpu, memory)
+
+
+def _limit(lent: Lent, capacity: int, strategy: ColocationStrategy) -> Term:
+    percent: int = given(getattr(strategy, lent.limit))
+    why = f"{percent}% of capacity ({setting(strategy, lent.limit)})"
+    return Term("atMost", "limit", of_percent(capacity, percent), why)

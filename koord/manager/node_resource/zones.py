@@ -12,21 +12,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from koord.api import names
 from koord.api.crd.node_resource_topology import Zone
 from koord.api.priority import PriorityClass
 from koord.api.quantity import QuantityError, milli, value
 from koord.api.slo_config import NodeSettings
 from koord.api.slo_config_types import ColocationStrategy
 from koord.manager.node_resource import batch
-from koord.manager.node_resource.batch import (
-    Policy,
-    cpu_policy,
-    dangling,
-    memory_policy,
-    share_of,
-    system_used,
-)
+from koord.manager.node_resource.batch import LENT, Lent, dangling, share_of, system_used
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given
 from koord.manager.node_resource.state import NodeState, PodRow, PodUsage
@@ -74,61 +66,44 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
     zones = topology.zones
     parts = _parts(state, len(zones))
     system, reserved = system_used(metric, PriorityClass.BATCH), state.node.reserved
-    found = {}
-    for zone, part in zip(zones, parts, strict=True):
-        capacity = _allocatable(zone)
-        cpu = _figure(
-            names.RESOURCE_BATCH_CPU,
-            _CPU,
-            cpu_policy(strategy),
-            capacity[_CPU],
-            given(strategy.cpu_reclaim_threshold_percent),
-            strategy.batch_cpu_threshold_percent,
-            _split(system.cpu_milli, len(zones), _CPU),
-            _split(reserved.cpu_milli, len(zones), _CPU),
-            part,
+    return {
+        zone.name: tuple(
+            _figure(
+                each,
+                unit,
+                _allocatable(zone)[unit],
+                _split(each.of(system), len(zones), unit),
+                _split(each.of(reserved), len(zones), unit),
+                part,
+                strategy,
+            )
+            for unit, each in enumerate(LENT)
         )
-        memory = _figure(
-            names.RESOURCE_BATCH_MEMORY,
-            _MEMORY,
-            memory_policy(strategy),
-            capacity[_MEMORY],
-            given(strategy.memory_reclaim_threshold_percent),
-            strategy.batch_memory_threshold_percent,
-            _split(system.memory_bytes, len(zones), _MEMORY),
-            _split(reserved.memory_bytes, len(zones), _MEMORY),
-            part,
-        )
-        found[zone.name] = (cpu, memory)
-    return found
+        for zone, part in zip(zones, parts, strict=True)
+    }
 
 
 def _figure(
-    resource: str,
-    unit: int,
-    policy: Policy,
-    capacity: int,
-    threshold: int,
-    limit_percent: int | None,
-    system: int,
-    reserved: int,
-    part: _Part,
+    lent: Lent, unit: int, capacity: int, system: int, reserved: int, part: _Part, strategy: ColocationStrategy
 ) -> Figure:
+    policy = lent.policy(strategy)
     taken = {"usage": part.used, "request": part.requested, "maxUsageRequest": part.largest}[policy][unit]
     held = reserved if policy == "request" else max(system, reserved)
+    kept_percent: int = 100 - given(getattr(strategy, lent.threshold))
+    kept = of_percent(capacity, kept_percent)
+    limit_percent: int | None = getattr(strategy, lent.limit)
     # A zone is shown in whole units: what its terms lose by that is in the last of them.
-    exact = capacity * _THOUSAND[unit] - of_percent(capacity, 100 - threshold) * _THOUSAND[unit] - held - taken
-    amount = max(0, -(-exact // _THOUSAND[unit]))
+    exact = (capacity - kept) * _THOUSAND[unit] - held - taken
     terms = [
         Term("start", "capacity", capacity, "allocatable of the zone"),
-        Term("minus", "safetyMargin", of_percent(capacity, 100 - threshold), f"{100 - threshold}%"),
-        Term("minus", "reserved" if reserved >= held and reserved > system else "system", _whole(held, unit)),
+        Term("minus", "safetyMargin", kept, f"{kept_percent}%"),
+        Term("minus", "reserved" if held != system else "system", _whole(held, unit)),
         Term("minus", "pods", _whole(taken, unit), policy),
-        Term("becomes", "rounded", amount),
+        Term("becomes", "rounded", max(0, _whole(exact, unit))),
     ]
     if limit_percent is not None:
         terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), f"{limit_percent}% of the zone"))
-    return figure(resource, terms, policy)
+    return figure(lent.resource, terms, policy)
 
 
 def _parts(state: NodeState, number: int) -> list[_Part]:
