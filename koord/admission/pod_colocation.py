@@ -46,13 +46,15 @@ def change_faults(
     before, after = old.metadata.labels, new.metadata.labels
     old_qos, new_qos = raw_qos_class(before), raw_qos_class(after)
     if old_qos is not new_qos:
-        yield Fault(_QOS, f"must stay {_said(old_qos)}, not become {_said(new_qos)}: it cannot change")
+        yield Fault(_QOS, f"is immutable: must stay {_said(old_qos)}, not become {_said(new_qos)}")
     old_class, new_class = raw_priority_class(before, old_priority), raw_priority_class(after, new_priority)
     if old_class is not new_class:
-        yield Fault("spec.priority", f"must stay of class {_said(old_class)}, not become {_said(new_class)}")
+        yield Fault(
+            "spec.priority", f"is immutable in its class: must stay {_said(old_class)}, not become {_said(new_class)}"
+        )
     old_rank, new_rank = before.get(names.LABEL_PRIORITY, ""), after.get(names.LABEL_PRIORITY, "")
     if old_rank != new_rank and not rank_may_change:
-        yield Fault(_RANK, f"must stay {old_rank or 'absent'}, not become {new_rank or 'absent'}: it cannot change")
+        yield Fault(_RANK, f"is immutable: must stay {old_rank or 'absent'}, not become {new_rank or 'absent'}")
 
 
 def _batch_faults(pod: Pod, qos: QoSClass) -> Iterator[Fault]:
