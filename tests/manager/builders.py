@@ -45,6 +45,9 @@ def node(
     annotations: Mapping[str, str] | None = None,
 ) -> Node:
     has = {"cpu": cpu, "memory": memory}
+    conditions = [{"type": LENDING, "status": "True", "reason": "Reported"}] if published else []
+    capacity: dict[str, str] = {**has, **(published or {})}
+    allocated: dict[str, str] = {**has, **(allocatable or {}), **(published or {})}
     return convert(
         Node,
         {
@@ -55,11 +58,7 @@ def node(
                 "labels": dict(labels or {}),
                 "annotations": dict(annotations or {}),
             },
-            "status": {
-                "conditions": [{"type": LENDING, "status": "True", "reason": "Reported"}] if published else [],
-                "capacity": {**has, **(published or {})},
-                "allocatable": {**has, **(allocatable or {}), **(published or {})},
-            },
+            "status": {"conditions": conditions, "capacity": capacity, "allocatable": allocated},
         },
     )
 
