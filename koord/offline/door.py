@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from koord.admission.device_resources import GPU_RESOURCES
 from koord.admission.hooks import is_asked_about
+from koord.admission.profiles import Profile
 from koord.admission.request import Gates, Json, Request
 from koord.admission.review import completed, pod_denial
-from koord.admission.rules import matching_profiles
 from koord.admission.typed import pod as typed_pod
 from koord.api import names
 from koord.api.features import ManagerGate
@@ -33,8 +33,9 @@ class Door:
 
     def __init__(self, items: Iterable[Manifest], gates: Gates, seed: int) -> None:
         self._known, self._gates, self._seed = known_of(items), gates, seed
-        self._has_trees = bool(self._known.trees.nodes_of) and gates[ManagerGate.MULTI_QUOTA_TREE]
         self._demands_labels = self._known.enhanced.enable and gates[ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR]
+        self._has_trees = bool(self._known.trees.nodes_of) and gates[ManagerGate.MULTI_QUOTA_TREE]
+        self._namespaces: dict[str, tuple[bool, tuple[Profile, ...]]] = {}
         self._looked_at: dict[int, tuple[bool, PodSpec]] = {}
         self._specs: dict[bytes, PodSpec] = {}
 
@@ -43,11 +44,18 @@ class Door:
         metadata = pod.metadata
         if metadata.uid:
             return pod, ""
-        labels = self._known.namespaces.get(metadata.namespace, {})
-        if not is_asked_about(metadata.namespace, labels):
+        here = self._namespaces.get(metadata.namespace)
+        if here is None:
+            here = self._namespaces[metadata.namespace] = self._profiles_in(metadata.namespace)
+        asked, profiles = here
+        if not asked:
             return pod, ""
-        special = self._is_special(pod.spec) or names.ANNOTATION_EXTENDED_RESOURCE_SPEC in metadata.annotations
-        if special or self._has_trees or matching_profiles(self._known, metadata.labels, metadata.namespace):
+        if (
+            self._has_trees
+            or self._is_special(pod.spec)
+            or names.ANNOTATION_EXTENDED_RESOURCE_SPEC in metadata.annotations
+            or any(profile.pods.matches(metadata.labels) for profile in profiles)
+        ):
             request = Request("CREATE", "pods", object=data, name=metadata.name, uid=metadata.key)
             answer = completed(request, self._known, self._gates, self._seed)
             if not answer.allowed:
@@ -57,6 +65,12 @@ class Door:
         elif not self._is_to_be_checked(pod):
             return pod, ""
         return pod, pod_denial(pod, self._known, self._gates)
+
+    def _profiles_in(self, namespace: str) -> tuple[bool, tuple[Profile, ...]]:
+        """Whether pods of a namespace come to admission at all, and the profiles that are for it."""
+        labels = self._known.namespaces.get(namespace, {})
+        profiles = (each for each in self._known.profiles if each.namespaces.matches(labels))
+        return is_asked_about(namespace, labels), tuple(profiles)
 
     def _is_special(self, spec: PodSpec) -> bool:
         """Whether its resources are such that rules look at them. Pods of one template share their spec."""
