@@ -29,6 +29,7 @@ COMMANDS: dict[str, Entry] = {
     "plan": Entry("koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."),
     "admit": Entry("koord.cli.admit", "Say what admission would make of some manifests, or why it would refuse them."),
     "explain": Entry("koord.cli.explain", "Say why a pod is where it is, or nowhere; or what a node lends, and why."),
+    "colocation": Entry("koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."),
     "top": Entry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
     "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
     "hollow": Entry("koord.cli.hollow", "Run nodes that are only modelled."),

@@ -83,7 +83,7 @@ async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: f
         )
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
         found += [_manifest(kinds.PODS, each) for each in pods]
-        return Seen(tuple(found), written_s, await _manager(client, now_s), remarks)
+        return Seen(tuple(found), written_s, await who_is_missing(client, now_s), remarks)
 
 
 async def _one(client: Client, kind: Kind[Any], name: str, namespace: str = "") -> list[Manifest]:
@@ -133,8 +133,8 @@ def clock_remarks(metric: bytes) -> tuple[str, ...]:
     return (f"the clock of the node is {off} {side} that of the API server: its reports look {looks} than they are",)
 
 
-async def _manager(client: Client, now_s: float) -> str:
-    """Who leads, for people."""
+async def who_is_missing(client: Client, now_s: float) -> str:
+    """That no manager leads, for people; empty where one does."""
     lease = f"lease {names.NAMESPACE_KOORDINATOR}/{names.LEASE_MANAGER}"
     try:
         spec = (await client.get(kinds.LEASES, names.LEASE_MANAGER, namespace=names.NAMESPACE_KOORDINATOR)).spec

@@ -297,6 +297,11 @@ VALID: list[tuple[Value[Any, Any], str, object]] = [
     (device.PREDICATE_TIME_NS, "1763180000000000000", 1763180000000000000),
     (device.GPU_MINORS, "0,1,7", (0, 1, 7)),
     (
+        load.LAST_EVICTIONS,
+        '{"koord-batch":"2026-11-15T12:00:00Z"}',
+        {"koord-batch": "2026-11-15T12:00:00Z"},
+    ),
+    (
         load.USAGE_THRESHOLDS,
         '{"usageThresholds":{"cpu":70},"prodUsageThresholds":{"cpu":50},"aggregatedUsage":'
         '{"usageThresholds":{"cpu":80},"usageAggregationType":"p95","usageAggregatedDuration":"5m0s"}}',

@@ -28,6 +28,7 @@ COUNTS_AS: list[tuple[V, str, object]] = [
     (load.EVICTION_COST, "010", 0),
     (load.EVICTION_COST, "2147483648", 0),
     (load.USAGE_THRESHOLDS, "{", load.UsageThresholds()),
+    (load.LAST_EVICTIONS, "{", {}),
     (pod_qos.EVICTION_PRIORITY, "high", 0),
     (pod_qos.EVICTION_PRIORITY, "2147483648", 0),
     (pod_qos.EVICTION_POLICY, "BECPUEvict", ()),

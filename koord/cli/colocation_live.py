@@ -1,0 +1,267 @@
+"""The switch on a running cluster: reads, writes what `koord.manager.colocation_switch` says, and evicts if asked.
+
+Everything is written from here, so that it works with the manager down. The configuration comes first: a manager that
+is there and looks at a node meanwhile comes to the same result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+import msgspec
+
+from koord.api import names
+from koord.api.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.core import ConfigMap
+from koord.api.kinds import CONFIG_MAPS, NODES, PODS
+from koord.api.node import Node
+from koord.api.selector import LabelMatcher
+from koord.api.slo_config import SloConfig, reload
+from koord.api.slo_config_types import COLOCATION
+from koord.cli.node_live import who_is_missing
+from koord.kube.client import Client
+from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
+from koord.manager.colocation_switch import (
+    LENT,
+    Evictee,
+    SwitchError,
+    cluster_section,
+    node_annotation,
+    on_lent,
+    pool_section,
+    require_off,
+    selector_of,
+    standing,
+    taken_back,
+)
+from koord.manager.node_resource.state import node_facts
+
+FIELD_MANAGER: Final = "koord-cli"
+AT_ONCE: Final = 16
+TRIES: Final = 5
+REFUSED_AGAIN_S: Final = 2.0
+CONFIG: Final = f"{names.NAMESPACE_KOORDINATOR}/{names.CONFIGMAP_SLO_CONTROLLER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Single nodes, a pool, or the whole cluster."""
+
+    nodes: tuple[str, ...] = ()
+    pool: LabelMatcher | None = None
+
+    def __str__(self) -> str:
+        if self.nodes:
+            return f"node {', '.join(self.nodes)}" if len(self.nodes) == 1 else f"nodes {', '.join(self.nodes)}"
+        return f"nodes with {self.pool}" if self.pool is not None else "the cluster"
+
+
+class NodeStanding(msgspec.Struct, frozen=True, rename="camel"):
+    on: bool
+    why: str
+    "Who switched it off; empty where it is on."
+    lends: dict[str, str]
+    "As its allocatable shows."
+    pods: tuple[str, ...]
+    "Who runs on what is lent."
+
+
+class Told(msgspec.Struct, frozen=True, rename="camel"):
+    """How things stand, after what was done."""
+
+    cluster: bool
+    nodes: dict[str, NodeStanding]
+    evicted: tuple[str, ...] = ()
+    refused: dict[str, str] = {}
+    "Pods that could not be evicted, and nodes that could not be written; and why."
+    manager: str = ""
+    "That no manager leads, if so."
+
+
+@dataclass(slots=True)
+class _Done:
+    evicted: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | None) -> Told:
+    async def go() -> Told:
+        async with Client.from_config(kubeconfig, context) as client:
+            found: Told = await work(client)
+            return found
+
+    try:
+        return asyncio.run(go())
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def look(client: Client, scope: Scope, done: _Done | None = None) -> Told:
+    """How things stand."""
+    config = _config(await _map(client))
+    nodes = await _nodes(client, scope)
+    pods = await _lent_to(client, nodes, scope)
+    told = {}
+    for node in nodes:
+        name, meta = node.metadata.name, node.metadata
+        stands = standing(config, meta.labels, meta.annotations)
+        shown = {key: str(amount) for key, amount in node.status.allocatable.items() if key in LENT}
+        told[name] = NodeStanding(stands.on, stands.why, shown, tuple(each.key for each in pods if each.node == name))
+    done = done or _Done()
+    missing = await who_is_missing(client, time.time())
+    return Told(config.is_colocation_enabled, told, tuple(done.evicted), done.refused, missing)
+
+
+async def turn(
+    client: Client, scope: Scope, *, on: bool, evict: bool, within_s: float, progress: Callable[[str], None]
+) -> Told:
+    """Turns the switch. Off: what is lent is taken back at once, and who runs on it goes if `evict`."""
+    nodes = await _nodes(client, scope)
+    if scope.nodes:
+        nodes = [await _annotate(client, node, on=on) for node in nodes]
+        config = _config(await _map(client))
+    else:
+        config = await _configure(client, scope, nodes, on=on)
+    done = _Done()
+    if not on:
+        progress("taking back what is lent")
+        await _each(nodes, lambda node: _take_back(client, node, config, done))
+        if evict:
+            off = [each for each in nodes if not _stands(config, each)]
+            evictees = await _lent_to(client, off, scope)
+            progress(f"evicting {len(evictees)} pods")
+            deadline_s = time.monotonic() + within_s
+            await _each(evictees, lambda each: _evict(client, each, deadline_s, done))
+    return await look(client, scope, done)
+
+
+async def _map(client: Client) -> ConfigMap | None:
+    try:
+        return await client.get(CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR)
+    except NotFound:
+        return None
+
+
+def _config(found: ConfigMap | None) -> SloConfig:
+    return reload(None, found.data if found is not None else None)[0]
+
+
+def _stands(config: SloConfig, node: Node) -> bool:
+    return standing(config, node.metadata.labels, node.metadata.annotations).on
+
+
+async def _nodes(client: Client, scope: Scope) -> list[Node]:
+    if scope.nodes:
+        found = []
+        for name in scope.nodes:
+            try:
+                found.append(await client.get(NODES, name))
+            except NotFound:
+                raise SwitchError(f"there is no node {name}") from None
+        return found
+    nodes = await client.list(NODES)
+    return [node for node in nodes if scope.pool is None or scope.pool.matches(node.metadata.labels)]
+
+
+async def _lent_to(client: Client, nodes: Sequence[Node], scope: Scope) -> list[Evictee]:
+    chosen = {node.metadata.name for node in nodes}
+    if scope.nodes:
+        lists = [await client.list(PODS, fields=f"spec.nodeName={name}") for name in chosen]
+        pods = [pod for each in lists for pod in each]
+    else:
+        pods = list(await client.list(PODS))
+    return on_lent(pods, chosen)
+
+
+async def _annotate(client: Client, node: Node, *, on: bool) -> Node:
+    text, key = node_annotation(node.metadata.annotations, on=on), COLOCATION_STRATEGY.key
+    if node.metadata.annotations.get(key) == text:
+        return node
+    patch = {"metadata": {"uid": node.metadata.uid, "annotations": {key: text}}}
+    return await client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
+
+
+async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on: bool) -> SloConfig:
+    for _ in range(TRIES):
+        found = await _map(client)
+        data: Mapping[str, str] = found.data if found is not None else {}
+        if scope.pool is None:
+            text = cluster_section(data, on=on)
+        else:
+            text = pool_section(data, selector_of(scope.pool), on=on)
+        config = reload(None, {**data, COLOCATION: text})[0]
+        if scope.pool is not None and not on:
+            require_off(config, [(node.metadata.name, node.metadata.labels) for node in nodes])
+        if text == data.get(COLOCATION):
+            return config
+        head = {"name": names.CONFIGMAP_SLO_CONTROLLER, "namespace": names.NAMESPACE_KOORDINATOR}
+        try:
+            if found is None:
+                body = {"metadata": head, "data": {COLOCATION: text}}
+                await client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
+            else:
+                version = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+                await client.patch(
+                    CONFIG_MAPS,
+                    names.CONFIGMAP_SLO_CONTROLLER,
+                    {"metadata": version, "data": {COLOCATION: text}},
+                    namespace=names.NAMESPACE_KOORDINATOR,
+                    field_manager=FIELD_MANAGER,
+                )
+        except Conflict:
+            # Somebody else wrote it meanwhile: what they wrote stays too.
+            continue
+        return config
+    raise SwitchError(f"ConfigMap {CONFIG} changes so often that it cannot be written; try again")
+
+
+async def _take_back(client: Client, node: Node, config: SloConfig, done: _Done) -> None:
+    patch = taken_back(node_facts(node), config, time.time())
+    if patch is None:
+        return
+    try:
+        await client.patch(
+            NODES, node.metadata.name, patch, type="strategic", subresource="status", field_manager=FIELD_MANAGER
+        )
+    except NotFound:
+        return
+    except ApiError as error:
+        done.refused[f"node/{node.metadata.name}"] = str(error)
+
+
+async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: _Done) -> None:
+    while True:
+        try:
+            await client.evict(evictee.namespace, evictee.name, uid=evictee.uid)
+        except NotFound:
+            return
+        except EvictionRefused as error:
+            # A budget may allow it once others are back elsewhere.
+            if time.monotonic() + REFUSED_AGAIN_S > deadline_s:
+                done.refused[evictee.key] = str(error)
+                return
+            await asyncio.sleep(REFUSED_AGAIN_S)
+            continue
+        except ApiError as error:
+            done.refused[evictee.key] = str(error)
+            return
+        done.evicted.append(evictee.key)
+        return
+
+
+async def _each(things: Sequence[Any], do: Callable[[Any], Any]) -> None:
+    """A few at a time."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(thing: Any) -> None:
+        async with slots:
+            await do(thing)
+
+    async with asyncio.TaskGroup() as tasks:
+        for thing in things:
+            tasks.create_task(one(thing))

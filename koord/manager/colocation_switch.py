@@ -1,0 +1,207 @@
+"""The switch: what is written where to turn co-location off or on, for the cluster, a pool of nodes, or single nodes.
+
+    cluster   colocation-config {"enable": false} of slo-controller-config
+    pool      the item of colocation-config.nodeConfigs with that very nodeSelector, made where there is none
+    node      the node's annotation colocation-strategy {"enable": false}
+
+What else is written there stays. Taking back what a node lends is the manager's own calculation, so that whoever does
+it first, the other finds nothing to do. Who runs on lent resources stays, unless evicted for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from koord.api import names
+from koord.api.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.faults import BadInput
+from koord.api.pod import Pod
+from koord.api.priority import PriorityClass, priority_class
+from koord.api.resources import pod_requests
+from koord.api.selector import NOTHING, LabelMatcher, LabelSelector, LabelSelectorRequirement, Operator, compile_labels
+from koord.api.slo_config import SloConfig, read_json
+from koord.api.slo_config_types import COLOCATION
+from koord.manager.node_resource.plugins import choose, reset, why_off
+from koord.manager.node_resource.prepare import prepare
+from koord.manager.node_resource.state import BATCH, MID, NodeFacts
+from koord.manager.node_resource.writing import decide
+
+LENT: Final = frozenset((*BATCH, *MID))
+"""The resources that go with the switch."""
+_LENT_TO: Final = (PriorityClass.BATCH, PriorityClass.MID, PriorityClass.FREE)
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_OPERATORS: Final[Mapping[Operator, Literal["In", "NotIn", "Exists", "DoesNotExist"]]] = {
+    Operator.IN: "In",
+    Operator.NOT_IN: "NotIn",
+    Operator.NOT_EQUALS: "NotIn",
+    Operator.EXISTS: "Exists",
+    Operator.DOES_NOT_EXIST: "DoesNotExist",
+}
+
+
+class SwitchError(BadInput):
+    """The switch cannot be turned: what is in the way, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a node lends by what is configured."""
+
+    on: bool
+    why: str
+    "Who switched it off, and where."
+
+
+@dataclass(frozen=True, slots=True)
+class Evictee:
+    """A pod that runs on what is lent."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    band: PriorityClass
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def standing(config: SloConfig, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Standing:
+    why = why_off(config, config.for_node(labels, annotations))
+    return Standing(not why, why)
+
+
+def node_annotation(annotations: Mapping[str, str], *, on: bool) -> str | None:
+    """The text of a node's colocation-strategy; None where there is to be none.
+
+    Off says so. On takes only that word away: whether the node lends is then up to the rest of the configuration.
+    """
+    text = annotations.get(COLOCATION_STRATEGY.key, "")
+    said = _object(text, f"annotation {COLOCATION_STRATEGY.key}") if text else {}
+    if on:
+        said.pop("enable", None)
+    else:
+        said["enable"] = False
+    return _text(said) if said else None
+
+
+def cluster_section(data: Mapping[str, str], *, on: bool) -> str:
+    """The text of colocation-config with the cluster's switch turned."""
+    return _text({**_section(data), "enable": on})
+
+
+def pool_section(data: Mapping[str, str], selector: LabelSelector, *, on: bool) -> str:
+    """The text of colocation-config with the switch of a pool of nodes turned."""
+    section = _section(data)
+    wanted, items = _plain(selector), list(section.get("nodeConfigs") or ())
+    at = next((i for i, item in enumerate(items) if _is_for(item, selector)), None)
+    if at is None and on:
+        return _text(section)
+    if at is None:
+        items.append({"name": _new_name(items), "nodeSelector": wanted, "enable": False})
+    else:
+        item = {key: value for key, value in items[at].items() if key != "enable"}
+        items[at] = item if on else {**item, "enable": False}
+    if on and at is not None and set(items[at]) <= {"name", "nodeSelector"}:
+        del items[at]
+    return _text({**section, "nodeConfigs": items})
+
+
+def selector_of(matcher: LabelMatcher) -> LabelSelector:
+    """A selector as people type it (`pool=batch`), in the form in which it is stored."""
+    labels: dict[str, str] = {}
+    expressions: list[LabelSelectorRequirement] = []
+    for each in matcher.requirements:
+        if each.operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS) and each.key not in labels:
+            labels[each.key] = each.values[0]
+        elif each.operator in _OPERATORS:
+            expressions.append(LabelSelectorRequirement(each.key, _OPERATORS[each.operator], each.values))
+        else:
+            raise SwitchError(f"label selector: {each} cannot be stored; use =, !=, in, notin or the label alone")
+    if not labels and not expressions:
+        raise SwitchError("label selector: it picks all nodes; leave it out to switch the whole cluster")
+    return LabelSelector(labels, tuple(expressions))
+
+
+def require_off(config: SloConfig, nodes: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+    """A pool is off only if no other item is there for its nodes first. `nodes` are names and labels of the pool's."""
+    for name, labels in nodes:
+        if standing(config, labels, {}).on:
+            first = config.matching_items(labels)[COLOCATION][0]
+            raise SwitchError(
+                f"{COLOCATION}.nodeConfigs[{first}] picks node {name} too, and counts before it: "
+                "switch the nodes that it picks (-l with its nodeSelector), or single nodes (--node)"
+            )
+
+
+def taken_back(node: NodeFacts, config: SloConfig, now_s: float) -> Mapping[str, Any] | None:
+    """The patch of a node's status that takes back what it lends; None where it lends, or shows nothing anyway."""
+    settings = config.for_node(node.labels, node.annotations)
+    why = why_off(config, settings)
+    if not why:
+        return None
+    prepared = prepare(node, reset(choose(("MidResource", "BatchResource")), why))
+    return decide(node, prepared, settings.colocation, None, now_s).patch
+
+
+def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
+    """Pods on these nodes that run on what is lent, the least important first."""
+    found = []
+    for pod in pods:
+        meta = pod.metadata
+        if pod.spec.node_name not in nodes or pod.is_finished or meta.deletion_timestamp is not None:
+            continue
+        # A static pod's copy can be deleted as often as one likes: the pod stays.
+        if _MIRROR in meta.annotations:
+            continue
+        band = priority_class(pod)
+        if band in _LENT_TO or LENT & pod_requests(pod).keys():
+            evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, band)
+            found.append((pod.spec.priority or 0, evictee))
+    return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].key))]
+
+
+def _section(data: Mapping[str, str]) -> dict[str, Any]:
+    text = data.get(COLOCATION, "")
+    return _object(text, f"{names.CONFIGMAP_SLO_CONTROLLER}: {COLOCATION}") if text else {}
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    try:
+        found = read_json(text)
+    except BadInput as error:
+        raise SwitchError(f"{what} is not JSON, so that nothing can be changed in it: {error}") from None
+    if not isinstance(found, dict):
+        raise SwitchError(f"{what} must be a JSON object, so that something can be changed in it")
+    return found
+
+
+def _is_for(item: object, selector: LabelSelector) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("nodeSelector"), dict):
+        return False
+    try:
+        found = msgspec.convert(item["nodeSelector"], LabelSelector)
+    except msgspec.ValidationError:
+        return False
+    return str(compile_labels(found, absent=NOTHING)) == str(compile_labels(selector, absent=NOTHING))
+
+
+def _new_name(items: Sequence[Any]) -> str:
+    taken = {item.get("name") for item in items if isinstance(item, dict)}
+    return next(name for i in itertools.count() if (name := f"switched-off-{i}") not in taken)
+
+
+def _plain(selector: LabelSelector) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(selector)
+    return found
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))

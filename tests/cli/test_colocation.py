@@ -1,0 +1,194 @@
+"""`koord colocation` on koord's own API server, with a manager and without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api import kinds
+from koord.api.annotations.load import LAST_EVICTIONS
+from koord.api.selector import parse_labels
+from koord.api.timestamp import from_seconds
+from koord.cli.colocation_live import Scope, Told, look, turn
+from koord.cli.main import run as koord
+from koord.kube.client import Client
+from koord.manager.colocation_switch import SwitchError
+from tests.manager.live.managing import change, fresh, lent, managing, node_with_metric, report, until, until_lent
+from tests.scheduler.live.embedded import scheduling, serving, until_bound
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    async with serving(tmp_path) as client:
+        await fresh(client)
+        yield client
+
+
+def batch_pod(name: str, **spec: Any) -> dict[str, Any]:
+    amounts = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
+    container = {"name": "app", "image": "app:1", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"koordinator.sh/qosClass": "BE", "app": "job"}},
+        "spec": {
+            "containers": [container],
+            "priorityClassName": "koord-batch",
+            "terminationGracePeriodSeconds": 0,
+            **spec,
+        },
+    }
+
+
+async def lending(client: Client, *names: str, **meta: Any) -> None:
+    """Nodes that lend, by a manager that is no longer there."""
+    for name in names:
+        await node_with_metric(client, name, **meta)
+    async with managing(client):
+        for name in names:
+            await report(client, name)
+            await until_lent(client, name, 35900)
+
+
+async def off(client: Client, scope: Scope | None = None, *, evict: bool = False) -> Told:
+    return await turn(client, scope or Scope(), on=False, evict=evict, within_s=1.0, progress=lambda line: None)
+
+
+async def on(client: Client, scope: Scope | None = None) -> Told:
+    return await turn(client, scope or Scope(), on=True, evict=False, within_s=0.0, progress=lambda line: None)
+
+
+@pytest.mark.parametrize("managed", [True, False])
+@pytest.mark.parametrize("how", ["cluster", "pool", "node"])
+async def test_off_takes_back_at_once_and_on_lends_again(client: Client, how: str, managed: bool) -> None:
+    scope = {"cluster": Scope(), "pool": Scope(pool=parse_labels("pool=a")), "node": Scope(nodes=("n1",))}[how]
+    await lending(client, "n1", labels={"pool": "a"})
+    await lending(client, "n2")
+    async with AsyncExitStack() as stack:
+        if managed:
+            await stack.enter_async_context(managing(client))
+        told = await off(client, scope)
+        assert await lent(client, "n1") is None
+        assert not told.nodes["n1"].on
+        assert told.nodes["n1"].lends == {}
+        assert await lent(client, "n2") == (None if how == "cluster" else 35900)
+        if managed:
+            # A report, and the manager still lends nothing.
+            await report(client, "n1")
+        told = await on(client, scope)
+        assert told.nodes["n1"].on
+        await until_lent(client, "n1", 35900 if managed else None)
+
+
+async def test_without_a_manager_it_says_so_and_new_batch_pods_wait_with_a_reason(client: Client) -> None:
+    await lending(client, "n1")
+    async with scheduling(client):
+        await client.create(kinds.PODS, batch_pod("before"), namespace="default")
+        await until_bound(client, "before")
+        told = await off(client)
+        assert "no manager leads" in told.manager
+        assert told.nodes["n1"].pods == ("default/before",)
+        await client.create(kinds.PODS, batch_pod("after"), namespace="default")
+        await until(lambda: _waits(client, "after", "Insufficient kubernetes.io/batch-cpu"))
+
+
+async def _waits(client: Client, name: str, reason: str) -> bool:
+    pod = await client.get(kinds.PODS, name, namespace="default")
+    return any(each.type == "PodScheduled" and reason in each.message for each in pod.status.conditions)
+
+
+async def test_pods_are_evicted_if_asked_as_far_as_budgets_allow(client: Client) -> None:
+    await lending(client, "n1")
+    for name in ("one", "two"):
+        await client.create(kinds.PODS, batch_pod(name, nodeName="n1"), namespace="default")
+        await client.patch(
+            kinds.PODS, name, {"status": {"phase": "Running"}}, namespace="default", subresource="status"
+        )
+    budget = {
+        "metadata": {"name": "jobs", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"keep": "yes"}}},
+    }
+    await client.create(kinds.POD_DISRUPTION_BUDGETS, budget, namespace="default")
+    await client.patch(kinds.PODS, "two", {"metadata": {"labels": {"keep": "yes"}}}, namespace="default")
+    told = await off(client, Scope(nodes=("n1",)), evict=True)
+    assert told.evicted == ("default/one",)
+    assert list(told.refused) == ["default/two"]
+
+
+async def test_turning_it_twice_writes_once(client: Client) -> None:
+    await lending(client, "n1")
+    await off(client)
+    before = (await client.get(kinds.NODES, "n1")).metadata.resource_version
+    await off(client)
+    assert (await client.get(kinds.NODES, "n1")).metadata.resource_version == before
+
+
+async def test_a_node_stays_off_while_the_cluster_is(client: Client) -> None:
+    await lending(client, "n1")
+    await off(client)
+    told = await on(client, Scope(nodes=("n1",)))
+    assert not told.nodes["n1"].on
+    assert "off in the cluster" in told.nodes["n1"].why
+
+
+async def test_what_cannot_be_done_is_said(client: Client) -> None:
+    with pytest.raises(SwitchError, match="there is no node n9"):
+        await off(client, Scope(nodes=("n9",)))
+    await change(client, "colocation-config", "{")
+    with pytest.raises(SwitchError, match="not JSON"):
+        await off(client)
+
+
+def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ready, over = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with serving(tmp_path) as client:
+            await fresh(client)
+            await lending(client, "n1")
+            ready.set()
+            while not over.is_set():  # noqa: ASYNC110 - set by another thread
+                await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
+        assert koord(["colocation", "status", *where]) == 0
+        printed = capsys.readouterr().out
+        assert "co-location is on in the cluster" in printed
+        assert "35.9" in printed
+        assert koord(["colocation", "off", "--node", "n1", *where]) == 0
+        assert "co-location is off for node n1" in capsys.readouterr().out
+        assert koord(["colocation", "status", "-o", "json", *where]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["cluster"] is True
+        assert told["nodes"]["n1"]["on"] is False
+        assert "node.koordinator.sh/colocation-strategy" in told["nodes"]["n1"]["why"]
+        assert koord(["colocation", "off", "--node", "n1", "-l", "a=b", *where]) == 2
+        assert koord(["colocation", "off", "--node", "n9", *where]) == 2
+        assert "there is no node n9" in capsys.readouterr().err
+    finally:
+        over.set()
+        thread.join(30)
+
+
+async def test_a_node_that_evicted_takes_no_batch_pods_for_a_while(client: Client) -> None:
+    await lending(client, "n1", "n2")
+    said = {LAST_EVICTIONS.key: json.dumps({"koord-batch": from_seconds(time.time())})}
+    async with scheduling(client):
+        await client.patch(kinds.NODES, "n1", {"metadata": {"annotations": said}})
+        for index in range(5):
+            await client.create(kinds.PODS, batch_pod(f"p{index}"), namespace="default")
+        found = await until_bound(client, *(f"p{index}" for index in range(5)))
+        assert set(found.values()) == {"n2"}
+    assert (await look(client, Scope())).nodes["n1"].pods == ()
