@@ -13,9 +13,9 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
 from koord.admission.binding import BindingSettings
@@ -23,16 +23,17 @@ from koord.admission.hooks import Hook, hooks, registered
 from koord.admission.request import Gates
 from koord.api import kinds, names
 from koord.api.codec import DecodeError
-from koord.api.core import Secret
 from koord.api.features import ManagerGate
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from koord.kube.errors import ApiError
 from koord.kube.health import Address, parse_address
+from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
+from koord.manager.live.certificate_store import CertificateStore, FileStore, SecretStore
 from koord.manager.live.certificates import Lifetimes, Material, load, renewed
-from koord.manager.live.registration import FIELD_MANAGER, Endpoint, Registration
+from koord.manager.live.registration import Endpoint, Registration
 from koord.manager.live.webhook_known import InformerView, WebhookKnown, label_record, of_labels
 from koord.manager.live.webhook_reviews import Reviews
 
@@ -44,6 +45,7 @@ MOST_RETRY_S: Final = 30.0
 KEEP_ALIVE_S: Final = 120.0
 """Longer than API servers keep a connection that they do not use: it is for them to close it."""
 SHUTDOWN_S: Final = 5.0
+CERTIFICATE_FOLDER: Final = "/tmp/koordinator-webhook-certs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class WebhookOptions:
     namespace: str = names.NAMESPACE_KOORDINATOR
     service: str = "koordinator-webhook-service"
     secret: str = "koordinator-webhook-certs"
+    certificate_folder: str = ""
+    "Keep certificates in files there instead of in the Secret."
     mutating: str = "koordinator-mutating-webhook-configuration"
     validating: str = "koordinator-validating-webhook-configuration"
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
@@ -75,6 +79,8 @@ _ENVIRONMENT: Final = {
 def options_from(environment: Mapping[str, str]) -> WebhookOptions:
     """As Koordinator's manager is told, by environment variables."""
     given = {field: environment[name] for name, field in _ENVIRONMENT.items() if environment.get(name)}
+    if environment.get("WEBHOOK_CERT_WRITER") == "fs":
+        given["certificate_folder"] = environment.get("WEBHOOK_CERT_DIR") or CERTIFICATE_FOLDER
     return WebhookOptions(**given)  # type: ignore[arg-type]  # fields that are strings
 
 
@@ -163,6 +169,9 @@ class WebhookServer:
         self._reviews = Reviews(
             known, gates, hooks(gates, self._options.namespace), metrics or Metrics(process=False), self._options.seed
         )
+        self._store: CertificateStore = SecretStore(client, self._options.namespace, self._options.secret)
+        if self._options.certificate_folder:
+            self._store = FileStore(Path(self._options.certificate_folder))
         self._registration = Registration(client, self._options.mutating, self._options.validating)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -212,12 +221,14 @@ class WebhookServer:
         """Wakes the loop when something that it keeps has changed."""
         options = self._options
         async with Informers(self._client, clock=self._clock) as informers:
-            secret = informers.get(kinds.SECRETS, namespace=options.namespace, fields=f"metadata.name={options.secret}")
-            for informer in (
-                secret,
+            kept: list[Informer[Any]] = [
                 informers.get(kinds.MUTATING_WEBHOOK_CONFIGURATIONS, fields=f"metadata.name={options.mutating}"),
                 informers.get(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS, fields=f"metadata.name={options.validating}"),
-            ):
+            ]
+            if not options.certificate_folder:
+                only = f"metadata.name={options.secret}"
+                kept.append(informers.get(kinds.SECRETS, namespace=options.namespace, fields=only))
+            for informer in kept:
                 informer.add_handler(lambda _: self._wake.set())
             await asyncio.Event().wait()
 
@@ -271,39 +282,16 @@ class WebhookServer:
     async def _keep_certificate(self) -> None:
         """Renews what is kept where that is due, and shows what is kept."""
         for _ in range(5):
-            held, version = await self._held()
+            held, version = await self._store.held()
             told_for_s = self._clock.monotonic() - self._told_at if held.bundle == self._told else 0.0
             wanted = renewed(held, self._names, self._clock.now(), self._options.lifetimes, told_for_s=told_for_s)
-            if wanted is held or await self._stored(wanted, version):
-                self._show(wanted)
-                return
-        raise TimeoutError(f"others keep changing the Secret {self._options.namespace}/{self._options.secret}")
-
-    async def _held(self) -> tuple[Material, str]:
-        try:
-            secret = await self._client.get(kinds.SECRETS, self._options.secret, namespace=self._options.namespace)
-        except NotFound:
-            return Material(), ""
-        return Material.of(secret.data), secret.metadata.resource_version
-
-    async def _stored(self, material: Material, version: str) -> bool:
-        """Whether it could be kept; not if another replica changed it meanwhile."""
-        options = self._options
-        try:
-            if not version:
-                secret = Secret(data=material.data())
-                body = {**kinds.SECRETS.manifest(secret), "metadata": {"name": options.secret}}
-                await self._client.create(kinds.SECRETS, body, namespace=options.namespace, field_manager=FIELD_MANAGER)
-            else:
-                data = msgspec.to_builtins(material.data())
-                patch = {"metadata": {"resourceVersion": version}, "data": data}
-                await self._client.patch(
-                    kinds.SECRETS, options.secret, patch, namespace=options.namespace, field_manager=FIELD_MANAGER
-                )
-        except (AlreadyExists, Conflict):
-            return False
-        log.info("renewed the webhooks' certificate", extra={"secret": f"{options.namespace}/{options.secret}"})
-        return True
+            if wanted is not held:
+                if not await self._store.keep(wanted, version):
+                    continue
+                log.info("renewed the webhooks' certificate", extra={"kept": str(self._store)})
+            self._show(wanted)
+            return
+        raise TimeoutError(f"others keep changing {self._store}")
 
     def _show(self, material: Material) -> None:
         """New connections are shown this certificate."""

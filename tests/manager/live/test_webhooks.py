@@ -34,6 +34,7 @@ from koord.api.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError
 from koord.kube.health import parse_address
+from koord.manager.live.certificate_store import FileStore
 from koord.manager.live.certificates import Lifetimes, Material, renewed
 from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
 from koord.up.bootstrap import bootstrap
@@ -331,6 +332,31 @@ async def test_two_managers_share_certificate_and_registration(client: Client) -
             await created(client, pod("web", "shop"))
 
 
+async def test_certificates_can_be_kept_in_files(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    options = WebhookOptions(host="127.0.0.1", certificate_folder=str(folder))
+    async with serving(tmp_path / "server") as client:
+        await prepare(client, "shop")
+        async with admitting(client, options=options):
+            await created(client, pod("web", "shop"))
+            assert SECRET not in [
+                each.metadata.name for each in await client.list(SECRETS, namespace=NAMESPACE_KOORDINATOR)
+            ]
+        first = (folder / "cert.pem").read_bytes()
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+        assert folder.stat().st_mode & 0o777 == 0o700
+        async with admitting(client, options=options):
+            await created(client, pod("web", "shop"))
+        assert (folder / "cert.pem").read_bytes() == first
+
+
+async def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    for call in (FileStore(tmp_path).held(), FileStore(tmp_path).keep(Material(), "")):
+        with pytest.raises(PermissionError, match="nobody else may write to it"):
+            await call
+
+
 def test_the_environment_names_things_as_koordinator_does() -> None:
     environment = {
         "WEBHOOK_HOST": "10.0.0.1",
@@ -352,6 +378,8 @@ def test_the_environment_names_things_as_koordinator_does() -> None:
         validating="v",
     )
     assert parse_address(address_from(environment)).port == 9999
+    assert options_from({"WEBHOOK_CERT_WRITER": "fs", "WEBHOOK_CERT_DIR": "/x"}).certificate_folder == "/x"
+    assert options_from({"WEBHOOK_CERT_WRITER": "fs"}).certificate_folder == "/tmp/koordinator-webhook-certs"
     assert (options_from({}), address_from({})) == (WebhookOptions(), "")
 
 
