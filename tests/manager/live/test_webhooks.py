@@ -350,11 +350,12 @@ async def test_certificates_can_be_kept_in_files(tmp_path: Path) -> None:
         assert (folder / "cert.pem").read_bytes() == first
 
 
-async def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    for call in (FileStore(tmp_path).held(), FileStore(tmp_path).keep(Material(), "")):
+    store = FileStore(tmp_path)
+    for call in (store.held(), store.keep(Material(), "")):
         with pytest.raises(PermissionError, match="nobody else may write to it"):
-            await call
+            asyncio.run(call)
 
 
 def test_the_environment_names_things_as_koordinator_does() -> None:
