@@ -12,6 +12,7 @@ import click
 from koord.cli import structured
 from koord.cli.inputs import moment, say_of, scheduler_configuration
 from koord.cli.options import kube_options, output_option, plugin_option
+from koord.cli.plan_preview import previewed_tables
 from koord.cli.progress import Progress
 from koord.cli.tables import table
 
@@ -70,12 +71,16 @@ def plan(
     PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node
     count as running. Kinds that play no part are named. With --live, all this comes from the cluster, as far as the
     manifests do not replace it. Nothing is changed anywhere.
+
+    A ConfigMap slo-controller-config is previewed: what each node would lend to batch and mid pods, and who would be
+    evicted. Pods are then placed on that.
     """
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED
     from koord.offline.order import require_order
     from koord.offline.plan import UNPLACED
     from koord.offline.plan import plan as plan_of
+    from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
 
@@ -86,23 +91,35 @@ def plan(
     now_s = moment(now)
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        asks_preview, replaced = has_config(manifests), None
         if live:
-            from koord.cli.plan_live import with_live
+            from koord.cli import plan_live
 
-            manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+            found = plan_live.live(
+                kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), configuration=asks_preview
+            )
+            replaced = manifests.with_items(found)
+            manifests = plan_live.merged(manifests, found)
         # What was read stays; the collector need not look through it again and again.
         gc.freeze()
         given = scheduler_configuration(config, manifests)
         progress.say("feeding nodes and pods")
         mended = require_order(manifests, given or SHIPPED)
+        previewed = None
+        if asks_preview:
+            progress.say("working out what nodes would lend")
+            previewed, manifests = preview(manifests, now_s=now_s, replaced=replaced)
         planned = plan_of(
             manifests,
             profiles_of(given or SHIPPED, [load(each) for each in plugins]),
             now_s=now_s,
             seed=seed,
             rounds=rounds,
+            previewed=previewed,
             progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
         )
+    for note in previewed.notes if previewed is not None else ():
+        click.echo(f"warning: {note}", err=True)
     for line in mended:
         click.echo(f"warning: {line}", err=True)
     _say_beside(planned, manifests)
@@ -138,6 +155,9 @@ def _asking(planned: Planned) -> dict[str, PodPlan]:
 def _tables(planned: Planned, wide: bool) -> None:
     """Pods that were to be placed, and how it went. If wide, also those that run, the nodes, and scores."""
     found = planned.plan
+    if found.colocation:
+        click.echo(previewed_tables(found, wide=wide))
+        click.echo()
     shown = found.pods if wide else _asking(planned)
     if shown:
         headings = ("POD", "OUTCOME", "NODE", *(("SCORES",) if wide else ()), "REASON")

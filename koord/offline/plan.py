@@ -17,7 +17,10 @@ from msgspec.structs import replace
 from koord.api.faults import BadInput
 from koord.api.manifest import Manifests
 from koord.api.quantity import render
+from koord.offline.preview import KINDS as PREVIEW_KINDS
+from koord.offline.preview import NodePreview, Preview
 from koord.offline.world import World, engine_name, world_of
+from koord.offline.would_evict import WouldEvict
 from koord.scheduler.claims import awaited
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
@@ -38,6 +41,7 @@ _PLACED = int(Reason.PODS)
 "A placement only takes: who was turned away can only be helped by the company of the pod."
 _LEFT = int(Reason.PODS | Reason.FREED)
 MOST_NAMED: Final = 3
+_OF_NODES: Final = frozenset(kind.kind for kind in PREVIEW_KINDS)
 
 
 # Printed whole, unlike the objects of the API: readers may count on every key.
@@ -79,6 +83,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pod_groups: dict[str, object] = {}
     reservations: dict[str, object] = {}
     events: tuple[Told, ...] = ()
+    colocation: dict[str, NodePreview] = {}
+    "Where a slo-controller-config is given: what nodes would lend by it, and lend before."
+    evictions: tuple[WouldEvict, ...] = ()
+    "Whom agents would evict by it."
     ignored: dict[str, int] = {}
 
     def outcomes(self) -> Counter[str]:
@@ -103,11 +111,13 @@ def plan(
     now_s: float,
     seed: int = 0,
     rounds: int = 1,
+    previewed: Preview | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Planned:
     """What would happen to the pods of some manifests. Raises `Invalid` where these are faulty.
 
-    `progress` is told of how many of how many pods were tried.
+    `previewed`: what a configuration among them does, where they are as they would be with it. `progress` is told of
+    how many of how many pods were tried.
     """
     world = world_of(manifests, profiles, now_s=now_s, seed=seed)
     run = _Run(world, profiles.queue(), now_s, rounds, progress)
@@ -123,13 +133,21 @@ def plan(
         pods={key: pods[key] for key in sorted(pods)},
         nodes=_nodes(world.cluster),
         events=events,
-        ignored=world.ignored,
+        colocation=previewed.nodes if previewed is not None else {},
+        evictions=previewed.evictions if previewed is not None else (),
+        ignored=world.ignored if previewed is None else _without_config(world.ignored),
     )
     unnamed = 0
     if "default-scheduler" not in world.engines:
         unnamed = sum(1 for ask in world.waiting if ask.spec.scheduler_name == "default-scheduler")
     running = {key: node for key, node in world.running.items() if key not in run.evicted}
     return Planned(found, running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
+
+
+def _without_config(ignored: Mapping[str, int]) -> dict[str, int]:
+    """What plays a part in a preview is not ignored."""
+    left = {**ignored, "ConfigMap": ignored.get("ConfigMap", 1) - 1}
+    return {kind: number for kind, number in left.items() if number and kind not in _OF_NODES}
 
 
 class _Run:

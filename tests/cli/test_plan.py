@@ -50,7 +50,8 @@ def test_the_guide_shows_what_the_example_prints(capsys: pytest.CaptureFixture[s
 def test_json_has_the_keys_that_programs_count_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "-f", str(EXAMPLE), "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"pods", "nodes", "quotas", "podGroups", "reservations", "events", "ignored"}
+    planned = {"pods", "nodes", "quotas", "podGroups", "reservations", "events", "ignored"}
+    assert set(found) == {*planned, "colocation", "evictions"}
     keys = {"node", "outcome", "reason", "hint", "nodesRejected", "nominatedNode", "victims", "annotations", "labels"}
     assert all(set(pod) == {*keys, "score", "scores"} for pod in found["pods"].values())
     assert all(set(node) == {"allocatable", "requested", "annotations", "labels"} for node in found["nodes"].values())
@@ -206,3 +207,27 @@ def test_warnings_do_not_flood_the_terminal(tmp_path: Path, capsys: pytest.Captu
     assert run(["plan", "-f", str(nodes), "-f", str(nodes)]) == 0
     told = capsys.readouterr().err.splitlines()
     assert [line for line in told if line.startswith("warning")][10:] == ["warning: and 20 more like these"]
+
+
+def test_a_configuration_is_previewed(capsys: pytest.CaptureFixture[str]) -> None:
+    example = str(Path(__file__).parents[2] / "examples" / "colocation")
+    assert run(["plan", "-f", example, "--now", "2026-11-15T12:01:00Z"]) == 0
+    printed = capsys.readouterr().out
+    assert "none -> 13.2" in printed
+    assert "jobs/crunch   n1     BEMemoryEvict   the node's memory usage is 75%, at or above 72%" in printed
+    assert run(["plan", "-f", example, "--now", "2026-11-15T12:01:00Z", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    change = found["colocation"]["n1"]["resources"]["kubernetes.io/batch-cpu"]
+    assert change == {"before": None, "after": "13200"}
+    assert found["evictions"][0]["by"] == "BEMemoryEvict"
+
+
+def test_thresholds_out_of_order_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[2] / "examples" / "colocation"
+    text = (example / "slo-controller-config.yaml").read_text()
+    bad = tmp_path / "config.yaml"
+    bad.write_text(text.replace('"memoryReclaimThresholdPercent": 65', '"memoryReclaimThresholdPercent": 80'))
+    assert run(["plan", "-f", str(example / "cluster.yaml"), "-f", str(bad)]) == 2
+    said = capsys.readouterr().err
+    assert "colocation-config.memoryReclaimThresholdPercent" in said
+    assert "resource-threshold-config.clusterStrategy.memoryEvictLowerPercent (68)" in said

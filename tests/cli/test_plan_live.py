@@ -98,3 +98,16 @@ def test_a_cluster_that_does_not_answer_is_one_message(tmp_path: Path, capsys: p
 def test_what_to_plan_must_be_said(args: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", *args]) == 2
     assert "--live" in capsys.readouterr().err
+
+
+def test_a_configuration_is_previewed_on_the_cluster(
+    tmp_path: Path, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "slo-controller-config.yaml"
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: slo-controller-config, namespace: koordinator-system}\n"
+    config.write_text(head + "data: {colocation-config: '{\"enable\": true}'}\n")
+    assert run(["plan", "--live", "-f", str(config), "-o", "json", "--kubeconfig", kubeconfig]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["colocation"]["n1"] == {"resources": {}, "why": "the node has no NodeMetric"}
+    assert found["evictions"] == []
+    assert "ConfigMap" not in found["ignored"]

@@ -1,0 +1,70 @@
+"""The part of a plan that previews a configuration: what nodes lend before and after it, and whom it would cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from koord.cli.tables import heading, table
+
+if TYPE_CHECKING:
+    from koord.offline.plan import Plan
+    from koord.offline.preview import Change, NodePreview
+
+MOST_NODES: Final = 50
+GIB: Final = 1 << 30
+_COLUMNS: Final = ("batch-cpu", "batch-memory", "mid-cpu", "mid-memory")
+
+
+def previewed_tables(found: Plan, *, wide: bool) -> str:
+    """Nodes that change (all, if wide), the sum over all of them, and evictions."""
+    changing = {name: node for name, node in found.colocation.items() if wide or _changes(node)}
+    rows: list[tuple[str, ...]] = [("NODE", *(name.upper() for name in _COLUMNS), "WHY")]
+    for name, node in list(changing.items())[: None if wide else MOST_NODES]:
+        cells = (_cell(node.resources.get(f"kubernetes.io/{each}"), each) for each in _COLUMNS)
+        rows.append((name, *cells, node.why or "-"))
+    parts = []
+    if changing:
+        rows.append(("all nodes", *(_total(found, each) for each in _COLUMNS), ""))
+        parts.append(table(rows))
+    else:
+        parts.append("no node would lend more or less than before")
+    if len(rows) - 2 < len(changing):
+        parts.append(f"and {len(changing) - MOST_NODES} more nodes (all of them with -o wide)")
+    if found.evictions:
+        lines = [("POD", "NODE", "BY", "WHY")]
+        lines += [(each.pod, each.node, each.by, each.why) for each in found.evictions]
+        parts.append(f"\n{heading('EVICTIONS')}   by agents with these features switched on\n{table(lines)}")
+    else:
+        parts.append("no pod would be evicted")
+    return "\n".join(parts)
+
+
+def _changes(node: NodePreview) -> bool:
+    return any(each.before != each.after for each in node.resources.values())
+
+
+def _cell(change: Change | None, column: str) -> str:
+    if change is None:
+        return "-"
+    before, after = (_figure(_amount(each), column) for each in (change.before, change.after))
+    return before if before == after else f"{before} -> {after}"
+
+
+def _total(found: Plan, column: str) -> str:
+    changes = [node.resources.get(f"kubernetes.io/{column}") for node in found.colocation.values()]
+    before = sum(_amount(each.before) or 0 for each in changes if each is not None)
+    after = sum(_amount(each.after) or 0 for each in changes if each is not None)
+    one, other = _figure(before, column), _figure(after, column)
+    return one if one == other else f"{one} -> {other}"
+
+
+def _amount(text: str | None) -> int | None:
+    from koord.api.quantity import value
+
+    return None if text is None else value(text)
+
+
+def _figure(amount: int | None, column: str) -> str:
+    if amount is None:
+        return "none"
+    return f"{amount / 1000:g}" if column.endswith("cpu") else f"{amount / GIB:.1f}Gi"

@@ -1,0 +1,111 @@
+"""Whom agents would evict by other settings: their own decisions, asked with what nodes report.
+
+A report's averages stand for the present. Which features an agent has switched on is not in the cluster, so all are
+asked; each eviction names the feature that it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from koord.agent.host.topology import Topology
+from koord.agent.pods import AgentPod
+from koord.agent.qos import cpu_evict, memory_evict
+from koord.agent.series import names
+from koord.agent.series.samples import Samples, Series
+from koord.agent.state import NodeState
+from koord.api.cgroup import CgroupDriver
+from koord.api.crd.node_metric import NodeMetric, ResourceMap
+from koord.api.crd.node_slo import NodeSLOSpec
+from koord.api.features import AgentGate
+from koord.api.node import Node
+from koord.api.overlay import overlay
+from koord.api.pod import Pod
+from koord.api.priority import kube_qos, priority_class, qos_class, raw_qos_class
+from koord.api.resources import amounts, pod_limits, pod_requests
+from koord.api.slo_defaults import default_node_slo, effective_qos_strategy
+
+_ALL_ON: Final = dict.fromkeys(AgentGate, True)
+_LONG_AGO: Final = float("-inf")
+
+
+class WouldEvict(msgspec.Struct, frozen=True, rename="camel"):
+    pod: str
+    node: str
+    by: str
+    "The agent's feature."
+    why: str
+
+
+def would_evict(
+    node: Node,
+    allocatable: Mapping[str, int],
+    pods: Iterable[Pod],
+    metric: NodeMetric,
+    slo: NodeSLOSpec,
+    now_s: float,
+) -> tuple[WouldEvict, ...]:
+    """`allocatable` is what the node has by the settings in question, `slo` those settings."""
+    info = metric.status.node_metric
+    if info is None:
+        return ()
+    state = _state(node, allocatable, pods, slo)
+    samples = Samples()
+    _add(samples, names.NODE_CPU, names.NODE_MEMORY, info.node_usage, now_s)
+    by_key = {pod.key: uid for uid, pod in state.pods.items()}
+    for each in metric.status.pods_metric:
+        uid = by_key.get(f"{each.namespace}/{each.name}")
+        if uid is not None:
+            _add(samples, names.pod_cpu(uid), names.pod_memory(uid), each.pod_usage, now_s)
+    found: dict[str, WouldEvict] = {}
+    for decide in (cpu_evict.decide, memory_evict.decide):
+        decision = decide(state, samples, _ALL_ON, (), _LONG_AGO, now_s)
+        for gone in decision.evictions if decision is not None else ():
+            found.setdefault(gone.pod.uid, WouldEvict(gone.pod.key, node.metadata.name, gone.by, gone.why))
+    return tuple(found.values())
+
+
+def _state(node: Node, allocatable: Mapping[str, int], pods: Iterable[Pod], slo: NodeSLOSpec) -> NodeState:
+    in_force = overlay(default_node_slo(), slo)
+    has = amounts(node.status.capacity or node.status.allocatable)
+    return NodeState(
+        node=node,
+        capacity_cpu_milli=has.get("cpu", 0),
+        capacity_memory_bytes=has.get("memory", 0),
+        allocatable=allocatable,
+        slo=in_force,
+        qos=effective_qos_strategy(in_force.resource_qos_strategy),
+        pods={pod.metadata.uid or pod.metadata.key: _pod(pod) for pod in pods if not pod.is_finished},
+        topology=Topology(()),
+        driver=CgroupDriver.SYSTEMD,
+    )
+
+
+def _pod(pod: Pod) -> AgentPod:
+    meta = pod.metadata
+    if not meta.uid:
+        # Agents know pods by their uid, which a manifest need not have.
+        meta = msgspec.structs.replace(meta, uid=meta.key)
+    return AgentPod(
+        meta=meta,
+        phase=pod.status.phase,
+        labelled_qos=raw_qos_class(meta.labels),
+        qos=qos_class(pod),
+        kube_qos=kube_qos(pod),
+        priority=pod.spec.priority,
+        band=priority_class(pod),
+        directory="",
+        containers=(),
+        requests=pod_requests(pod),
+        limits=pod_limits(pod),
+        started=pod.status.start_time,
+    )
+
+
+def _add(samples: Samples, cpu: Series, memory: Series, usage: ResourceMap, now_s: float) -> None:
+    used = amounts(usage.resources)
+    samples.add(cpu, now_s, used.get("cpu", 0))
+    samples.add(memory, now_s, used.get("memory", 0))
