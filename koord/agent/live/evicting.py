@@ -1,7 +1,8 @@
 """Evictions, carried out: through the API, so that budgets and graceful endings hold.
 
-A refusal is told on the pod and tried again next round; only what was accepted counts as released. Before a pod goes,
-its band is noted on the node: the scheduler then places nobody of that band there for a while.
+A refusal is told on the pod and tried again next round; only what was accepted counts as released. In an emergency,
+when the node is about to run out of memory, the processes of a pod that may not go are killed. Before a pod goes, its
+band is noted on the node: the scheduler then places nobody of that band there for a while.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from koord.agent.executor.audit import Audit
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.host.killing import kill_all
 from koord.agent.qos.decision import Eviction
 from koord.api.annotations.load import LAST_EVICTIONS
 from koord.api.kinds import NODES
@@ -37,11 +40,12 @@ class Evictor:
         events: EventRecorder,
         audit: Audit,
         clock: Clock,
+        cgroups: Cgroups,
         done: Callable[[Eviction], None],
         node: Callable[[], Node | None],
     ) -> None:
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
-        self._node = node
+        self._cgroups, self._node = cgroups, node
         self._noted_s: dict[str, float] = {}
 
     async def evict(self, eviction: Eviction) -> None:
@@ -56,6 +60,9 @@ class Evictor:
         except NotFound:
             self._done(eviction)
         except ApiError as error:
+            if eviction.is_emergency:
+                self._kill(eviction, regarding, f"{note}; the API refused: {error}")
+                return
             self._audit_of("refused", eviction, f"{note}; refused: {error}")
             self._events.record(regarding, "evictPodFail", f"{note}; {error}", action="Evicting", type="Warning")
             log.warning("cannot evict %s: %s", pod.key, error)
@@ -64,6 +71,14 @@ class Evictor:
             self._audit_of("evict", eviction, note)
             self._events.record(regarding, "evictPodSuccess", note, action="Evicting", type="Warning")
             log.info("evicted %s: %s", pod.key, note)
+
+    def _kill(self, eviction: Eviction, regarding: ObjectReference, note: str) -> None:
+        pod = eviction.pod
+        killed = kill_all(self._cgroups, [each.directory for each in pod.containers if each.directory])
+        self._done(eviction)
+        self._audit_of("kill", eviction, note)
+        self._events.record(regarding, "evictPodSuccess", f"{note}; killed", action="Killing", type="Warning")
+        log.warning("killed %d processes of %s: %s", killed, pod.key, note)
 
     async def _note(self, band: PriorityClass) -> None:
         """Before the eviction, so that nobody can be placed in between. It is only help: who must go, goes anyway."""

@@ -122,6 +122,7 @@ class Daemon:
                 events,
                 self.audit,
                 self._clock,
+                self.cgroups,
                 self._evicted,
                 lambda: sources.node.get(self._options.node),
             )

@@ -18,6 +18,8 @@ class Eviction:
     by: str
     "The feature."
     why: str
+    is_emergency: bool = False
+    "Whether its processes are to be killed where the API does not let it go: the node is about to run out of memory."
 
 
 @dataclass(frozen=True, slots=True)

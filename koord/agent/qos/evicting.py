@@ -40,6 +40,7 @@ class Task:
     candidates: Sequence[Candidate]
     "In the order in which they go."
     why: str
+    is_emergency: bool = False
 
 
 def evictions(tasks: Sequence[Task], on_their_way: Collection[str]) -> tuple[Eviction, ...]:
@@ -52,7 +53,7 @@ def evictions(tasks: Sequence[Task], on_their_way: Collection[str]) -> tuple[Evi
                 break
             if pod.uid in chosen or pod.uid in on_their_way:
                 continue
-            chosen[pod.uid] = Eviction(pod, task.feature, task.why)
+            chosen[pod.uid] = Eviction(pod, task.feature, task.why, task.is_emergency)
             released += _worth(pod.uid, task.account, tasks)
     return tuple(chosen.values())
 

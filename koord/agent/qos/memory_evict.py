@@ -23,6 +23,8 @@ from koord.api.slo_defaults import EVICT_LOWER_MARGIN_PERCENT
 
 NAME: Final = "memory_evict"
 COOL_DOWN_S: Final = 4.0
+EMERGENCY_PERCENT: Final = 95
+"""From here on the kernel may kill anybody any moment: better the pod that is chosen, also against the API's word."""
 FRESH_WITHIN_S: Final = 2.0
 
 _RESOURCES: Final = (MEMORY, MID_MEMORY, BATCH_MEMORY)
@@ -76,6 +78,11 @@ def to_release(
     return state.capacity_memory_bytes * (percent - lower) // 100, why
 
 
+def is_emergency(state: NodeState, samples: Samples, now_s: float) -> bool:
+    used = samples.last(names.NODE_MEMORY, now_s, FRESH_WITHIN_S)
+    return used is not None and int(used) * 100 >= state.capacity_memory_bytes * EMERGENCY_PERCENT
+
+
 def _used(state: NodeState, samples: Samples, now_s: float) -> dict[str, int]:
     values = {uid: samples.last(names.pod_memory(uid), now_s, FRESH_WITHIN_S) for uid in state.pods}
     return {uid: int(value) for uid, value in values.items() if value is not None}
@@ -94,7 +101,7 @@ def _best_effort(
     pods.sort(key=lambda pod: pod.key, reverse=True)
     pods.sort(key=lambda pod: _order(pod, used))
     candidates = [Candidate(pod, used.get(pod.uid, 0)) for pod in pods]
-    yield Task(feature, Account("usage", MEMORY), need, candidates, why)
+    yield Task(feature, Account("usage", MEMORY), need, candidates, why, is_emergency(state, samples, now_s))
 
 
 def _order(pod: AgentPod, used: Mapping[str, int]) -> tuple[bool, int, int]:
