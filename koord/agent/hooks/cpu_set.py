@@ -15,6 +15,7 @@ from koord.agent.executor.write import Write
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.convert import UNLIMITED
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host_applications import directory_of
 from koord.agent.pods import BATCH_CPU, CPU, AgentContainer, AgentPod
 from koord.agent.state import NodeState
 from koord.api.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
@@ -72,6 +73,10 @@ def _for_node(state: NodeState) -> Iterator[Write]:
     if _is_in_force(state) and state.kubelet.cpu_policy != "static":
         cpus = joined(service_pools(state))
         if cpus:
+            for application in state.slo.host_applications if state.slo else ():
+                if application.qos == QoSClass.LS:
+                    directory = directory_of(application, state.driver)
+                    yield Write(CPUSET_CPUS, directory, cpus, NAME, "the CPUs that services share")
             # Pods with CPUs of their own lie there too; those directories follow the pods', and are larger for them.
             directory = qos_dir(KubeQoS.BURSTABLE, state.driver)
             bound = (cpus_of(state, pod) for pod in state.pods.values() if pod.kube_qos is KubeQoS.BURSTABLE)

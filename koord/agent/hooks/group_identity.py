@@ -13,6 +13,7 @@ from typing import Final
 from koord.agent.executor.write import Write
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.knobs import CPU_IDLE, GROUP_IDENTITY
+from koord.agent.host_applications import directory_of
 from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
 from koord.api.annotations import pod_qos
@@ -80,6 +81,11 @@ def _for_node(state: NodeState) -> Iterator[Write]:
         GROUP_IDENTITY, qos_dir(KubeQoS.BURSTABLE, state.driver), identity(state.qos.ls_class), NAME, "identity of LS"
     )
     yield Write(GROUP_IDENTITY, best_effort, identity(state.qos.be_class), NAME, "identity of BE")
+    for application in state.slo.host_applications if state.slo else ():
+        is_best_effort = application.qos == QoSClass.BE
+        value = identity(state.qos.be_class if is_best_effort else state.qos.ls_class)
+        directory = directory_of(application, state.driver)
+        yield Write(GROUP_IDENTITY, directory, value, NAME, f"identity of host application {application.name}")
 
 
 def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:

@@ -166,3 +166,19 @@ def test_a_pod_of_a_numa_node_shares_the_cpus_there() -> None:
     near = pod("near", "LS", requests={"cpu": "1"}, annotations={"scheduling.koordinator.sh/resource-status": status})
     found = wanted(cpu_set.HOOK, node(bound("db", "4-5"), near, topology=cpus(2, 4, 1)))
     assert found[CPUSET_CPUS.name, "kubepods/burstable/podnear"] == CPUSet([6, 7])
+
+
+def test_host_applications_have_their_sides_identity_and_the_shared_cpus() -> None:
+    apps = [
+        {"name": "nginx", "qos": "LS"},
+        {"name": "yarn", "qos": "BE", "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": "hadoop-yarn"}},
+    ]
+    settings = {**identities(ls=2, be=-1), "hostApplications": apps}
+    state = node(bound("db", "0-1"), slo=settings, topology=cpus(1, 8, 1))
+    on_anolis = replace(state, kernel=Kernel(has_group_identity=True))
+    found = wanted(group_identity.HOOK, on_anolis)
+    assert found[GROUP_IDENTITY.name, "host-latency-sensitive/nginx"] == 2
+    assert found[GROUP_IDENTITY.name, "kubepods/besteffort/hadoop-yarn"] == -1
+    found = wanted(cpu_set.HOOK, state)
+    assert found[CPUSET_CPUS.name, "host-latency-sensitive/nginx"] == CPUSet(range(2, 8))
+    assert (CPUSET_CPUS.name, "kubepods/besteffort/hadoop-yarn") not in found
