@@ -19,6 +19,7 @@ BENCHES: Final = {
     "scheduler": "koord.bench.scheduler",
     "scheduling": "koord.bench.scheduling",
     "admission": "koord.bench.admission",
+    "manager": "koord.bench.manager",
     "colocation": "koord.bench.colocation",
 }
 """Name to module; each has `run(quick, progress) -> list[Result]`."""

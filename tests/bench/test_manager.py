@@ -1,0 +1,17 @@
+"""The benchmark of the manager measures what it says, at a size at which a test may."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.bench import manager
+
+
+@pytest.mark.timeout(120)
+def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "QUICK", manager.Size(nodes=20, noisy_nodes=2, hours=1, up_nodes=2, pods=8))
+    results = manager.run(quick=True)
+    assert len(results) == 13
+    assert all(found.value > 0 for found in results)
+    noise = [found for found in results if "in 300 s" in found.metric]
+    assert [found.met for found in noise] == [True, True]
