@@ -210,7 +210,7 @@ def test_warnings_do_not_flood_the_terminal(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_configuration_is_previewed(capsys: pytest.CaptureFixture[str]) -> None:
-    example = str(Path(__file__).parents[2] / "examples" / "colocation")
+    example = str(Path(__file__).parents[2] / "examples" / "colocation" / "offline")
     assert run(["plan", "-f", example, "--now", "2026-11-15T12:01:00Z"]) == 0
     printed = capsys.readouterr().out
     assert "none -> 13.2" in printed
@@ -223,7 +223,7 @@ def test_a_configuration_is_previewed(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_thresholds_out_of_order_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    example = Path(__file__).parents[2] / "examples" / "colocation"
+    example = Path(__file__).parents[2] / "examples" / "colocation" / "offline"
     text = (example / "slo-controller-config.yaml").read_text()
     bad = tmp_path / "config.yaml"
     bad.write_text(text.replace('"memoryReclaimThresholdPercent": 65', '"memoryReclaimThresholdPercent": 80'))

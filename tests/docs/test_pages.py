@@ -84,6 +84,41 @@ def test_the_page_about_the_agent(tmp_path: Path) -> None:
     assert "put back 0 settings" in printed
 
 
+@pytest.mark.kubectl
+def test_the_page_about_co_location(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("co-locate-batch-jobs.md"), tmp_path)
+    assert '{"kubernetes.io/batch-cpu":"2k","kubernetes.io/batch-memory":"1Gi"}' in printed
+    assert "co-location is on in the cluster" in printed
+    assert "jobs/crunch   n1     BEMemoryEvict   the node's memory usage is 75%, at or above 72%" in printed
+    shown = re.findall(r"```\n(NODE .*?)```", (DOCS / "co-locate-batch-jobs.md").read_text(), re.DOTALL)
+    assert shown
+    assert shown[0] in printed
+
+
+@pytest.mark.kubectl
+def test_the_page_about_what_is_reclaimed(tmp_path: Path) -> None:
+    lines = commands("how-much-is-reclaimed.md")
+    # Usage is reported a while after a node came; a reader is slower than this script.
+    first = lines.index("koord explain node/hollow-0001")
+    lines.insert(first, "until koord explain node/hollow-0001 | grep 'published as it is here'; do sleep 1; done")
+    printed = on_a_cluster(lines, tmp_path)
+    assert "hollow-0001 lends batch-cpu" in printed
+    assert "node annotation node.koordinator.sh/colocation-strategy" in printed
+    assert "n1 lends batch-cpu 13.2 cores" in printed
+
+
+@pytest.mark.kubectl
+@pytest.mark.timeout(LIMIT_S + 60)
+def test_the_page_about_the_switch(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("turn-it-off.md"), tmp_path)
+    assert "co-location is off for node hollow-0001" in printed
+    assert "co-location is off for nodes with pool=batch" in printed
+    assert "co-location is off for the cluster" in printed
+    assert "4 pods still run on what was lent" in printed
+    assert "4 pods evicted" in printed
+    assert printed.count("successfully rolled out") == 2
+
+
 def test_the_page_about_plugins(tmp_path: Path) -> None:
     page = (DOCS / "write-a-plugin.md").read_text()
     example, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

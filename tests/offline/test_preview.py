@@ -21,7 +21,7 @@ from koord.offline.plan import plan
 from koord.offline.preview import Change, preview
 from koord.scheduler.profiles import profiles_of
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "colocation"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "colocation" / "offline"
 NOW_S = parse_timestamp("2026-11-15T12:01:00Z")
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
