@@ -19,3 +19,13 @@ def collect(this: Round) -> None:
     memory_of_host = proc.memory(this.cgroups.files)
     this.put(names.NODE_MEMORY, memory_of_host.used)
     this.put(names.NODE_MEMORY_WITH_CACHE, memory_of_host.total - memory_of_host.free)
+    if len(this.state.topology.nodes) > 1:
+        _by_numa_node(this)
+
+
+def _by_numa_node(this: Round) -> None:
+    ticks = proc.busy_ticks_by_cpu(this.cgroups.files)
+    for node, cpus in this.state.topology.nodes.items():
+        busy = sum(ticks.get(cpu, 0) for cpu in cpus)
+        this.cpu(names.numa_cpu(node), int(busy * proc.JIFFY_S * 1e9))
+        this.put(names.numa_memory(node), proc.memory_of_numa_node(this.cgroups.files, node).used)

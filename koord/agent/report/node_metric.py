@@ -18,6 +18,7 @@ from koord.api.crd.node_metric import (
     HostApplicationMetricInfo,
     NodeMetricInfo,
     NodeMetricStatus,
+    NUMAUsage,
     PodMetricInfo,
     ResourceMap,
 )
@@ -64,10 +65,31 @@ def node_metric_status(
             aggregated_system_usages=_aggregated(
                 samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, policy.longer_s, now_s
             ),
+            numa_usages=_by_numa_node(state, samples, now_s, window_s),
         ),
         pods_metric=tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.namespace, pod.name))),
         host_application_metric=tuple(applications),
     )
+
+
+def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: float) -> tuple[NUMAUsage, ...]:
+    """What is not pods' is shared out in proportion to all CPU that is used on each NUMA node."""
+    if len(state.topology.nodes) < 2:
+        return ()
+    used = {
+        node: (cpu, memory)
+        for node in state.topology.nodes
+        if (cpu := samples.mean(names.numa_cpu(node), now_s, window_s)) is not None
+        and (memory := samples.mean(names.numa_memory(node), now_s, window_s)) is not None
+    }
+    everything = sum(cpu for cpu, _ in used.values())
+    system = samples.mean(names.SYSTEM_CPU, now_s, window_s) or 0.0
+    found = []
+    for node, (cpu, memory) in used.items():
+        share = system * cpu / everything if everything > 0 else 0.0
+        resources = {"cpu": render("cpu", int(share))}
+        found.append(NUMAUsage(node, node_usage=_map(cpu, memory), system_usage=ResourceMap(resources)))
+    return tuple(found)
 
 
 def _pod(pod: AgentPod, samples: Samples, now_s: float, window_s: float) -> PodMetricInfo | None:

@@ -18,6 +18,14 @@ BE_CPU_LIMIT: Final = Series("be_cpu_limit")
 """What they may really use: the smallest of CPU sets and quota."""
 
 
+def numa_cpu(node: int) -> Series:
+    return Series(f"numa{node}_cpu")
+
+
+def numa_memory(node: int) -> Series:
+    return Series(f"numa{node}_memory")
+
+
 def pod_cpu(uid: str) -> Series:
     return Series("pod_cpu", uid)
 

@@ -145,3 +145,15 @@ def test_what_is_gone_leaves_nothing_behind(host: Watched) -> None:
     host.round()
     assert host.samples.owners("pod_memory") == []
     assert host.samples.owners("container_memory") == []
+
+
+def test_cpu_and_memory_of_each_numa_node(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS, sockets=2, cores=2, threads=1)
+    host = Watched(tree, node(topology=cpus(2, 2, 1)))
+    host.round()
+    tree.write("proc/stat", "cpu  300 0 0 9 0 0 0 0\ncpu0 100 0 0 9 0 0 0 0\ncpu1 150 0 0 9 0 0 0 0\n"
+               "cpu2 50 0 0 9 0 0 0 0\ncpu3 0 0 0 9 0 0 0 0\n")  # fmt: skip
+    host.round()
+    assert host.last(names.numa_cpu(0)) == pytest.approx(2500)
+    assert host.last(names.numa_cpu(1)) == pytest.approx(500)
+    assert host.last(names.numa_memory(0)) == 0

@@ -5,7 +5,7 @@ from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.api.quantity import milli
 from koord.api.report_policy import ReportPolicy
-from tests.agent.states import GIB, NOW, node, pod
+from tests.agent.states import GIB, NOW, cpus, node, pod
 
 
 def measured(seconds: int) -> Samples:
@@ -49,3 +49,21 @@ def test_longer_windows_are_told_from_half_of_them_on() -> None:
 
 def test_before_the_first_measurement_nothing_is_reported() -> None:
     assert node_metric_status(STATE, Samples(), ReportPolicy(), NOW, "2026-11-15T04:25:02Z") is None
+
+
+def test_usage_on_each_numa_node() -> None:
+    state = node(topology=cpus(2, 4, 1))
+    found = measured(120)
+    for second in range(120):
+        at_s = NOW - 119 + second
+        for each, used in ((0, 900), (1, 100)):
+            found.add(names.numa_cpu(each), at_s, used)
+            found.add(names.numa_memory(each), at_s, 2 * GIB)
+    status = node_metric_status(state, found, ReportPolicy(), NOW, "2026-11-15T04:25:02Z")
+    assert status is not None
+    assert status.node_metric is not None
+    first, second_ = status.node_metric.numa_usages
+    assert (first.numa_node_id, second_.numa_node_id) == (0, 1)
+    assert milli(first.node_usage.resources["cpu"]) == 900
+    # Of 200m, nine tenths.
+    assert milli(first.system_usage.resources["cpu"]) == 180
