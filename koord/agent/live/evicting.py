@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 FIELD_MANAGER: Final = "koord-agent"
 NOTED_AGAIN_S: Final = 5.0
 """Of evictions that follow closely, not each is noted: the scheduler waits for much longer than that."""
+REFUSED_NOTED_AGAIN_S: Final = 60.0
+"""The same of a pod whose eviction was refused, and is asked for each second."""
 
 
 class Evictor:
@@ -47,10 +49,12 @@ class Evictor:
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
         self._cgroups, self._node = cgroups, node
         self._noted_s: dict[str, float] = {}
+        self._refused = ""
+        "Who was refused last, by uid."
 
     async def evict(self, eviction: Eviction) -> None:
         pod = eviction.pod
-        await self._note(pod.band)
+        await self._note(pod.band, REFUSED_NOTED_AGAIN_S if pod.uid == self._refused else NOTED_AGAIN_S)
         regarding = ObjectReference(
             kind="Pod", api_version="v1", namespace=pod.meta.namespace, name=pod.meta.name, uid=pod.uid
         )
@@ -63,6 +67,7 @@ class Evictor:
             if eviction.is_emergency:
                 self._kill(eviction, regarding, f"{note}; the API refused: {error}")
                 return
+            self._refused = pod.uid
             self._audit_of("refused", eviction, f"{note}; refused: {error}")
             self._events.record(regarding, "evictPodFail", f"{note}; {error}", action="Evicting", type="Warning")
             log.warning("cannot evict %s: %s", pod.key, error)
@@ -80,10 +85,10 @@ class Evictor:
         self._events.record(regarding, "evictPodSuccess", f"{note}; killed", action="Killing", type="Warning")
         log.warning("killed %d processes of %s: %s", killed, pod.key, note)
 
-    async def _note(self, band: PriorityClass) -> None:
+    async def _note(self, band: PriorityClass, again_s: float) -> None:
         """Before the eviction, so that nobody can be placed in between. It is only help: who must go, goes anyway."""
         node, now_s = self._node(), self._clock.now()
-        if node is None or band is PriorityClass.NONE or now_s - self._noted_s.get(band, 0.0) < NOTED_AGAIN_S:
+        if node is None or band is PriorityClass.NONE or now_s - self._noted_s.get(band, 0.0) < again_s:
             return
         times = {**LAST_EVICTIONS.read(node.metadata, "Node"), band.value: timestamp(now_s)}
         times |= {other: timestamp(at_s) for other, at_s in self._noted_s.items() if other != band}
