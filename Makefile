@@ -4,12 +4,13 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test lint types layers compiled tests coverage bench clean help
+.PHONY: run test lint types layers compiled tests test-guest coverage bench clean help
 
 help:
 	@echo "make run            run koord on this machine (ARGS='--nodes 100'; LOCAL=1, as root: this machine is a node too)"
 	@echo "make test           lint, types, import rules and tests"
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
+	@echo "make test-guest     the agent on a kernel with cgroup v2, in a guest: minutes, since it is emulated"
 	@echo "make coverage       the tests again, slower, and which lines they did not run"
 	@echo "make bench          the benchmarks (ARGS=informer)"
 	@echo "make clean          remove what was set up"
@@ -57,7 +58,10 @@ compiled: .venv/.dev
 	@found=$$($(BIN)/python -m pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 tests: .venv/.dev
-	$(BIN)/python -m $(PYTEST) $(T)
+	$(BIN)/python -m $(PYTEST) -m "not guest" $(T)
+
+test-guest: .venv/.dev
+	$(BIN)/python -m pytest -m guest tests/guest $(T)
 
 coverage: .venv/.dev
 	rm -f .coverage .coverage.*

@@ -80,6 +80,16 @@ def burn() -> None:
         pass
 
 
+def burn_on(cpu: int) -> Callable[[], None]:
+    """All that it gets on one CPU. What the kernel gives above a quota is kept account of there, and taken back."""
+
+    def work() -> None:
+        os.sched_setaffinity(0, {cpu})
+        burn()
+
+    return work
+
+
 def cores(level: Level, every_s: float = 0.02) -> Callable[[], None]:
     """So many cores, in small portions. What it could not get in a while is not made up for."""
 

@@ -40,7 +40,7 @@ from tests.agent.real import make, real_cgroups, remove
 
 DRIVER = CgroupDriver(os.environ.get("KOORD_TEST_CGROUP_DRIVER", CgroupDriver.CGROUPFS))
 """How directories are named; the kernel does not care."""
-ROUND_S = 0.5
+ROUND_S = float(os.environ.get("KOORD_TEST_ROUND_S", "0.5"))
 THRESHOLD = 65
 """Percent of the node, up to which best effort may fill it."""
 
@@ -118,6 +118,10 @@ class RealNode:
             found.append(self.round())
         return found
 
+    def until(self, is_so: Callable[[], bool], most: int = 20) -> bool:
+        """Rounds, until it is so."""
+        return any(is_so() for _ in range(most) if self.rounds(1))
+
     def rounds_and(self, count: int, counter: Callable[[], int]) -> int:
         """By how much something grew meanwhile."""
         before = counter()
@@ -148,14 +152,18 @@ class RealNode:
         return quota / PERIOD_US if quota > 0 else float("inf")
 
     def settings(self) -> dict[str, str]:
-        """All that can be set, as it is: by directory and knob."""
+        """All that can be set, as it is in force: by directory and knob."""
         return dict(_settings(self.cgroups, ""))
 
 
 def _settings(cgroups: Cgroups, directory: str) -> Iterator[tuple[str, str]]:
     for knob in KNOBS:
-        if cgroups.has(knob, directory) and Path("/", cgroups.file(knob, directory)).exists():
-            yield f"{directory}: {knob.name}", Path("/", cgroups.file(knob, directory)).read_text().strip()
+        place = cgroups.place(knob)
+        if place is None or not cgroups.has(knob, directory):
+            continue
+        path = Path("/", cgroups.name(place.controller, directory, place.reads or place.file))
+        if path.exists():
+            yield f"{directory}: {knob.name}", path.read_text().strip()
     for name in cgroups.children(directory):
         yield from _settings(cgroups, f"{directory}/{name}".lstrip("/"))
 

@@ -85,7 +85,7 @@ def test_a_second_writer_is_survived_and_corrected(tmp_path: Path) -> None:
             (CPUSET_CPUS, container, [everything, CPUSet([first]), CPUSet([second])]),
             (CPUSET_CPUS, owner.directory, [everything, CPUSet([first]), CPUSet([second])]),
         ]
-        node.round()
+        node.rounds(2)
         with Upset(node, contested) as upset:
             node.rounds(20, each_s=0.1)
         assert upset.written > 20

@@ -6,13 +6,16 @@ fast the machine is does not matter.
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
+from koord.agent.executor.write import Spot
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPUSET_CPUS
@@ -20,7 +23,7 @@ from koord.agent.pods import AgentPod
 from koord.api.cpuset import CPUSet
 from koord.api.features import AgentGate
 from koord.api.words import KubeQoS
-from tests.agent.loads import Level, Process, burn, bursts, cores, hold
+from tests.agent.loads import Level, Process, burn, burn_on, bursts, cores, hold
 from tests.agent.real_node import THRESHOLD, RealNode, batch, owning, real_node, suppressed
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
@@ -28,18 +31,34 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
 MIB = 1 << 20
 HYSTERESIS = 0.01
 "Of the node: smaller changes are not written."
+PERIOD_S = 0.1
+MARGIN = float(os.environ.get("KOORD_TEST_MARGIN", "0.05"))
+"Of the budget. An emulated CPU that has to wait for a real one does not keep account of it."
 
 
 @dataclass(frozen=True)
 class Spell:
     """What a few rounds' time showed, in cores."""
 
+    seconds: float
     service: float
     best_effort: float
     budget: float
     "What the formula gives best effort: the node's threshold, less what all others used."
-    throttled: int
-    "Periods in which best effort wanted more than it had."
+    quota: float
+    "What it was given, round by round."
+    held_back: float
+    "In which part of the periods best effort wanted more than it had."
+    writes: int
+    "How often the quota was written. The kernel then gives it anew, though a part of the period is over."
+
+    def keeps_to_its_budget(self) -> bool:
+        """Within 5%. A period's quota is spent at its beginning: how many of those a spell sees may differ by one."""
+        margin = MARGIN * self.budget + HYSTERESIS
+        a_period = self.budget * PERIOD_S / self.seconds
+        uses_no_more = self.best_effort <= self.budget + margin + (1 + self.writes) * a_period
+        uses_no_less = self.held_back < 0.9 or self.best_effort >= self.budget - margin - a_period
+        return abs(self.quota - self.budget) <= margin and uses_no_more and uses_no_less
 
 
 def spell(node: RealNode, service: AgentPod, rounds: int) -> Spell:
@@ -48,34 +67,35 @@ def spell(node: RealNode, service: AgentPod, rounds: int) -> Spell:
         found = usage.throttling(node.cgroups, node.best_effort)
         return [time.monotonic(), *used, found.periods, found.throttled]
 
-    before = look()
-    node.rounds(rounds)
+    before, quotas, writes = look(), [], 0
+    for _ in range(rounds):
+        quotas.append(node.best_effort_cores)
+        (done,) = node.rounds(1)
+        writes += sum(each.write.spot == Spot(CPU_QUOTA.name, node.best_effort) for each in done.outcome.done)
     took_s, web, best_effort, everything, periods, throttled = (b - a for a, b in zip(before, look(), strict=True))
     capacity = node.state().capacity_cpu_milli / 1000
     budget = capacity * THRESHOLD / 100 - (everything - best_effort) / took_s
-    # A quota is spent early in its period: by whole periods, it does not matter when the spell begins.
-    return Spell(web / took_s, best_effort / (periods * 0.1), budget, round(throttled))
+    share = throttled / max(periods, 1)
+    return Spell(took_s, web / took_s, best_effort / took_s, budget, mean(quotas), share, writes)
 
 
 def test_best_effort_gives_way_within_three_rounds_and_comes_back(tmp_path: Path) -> None:
     with real_node(tmp_path, cores=1, slo=suppressed("cfsQuota")) as node, ExitStack() as running:
         web, job, demand = node.pod("web", "LS", requests={"cpu": "400m"}), node.pod("job", **batch()), Level(0.1)
         running.enter_context(Process(node.cgroups, web.containers[0].directory, cores(demand)))
-        for _ in range(2):
-            running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
+        for cpu in sorted(node.topology.all)[:2]:
+            running.enter_context(Process(node.cgroups, job.containers[0].directory, burn_on(cpu)))
         node.rounds(3)
-        calm = spell(node, web, 3)
+        calm = spell(node, web, 4)
         demand.set(0.35)
         node.rounds(3)
         assert node.best_effort_cores < 0.75 * calm.budget, "the service took what best effort had"
         busy = spell(node, web, 5)
         demand.set(0.1)
         node.rounds(4)
-        again = spell(node, web, 3)
-        for each in (calm, busy, again):
-            assert each.best_effort <= 1.05 * each.budget + HYSTERESIS, each
-            if each.throttled:
-                assert each.best_effort >= 0.95 * each.budget - HYSTERESIS, each
+        again = spell(node, web, 4)
+        print(calm, busy, again, sep="\n")
+        assert all(each.keeps_to_its_budget() for each in (calm, busy, again))
         assert busy.service > 2 * calm.service
         assert again.best_effort > 1.3 * busy.best_effort, "and got it back"
 
@@ -85,22 +105,23 @@ def test_best_effort_runs_on_fewer_cpus_and_on_more_again(tmp_path: Path) -> Non
         all_cpus = node.topology.all
         if len(all_cpus) < 4:
             pytest.skip("best effort has at least two CPUs: a machine of four is needed to see it have fewer")
-        web, job, demand = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch()), Level(0.1)
+        web, job, demand = node.pod("web", "LS", requests={"cpu": "1"}), node.pod("job", **batch()), Level(0.05)
         before = node.settings()
         for _ in range(3):
             running.enter_context(Process(node.cgroups, web.containers[0].directory, cores(demand)))
         burner = running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
-        node.rounds(3)
-        most = len(node.cpus(node.best_effort))
+
+        def count() -> int:
+            return len(node.cpus(node.best_effort))
+
+        assert node.until(lambda: count() > 2), "65% of four CPUs are more than two"
         demand.set(0.9)
-        node.rounds(3)
+        assert node.until(lambda: count() == 2, most=3)
         fewer = node.cpus(node.best_effort)
-        assert len(fewer) == 2 < most
         assert node.cpus(job.directory) == node.cpus(job.containers[0].directory) == fewer
         assert allowed_cpus(burner.pid) == fewer
         demand.set(0.05)
-        node.rounds(5)
-        assert len(node.cpus(node.best_effort)) > 2
+        assert node.until(lambda: count() > 2), "and again"
         assert not node.agent.executor.restore_all(node.now_s).refused
         assert node.settings() == before
 

@@ -6,6 +6,7 @@ its own tree, on v2 there is one. With a `cgroup_root` (as kubelet has) a part o
 
 from __future__ import annotations
 
+import errno
 from enum import StrEnum
 from typing import Final
 
@@ -81,7 +82,15 @@ class Cgroups:
 
     def put(self, knob: Knob, directory: str, text: str) -> None:
         """What `text` told is so again."""
-        self.files.write(self.file(knob, directory), text)
+        try:
+            self.files.write(self.file(knob, directory), text)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or text or not directory:
+                raise
+            # The kernel takes no set of CPUs back where something runs. Its parent's is what it would have.
+            place = self._place(knob)
+            above = self.name(place.controller, directory.rpartition("/")[0], place.reads or place.file)
+            self.files.write(self.file(knob, directory), self.files.text(above).strip())
 
     def file(self, knob: Knob, directory: str) -> str:
         """The knob's file below the host root."""

@@ -1,0 +1,75 @@
+"""A guest, from its first instruction to its last, under software emulation: another kernel, and no machine for it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.guest import image
+
+MEMORY_MIB = 768
+
+
+@dataclass(frozen=True)
+class Guest:
+    name: str
+    options: tuple[str, ...]
+    tests: tuple[str, ...]
+    "By a part of their names, those that make sense on it."
+
+
+BY_INSTRUCTIONS = Guest(
+    "time by instructions",
+    # Its clock counts instructions: what else runs on the machine does not exist for it. That works with one CPU.
+    ("-smp", "1", "-icount", "shift=2,sleep=off"),
+    ("gives_way", "saved_up_time", "throttled_service", "idle_class"),
+)
+FOUR_CPUS = Guest(
+    "four CPUs",
+    ("-smp", "4"),
+    ("fewer_cpus", "make_room", "memory_is_freed", "second_writer", "killed_at_any_point"),
+)
+GUESTS = (BY_INSTRUCTIONS, FOUR_CPUS)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the tests in a guest told."""
+
+    passed: tuple[str, ...]
+    others: tuple[str, ...]
+    "Those that did not pass, with what they said."
+    console: str
+
+
+def run(guest: Guest, driver: str, directory: Path, within_s: float) -> Told:
+    """Raises image.NoKernel, and TimeoutExpired for a guest that does not end."""
+    kernel, results = image.kernel(), directory / "results.xml"
+    initramfs = image.initramfs(directory / "initramfs.cpio")
+    told = f"console=ttyS0 quiet panic=-1 koord.driver={driver} koord.tests={'+'.join(guest.tests)}"
+    command = [
+        "qemu-system-x86_64", "-M", "pc", "-accel", "tcg", "-cpu", "max", "-m", str(MEMORY_MIB), *guest.options,
+        "-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-serial", f"file:{results}",
+        "-kernel", str(kernel), "-initrd", str(initramfs), "-append", told,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=within_s,
+            check=False, text=True, errors="replace",
+        )  # fmt: skip
+    finally:
+        initramfs.unlink()
+    text = results.read_text() if results.exists() else ""
+    if not text:
+        return Told((), ("the guest told nothing",), done.stdout)
+    cases = list(ElementTree.fromstring(text).iter("testcase"))
+    passed = tuple(case.get("name", "") for case in cases if not len(case.findall("*")))
+    others = tuple(
+        f"{case.get('name')}: {found.tag}: {found.get('message')}\n{found.text}"
+        for case in cases
+        for found in case
+        if found.tag in ("failure", "error", "skipped")
+    )
+    return Told(passed, others, done.stdout)

@@ -1,0 +1,55 @@
+# The first process of a guest: makes a machine of it, runs the agent's tests, tells and switches off.
+# What the tests told goes to the second serial line, as a JUnit document.
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+MOUNTS = (
+    ("devtmpfs", "/dev"),
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("cgroup2", "/sys/fs/cgroup"),
+    ("tmpfs", "/tmp"),
+    ("tmpfs", "/run"),
+)
+RB_AUTOBOOT = 0x01234567
+REPORT = "/tmp/report.xml"
+TESTS = ("tests/agent/test_real_kernel.py", "tests/agent/test_real_disturbed.py")
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def option(name: str) -> str:
+    with open("/proc/cmdline") as file:
+        words = file.read().split()
+    return next((word.partition("=")[2] for word in words if word.startswith(f"{name}=")), "")
+
+
+def main() -> None:
+    for kind, where in MOUNTS:
+        if libc.mount(kind.encode(), where.encode(), kind.encode(), 0, None):
+            print(f"{where} could not be mounted: {os.strerror(ctypes.get_errno())}")
+    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
+        file.write("+cpu +cpuset +memory +pids")
+    os.environ.update(
+        PATH="/usr/bin", HOME="/tmp", KOORD_TEST_KILLS="5", KOORD_TEST_CGROUP_DRIVER=option("koord.driver")
+    )
+    print(f"koord guest: up after {time.clock_gettime(time.CLOCK_BOOTTIME):.1f} s", flush=True)
+    command = [
+        sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=/work", "--noconftest", "-p", "no:cacheprovider",
+        "-W", "ignore", "-v", "--color=no", "--tb=short", f"--junitxml={REPORT}",
+        "-k", option("koord.tests").replace("+", " or "), *TESTS,
+    ]  # fmt: skip
+    subprocess.run(command, cwd="/work", check=False)
+    with open(REPORT) as report, open("/dev/ttyS1", "w") as results:
+        results.write(report.read())
+
+
+try:
+    main()
+finally:
+    sys.stdout.flush()
+    os.sync()
+    libc.reboot(RB_AUTOBOOT)

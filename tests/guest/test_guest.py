@@ -1,0 +1,31 @@
+"""The agent's stories on a kernel with cgroup v2: Debian's, booted in a guest.
+
+The guest needs no hardware's help, and is slow for that: `make test-guest` runs it, `make test` does not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koord.api.cgroup import CgroupDriver
+from tests.conftest import required_groups
+from tests.guest import boot, image
+
+WITHIN_S = 300.0
+
+pytestmark = [pytest.mark.guest, pytest.mark.timeout(WITHIN_S + image.DOWNLOAD_WITHIN_S)]
+
+
+@pytest.mark.parametrize("driver", list(CgroupDriver))
+@pytest.mark.parametrize("guest", boot.GUESTS, ids=lambda guest: guest.name)
+def test_the_agent_on_cgroup_v2(guest: boot.Guest, driver: CgroupDriver, tmp_path: Path) -> None:
+    try:
+        told = boot.run(guest, driver, tmp_path, WITHIN_S)
+    except image.NoKernel as missing:
+        if "guest" in required_groups():
+            raise
+        pytest.skip(f"group guest: {missing}")
+    assert not told.others, "\n".join([*told.others, told.console])
+    assert len(told.passed) == len(guest.tests)
