@@ -104,7 +104,7 @@ def plan(
         gc.freeze()
         given = scheduler_configuration(config, manifests)
         progress.say("feeding nodes and pods")
-        mended = require_order(manifests, given or SHIPPED)
+        mended = require_order(manifests, given or SHIPPED, before=replaced)
         previewed = None
         if asks_preview:
             progress.say("working out what nodes would lend")

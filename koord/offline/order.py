@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koord.api import kinds
-from koord.api.faults import Invalid
+from koord.api.faults import Fault, Invalid
 from koord.api.manifest import Manifests
 from koord.api.scheduler_config import SchedulerConfiguration
-from koord.api.threshold_order import load_limits, of_nodes
+from koord.api.threshold_order import Findings, load_limits, of_nodes
+from koord.api.thresholds import LoadLimits
 from koord.offline.node_resources import CONFIG_KEY, slo_config
 
 
-def require_order(manifests: Manifests, scheduler: SchedulerConfiguration) -> tuple[str, ...]:
-    """What is mended, in words. Raises `Invalid` where people set thresholds out of order, naming both fields."""
+def require_order(
+    manifests: Manifests, scheduler: SchedulerConfiguration, *, before: Manifests | None = None
+) -> tuple[str, ...]:
+    """What is mended, in words. Raises `Invalid` where people set thresholds out of order, naming both fields.
+
+    `before`: a cluster to which the manifests are changes. What is out of order there already is only told.
+    """
+    findings = _judged(manifests, load_limits(scheduler))
+    old = frozenset[Fault]() if before is None else frozenset(_judged(before, ()).faults)
+    new = [fault for fault in findings.faults if fault not in old]
+    if new:
+        raise Invalid("thresholds of usage", new)
+    return (*(f"already in the cluster: {fault}" for fault in findings.faults), *findings.warnings)
+
+
+def _judged(manifests: Manifests, load: Sequence[LoadLimits]) -> Findings:
     has_config = any(each.metadata.key == CONFIG_KEY for each in manifests.of(kinds.CONFIG_MAPS))
     slos = {each.metadata.name: each.spec for each in manifests.of(kinds.NODE_SLOS)}
-    findings = of_nodes(
+    return of_nodes(
         [each.metadata for each in manifests.of(kinds.NODES)],
-        load_limits(scheduler),
+        load,
         slos,
         slo_config(manifests).config if has_config else None,
     )
-    if findings.faults:
-        raise Invalid("thresholds of usage", findings.faults)
-    return findings.warnings

@@ -20,7 +20,9 @@ from koord.api.timestamp import from_seconds
 from koord.cli.colocation_live import Scope, Told, look, turn
 from koord.cli.main import run as koord
 from koord.kube.client import Client
+from koord.kube.locate import locate
 from koord.manager.colocation_switch import SwitchError
+from tests.control_plane import ControlPlane
 from tests.manager.live.managing import change, fresh, lent, managing, node_with_metric, report, until, until_lent
 from tests.scheduler.live.embedded import scheduling, serving, until_bound
 
@@ -32,6 +34,16 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with serving(tmp_path) as client:
         await fresh(client)
         yield client
+
+
+@pytest.fixture
+async def real(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    async with Client(locate(str(control_plane.kubeconfig))) as client:
+        await fresh(client)
+        yield client
+        # Others look at this control plane too.
+        for each in await client.list(kinds.NODES):
+            await client.delete(kinds.NODES, each.metadata.name)
 
 
 def batch_pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -86,6 +98,18 @@ async def test_off_takes_back_at_once_and_on_lends_again(client: Client, how: st
         told = await on(client, scope)
         assert told.nodes["n1"].on
         await until_lent(client, "n1", 35900 if managed else None)
+
+
+@pytest.mark.cluster
+async def test_a_real_api_server_takes_it_too(real: Client) -> None:
+    await lending(real, "n1", labels={"pool": "a"})
+    for scope in (Scope(nodes=("n1",)), Scope(pool=parse_labels("pool=a")), Scope()):
+        await off(real, scope)
+        assert await lent(real, "n1") is None
+        async with managing(real):
+            told = await on(real, scope)
+            assert told.nodes["n1"].on
+            await until_lent(real, "n1", 35900)
 
 
 async def test_without_a_manager_it_says_so_and_new_batch_pods_wait_with_a_reason(client: Client) -> None:

@@ -139,3 +139,15 @@ def test_thresholds_out_of_order_are_refused_and_both_are_named() -> None:
     assert "usageThresholds.cpu" in str(refused.value)
     assert "resource-threshold-config.clusterStrategy.cpuSuppressThresholdPercent (70)" in str(refused.value)
     assert require_order(manifests, SHIPPED) == ()
+
+
+def test_what_is_out_of_order_in_the_cluster_already_is_told_and_keeps_nobody_from_planning() -> None:
+    bad = {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 80, "cpuEvictThresholdPercent": 70,
+                               "evictEnabledPriorityThreshold": 5999}}  # fmt: skip
+    there = cluster(resource_threshold=bad)
+    with pytest.raises(Invalid):
+        require_order(there, SHIPPED)
+    (told,) = require_order(there, SHIPPED, before=there)
+    assert told.startswith("already in the cluster: resource-threshold-config.clusterStrategy.cpuSuppress")
+    with pytest.raises(Invalid):
+        require_order(there, SHIPPED, before=cluster())
