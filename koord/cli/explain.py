@@ -83,6 +83,7 @@ def explain(
     from koord.api.manifest import read
     from koord.api.scheduler_config import SHIPPED
     from koord.offline.explain import explain as explain_of
+    from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
 
@@ -103,6 +104,10 @@ def explain(
 
             manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
         given = scheduler_configuration(config, manifests)
+        is_previewed = has_config(manifests)
+        if is_previewed:
+            # As in a plan, what nodes lend follows the configuration that is given.
+            _, manifests = preview(manifests, now_s=now_s)
         profiles = profiles_of(given or SHIPPED, [load(each) for each in plugins])
         progress.say("explaining")
         answer = explain_of(
@@ -120,7 +125,8 @@ def explain(
     for warning in dict.fromkeys(answer.warnings):
         if warning not in known:
             click.echo(f"note: {warning}", err=True)
-    say_of(manifests, {} if live else answer.ignored)
+    ignored = {kind: number for kind, number in answer.ignored.items() if kind != "ConfigMap" or not is_previewed}
+    say_of(manifests, {} if live else ignored)
     _print(answer.explained, output)
     return 0
 

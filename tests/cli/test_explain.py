@@ -209,3 +209,12 @@ def test_a_claim_that_is_in_the_way_is_suggested_to_be_deleted(
     )
     found = json.loads(told("db", "-f", str(tmp_path), "-o", "json", capsys=capsys))
     assert found["explanation"]["suggestion"]["type"] == "DeleteConflictPVC"
+
+
+def test_what_nodes_lend_follows_a_configuration_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    example = str(Path(__file__).parents[2] / "examples" / "colocation" / "offline")
+    now = ("--now", "2026-11-15T12:01:00Z")
+    assert run(["explain", "jobs/nightly", "-f", example, *now, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["explanation"]["chosen"] == "n2"
+    assert run(["explain", "jobs/nightly", "-f", f"{example}/cluster.yaml", *now]) == 0
+    assert "Insufficient kubernetes.io/batch-cpu" in capsys.readouterr().out
