@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from koord.offline.preview import Change, NodePreview
 
 MOST_NODES: Final = 50
+MOST_EVICTIONS: Final = 50
 GIB: Final = 1 << 30
 _COLUMNS: Final = ("batch-cpu", "batch-memory", "mid-cpu", "mid-memory")
 
@@ -32,8 +33,12 @@ def previewed_tables(found: Plan, *, wide: bool) -> str:
         parts.append(f"and {len(changing) - MOST_NODES} more nodes (all of them with -o wide)")
     if found.evictions:
         lines = [("POD", "NODE", "BY", "WHY")]
-        lines += [(each.pod, each.node, each.by, each.why) for each in found.evictions]
+        lines += [
+            (each.pod, each.node, each.by, each.why) for each in found.evictions[: None if wide else MOST_EVICTIONS]
+        ]
         parts.append(f"\n{heading('EVICTIONS')}   by agents with these features switched on\n{table(lines)}")
+        if len(lines) <= len(found.evictions):
+            parts.append(f"and {len(found.evictions) - MOST_EVICTIONS} more pods (all of them with -o wide)")
     else:
         parts.append("no pod would be evicted")
     return "\n".join(parts)

@@ -49,8 +49,8 @@ def would_evict(
     now_s: float,
 ) -> tuple[WouldEvict, ...]:
     """`allocatable` is what the node has by the settings in question, `slo` those settings."""
-    info = metric.status.node_metric
-    if info is None:
+    info, strategy = metric.status.node_metric, slo.resource_used_threshold_with_be
+    if info is None or strategy is None or not strategy.enable:
         return ()
     state = _state(node, allocatable, pods, slo)
     samples = Samples()
