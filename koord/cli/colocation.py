@@ -126,10 +126,15 @@ def _turn(
         )
     still_off = {name: each for name, each in told.nodes.items() if not each.on} if on else {}
     if output == "table":
-        click.echo(f"co-location is {'on' if on else 'off'} for {scope}")
-        _say_what_follows(told, on, evict)
+        if still_off and len(still_off) == len(told.nodes):
+            click.echo(f"co-location stays off for {scope}")
+        else:
+            click.echo(f"co-location is {'on' if on else 'off'} for {scope}")
+            _say_what_follows(told, on, evict)
     else:
         structured.say(told, output)
+    if not told.nodes:
+        click.echo("note: there is no such node now", err=True)
     for name, each in list(still_off.items())[:MOST_NAMED]:
         click.echo(f"note: {name} still lends nothing: {each.why}", err=True)
     for what, why in list(told.refused.items())[:MOST_NAMED]:
@@ -141,6 +146,8 @@ def _say_what_follows(told: Told, on: bool, evict: bool) -> None:
     if on:
         missing = f"; {told.manager}" if told.manager else ""
         click.echo(f"the manager publishes what nodes lend when it next looks{missing}")
+        return
+    if not told.nodes:
         return
     lending = [name for name, each in told.nodes.items() if each.lends]
     running = [pod for each in told.nodes.values() for pod in each.pods if pod not in told.evicted]

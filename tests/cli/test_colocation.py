@@ -199,6 +199,11 @@ def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert told["nodes"]["n1"]["on"] is False
         assert "node.koordinator.sh/colocation-strategy" in told["nodes"]["n1"]["why"]
         assert koord(["colocation", "off", "--node", "n1", "-l", "a=b", *where]) == 2
+        assert koord(["colocation", "off", *where]) == 0
+        assert koord(["colocation", "on", "--node", "n1", *where]) == 1
+        said = capsys.readouterr()
+        assert "co-location stays off for node n1" in said.out
+        assert "n1 still lends nothing: co-location is off in the cluster" in said.err
         assert koord(["colocation", "off", "--node", "n9", *where]) == 2
         assert "there is no node n9" in capsys.readouterr().err
     finally:
