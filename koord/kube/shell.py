@@ -23,6 +23,7 @@ from koord.kube.errors import ApiError
 log = logging.getLogger(__name__)
 
 FAILED: Final = 1
+BAD_INPUT: Final = 2
 INTERRUPTED: Final = 128 + signal.SIGINT
 
 EXPECTED: Final = (ApiError, ConfigError, DecodeError, Invalid, NotLeader, OSError)
@@ -72,7 +73,7 @@ async def _supervise(main: Callable[[], Awaitable[int | None]], name: str) -> in
             code = working.result() or 0
             return INTERRUPTED if signal.SIGINT in received else code
         _explain(error, name)
-        return FAILED
+        return BAD_INPUT if all(isinstance(cause, Invalid) for cause in causes(error)) else FAILED
     if not received:
         log.error("cancelled, though nobody asked it to stop", extra={"component": name})
         return FAILED

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -132,3 +134,18 @@ async def test_a_default_in_the_way_is_mended_with_one_warning(
         warned = [each.message for each in caplog.records if "usageThresholds.cpu" in each.getMessage()]
         assert len(warned) == 1
         assert "it counts as 64" in warned[0]
+
+
+async def test_the_command_says_what_is_wrong_and_ends(client: Client, tmp_path: Path) -> None:
+    await protect(client, cpuSuppressThresholdPercent=60)
+    config = tmp_path / "scheduler.json"
+    config.write_text(json.dumps(limited(80).manifest()))
+    where = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--no-leader-elect", "--metrics-address", "127.0.0.1:0")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "koord", "scheduler", "--config", str(config), *where,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 2, errors
+    assert b"Traceback" not in errors
+    assert b"cpuSuppressThresholdPercent (60)" in errors
