@@ -25,7 +25,7 @@ from koord.scheduler.state.table import Array, Table
 
 WINDOW: Final = 1024
 """Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
-FEW_CHANGES: Final = 4
+FEW_CHANGES: Final = 7
 """Up to so many changes are judged for one class alone, as plain numbers."""
 MOST_ANSWERS: Final = 1 << 13
 """Changes times seats. More than that takes longer than one class takes by itself."""
@@ -39,10 +39,12 @@ LOST: Final = -2
 class Seat:
     """The place of one class."""
 
-    __slots__ = ("asked_at", "number", "panel", "parts", "salt", "since")
+    __slots__ = ("asked_at", "filters", "number", "panel", "parts", "salt", "scorers", "since")
 
     def __init__(self, parts: Sequence[Part], salt: int, panel: Panel, asked_at: int) -> None:
         self.parts, self.salt, self.panel, self.asked_at = parts, salt, panel, asked_at
+        self.filters = [part.judge.feasible for part in parts if part.judge.filters_on]
+        self.scorers = [(part.judge.score, part.weight) for part in parts if part.judge.scores_on and part.weight]
         self.number = WAITING
         "Which line of answers is its own."
         self.since = 0
@@ -110,21 +112,24 @@ class Panel:
         """All judges answer for changes at these places; the cells are columns, so that answers for a row are one."""
         number = len(self.seats)
         for i, answers in zip(self._filters, self.turned_away, strict=True):
-            answers[:number, start:end] = np.asarray(self._joint[i].feasible(cells)).T
-        bases: Array | int = 0
+            out = self._joint[i].feasible(cells)
+            answers[:number, start:end] = out.T if isinstance(out, np.ndarray) else out
+        total: Array | None = None
         for i, weight in self._scorers:
             score = self._joint[i].score(cells)
-            bases = bases + (score if weight == 1 else score * weight)
-        self.bases[:number, start:end] = ((bases << TIE_BITS) | ties(cells[NAME_HASH.name], self._salts)).T
+            more = score if weight == 1 else score * weight
+            total = more if total is None else total + more
+        tied = ties(cells[NAME_HASH.name], self._salts)
+        self.bases[:number, start:end] = (tied if total is None else (total << TIE_BITS) | tied).T
 
     def judge_for(self, seat: Seat, cells: One, place: int) -> None:
         """The judges of one class answer for a change."""
-        parts, number = seat.parts, seat.number
-        for i, answers in zip(self._filters, self.turned_away):  # noqa: B905 - equally long
-            answers[number, place] = parts[i].judge.feasible(cells)
+        number = seat.number
+        for feasible, answers in zip(seat.filters, self.turned_away):  # noqa: B905 - equally long
+            answers[number, place] = feasible(cells)
         total = 0
-        for i, weight in self._scorers:
-            total += weight * parts[i].judge.score(cells)
+        for score, weight in seat.scorers:
+            total += weight * score(cells)
         self.bases[number, place] = total << TIE_BITS | tie(cells[NAME_HASH.name], seat.salt)
 
     def forget(self, places: int) -> None:

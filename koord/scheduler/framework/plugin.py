@@ -67,6 +67,13 @@ class Many:
             self._taken[name] = column
         return column
 
+    def block(self, names: tuple[Hashable, ...]) -> Array:
+        """Several columns as one array of floats, a line for each: one call of numpy is for all of them."""
+        block = self._taken.get(names)
+        if block is None:
+            block = self._taken[names] = np.array([self[name] for name in names], np.float64)
+        return block
+
 
 class One:
     """The cells of one row: each column is a plain number, on which Python is faster than numpy."""
@@ -95,6 +102,11 @@ def all_positive(numbers: Numbers) -> bool:
     if isinstance(numbers, np.ndarray):
         return bool(np.count_nonzero(numbers) == numbers.size)
     return bool(numbers > 0)
+
+
+def are_exact(amounts: Array) -> bool:
+    """Whether few amounts are small enough for floats to be exact, quotients too."""
+    return max(amounts.ravel().tolist(), default=0) < EXACT_BELOW
 
 
 def percent(part: Numbers, whole: Numbers) -> Numbers:

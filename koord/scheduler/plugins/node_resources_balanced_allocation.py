@@ -14,7 +14,7 @@ import numpy as np
 
 from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive, are_exact
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Reason
 
@@ -52,6 +52,8 @@ class _Balanced(Judge):
         self._views: list[tuple[memoryview, memoryview, int]] = []
         self._views_of: Array | None = None
         self.alike = tuple(name for name, _ in adds)
+        self._together: Array | None = None
+        "What pods of many classes add: resource, nothing, class."
 
     def together(self, judges: Sequence[_Balanced]) -> _Balanced:
         joint = copy(self)
@@ -59,11 +61,17 @@ class _Balanced(Judge):
             (capacity, requested, np.array([each._adds[i][2] for each in judges]))
             for i, (capacity, requested, _) in enumerate(self._adds)
         ]
+        if len(self._adds) == 2:
+            joint._together = np.array([adds for _, _, adds in joint._adds], np.float64)[:, np.newaxis]
         return joint
 
     def score(self, cells: Cells) -> Numbers:
         if isinstance(cells, One):
             return self._score_one(cells)
+        if self._together is not None:
+            capacity = cells.block(tuple([capacity for capacity, _, _ in self._adds]))
+            if all_positive(capacity) and are_exact(capacity):
+                return self._score_together(cells, capacity, self._together)
         fractions, has = [], []
         for capacity_column, requested_column, adds in self._adds:
             capacity = cells[capacity_column]
@@ -84,6 +92,18 @@ class _Balanced(Judge):
             mean = (stacked * held).sum(axis=0) / number
             deviation = np.sqrt((((stacked - mean) * held) ** 2).sum(axis=0) / number)
         return ((1.0 - deviation) * 100).astype(np.int64)
+
+    def _score_together(self, cells: Cells, capacity: Array, adds: Array) -> Numbers:
+        """As `score`, of two resources that all rows have; each call of numpy is for both."""
+        fractions = cells.block(tuple([requested for _, requested, _ in self._adds])) + adds
+        fractions /= capacity
+        np.minimum(fractions, 1.0, out=fractions)
+        deviation = fractions[0] - fractions[1]
+        np.abs(deviation, out=deviation)
+        deviation *= 0.5
+        np.subtract(1.0, deviation, out=deviation)
+        deviation *= 100
+        return deviation.astype(np.int64)
 
     def _score_one(self, cells: One) -> int:
         row, columns = cells.rows, cells.columns

@@ -25,7 +25,7 @@ from koord.api.quantity import render
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, smaller
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive, least, percent
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive, are_exact, least, percent
 from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
@@ -110,6 +110,17 @@ class _Views(NamedTuple):
     scored: list[tuple[memoryview, memoryview, int, int]]
 
 
+class _Together(NamedTuple):
+    """What pods of many classes ask for, in arrays: resource, nothing, class."""
+
+    has: tuple[Hashable, ...]
+    taken: tuple[Hashable, ...]
+    needed: Array
+    capacities: tuple[Hashable, ...]
+    used: tuple[Hashable, ...]
+    adds: Array
+
+
 class _Fit(Judge):
     filters_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED
     scores_on = filters_on
@@ -144,6 +155,7 @@ class _Fit(Judge):
         names = tuple(name for name, _ in needed)
         columns = tuple((used_column, weight) for _, used_column, _, weight in self._scored)
         self.alike = (names, strategy, shape, columns)
+        self._together: _Together | None = None
 
     def together(self, judges: Sequence[_Fit]) -> _Fit:
         joint = copy(self)
@@ -154,6 +166,14 @@ class _Fit(Judge):
             (capacity, used, np.array([each._scored[i][2] for each in judges]), weight)
             for i, (capacity, used, _, weight) in enumerate(self._scored)
         ]
+        joint._together = _Together(
+            tuple(has for has, _, _ in self.amounts),
+            tuple(taken for _, taken, _ in self.amounts),
+            np.array([[amount for _, _, amount in each.amounts] for each in judges], np.float64).T[:, np.newaxis],
+            tuple(capacity for capacity, _, _, _ in self._scored),
+            tuple(used for _, used, _, _ in self._scored),
+            np.array([adds for _, _, adds, _ in joint._scored], np.float64)[:, np.newaxis],
+        )
         return joint
 
     def feasible(self, cells: Cells) -> Numbers:
@@ -161,6 +181,11 @@ class _Fit(Judge):
             cells = self.promised(cells)
         if type(cells) is One and not cells.overlay:
             return self._feasible_one(cells)
+        joint = self._together
+        if joint is not None and are_exact(has := cells.block(joint.has)):
+            short = has - cells.block(joint.taken) < joint.needed
+            if not np.count_nonzero(short):
+                return 0
         code = (cells["pod count"] >= cells["allocatable", "pods"]) * TOO_MANY_PODS
         for i, (name, amount) in enumerate(self._requests, 1):
             short = cells["allocatable", name] - cells["requested", name] < amount
@@ -172,6 +197,11 @@ class _Fit(Judge):
             return self._by_ratio(cells)
         if type(cells) is One and not cells.overlay:
             return self._score_one(cells)
+        joint = self._together
+        if joint is not None and self._scored:
+            capacity = cells.block(joint.capacities)
+            if all_positive(capacity) and are_exact(capacity):
+                return self._score_together(cells, capacity, joint)
         total: Numbers = None
         weights: Numbers = 0
         for capacity_column, used_column, adds, weight in self._scored:
@@ -188,6 +218,24 @@ class _Fit(Judge):
                 score, weights = score * has, weights + weight * has
             total = total + score if total is not None else score
         return 0 if total is None else total // (weights + (weights == 0))
+
+    def _score_together(self, cells: Cells, capacity: Array, joint: _Together) -> Numbers:
+        """As `score`, of resources that all rows have; each call of numpy is for all of them."""
+        used = cells.block(joint.used)
+        if self._most:
+            amount = np.minimum(used + joint.adds, capacity)
+        else:
+            amount = capacity - used - joint.adds
+            np.maximum(amount, 0.0, out=amount)
+        amount *= 100
+        amount /= capacity
+        scores = amount.astype(np.int64)
+        total, weights = scores[0], [weight for _, _, _, weight in self._scored]
+        if weights[0] != 1:
+            total *= weights[0]
+        for score, weight in zip(scores[1:], weights[1:], strict=True):
+            total += score if weight == 1 else score * weight
+        return total // sum(weights)
 
     def _feasible_one(self, cells: One) -> int:
         """As `feasible`. Every placement asks this of one row: plain branches are three times as fast as cells."""

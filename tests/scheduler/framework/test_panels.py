@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
+from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koord.api.node import Node
+from koord.api.scheduler_args import FitScoringStrategy, NodeResourcesFitArgs, ResourceWeight
 from koord.scheduler.framework import panels, pod_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.judged import Judged
+from koord.scheduler.framework.plugin import Many, One
+from koord.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Changes
 from tests.scheduler.builders import ask, engine, node
 
@@ -117,3 +124,41 @@ def test_classes_whose_pods_come_in_turn_are_asked_together(monkeypatch: pytest.
     for i in range(600):
         assert found.place(ask(f"p{i}", cpu=f"{100 + i % 40}m")).node is not None
     assert taken > 400
+
+
+AMOUNTS = st.sampled_from([0, 1, 7, 99, 100, 101, 3333, 32000, (1 << 35) + 1, (1 << 46) - 1, 1 << 46, (1 << 52) + 1])
+
+
+@pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated"])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    cells=st.lists(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS), min_size=1, max_size=6),
+    requests=st.lists(st.integers(1, 40_000), min_size=2, max_size=5),
+    weights=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+)
+def test_judges_of_amounts_say_together_what_each_says_of_one_row(
+    strategy: Literal["LeastAllocated", "MostAllocated"],
+    cells: list[tuple[int, int, int, int]],
+    requests: list[int],
+    weights: tuple[int, int],
+) -> None:
+    resources = (ResourceWeight("cpu", weights[0]), ResourceWeight("memory", weights[1]))
+    fit = NodeResourcesFit(NodeResourcesFitArgs(scoring_strategy=FitScoringStrategy(strategy, resources)))
+    cluster = Cluster()
+    for i in range(len(cells)):
+        cluster.put_node(node(f"n{i}"))
+    for row, (cpu, cpu_taken, memory, memory_taken) in enumerate(cells):
+        for name, there, taken in (("cpu", cpu, cpu_taken), ("memory", memory, memory_taken)):
+            cluster.table.set(("allocatable", name), row, there)
+            cluster.table.set(("requested", name), row, taken)
+            cluster.table.set(f"non-zero {name}", row, taken)
+    columns, rows = cluster.table.columns, range(len(cells))
+    for plugin in (fit, NodeResourcesBalancedAllocation()):
+        pods = [ask(f"p{i}", cpu=f"{milli}m", memory=str(milli << i * 9)) for i, milli in enumerate(requests)]
+        judges = [judge for pod in pods if (judge := plugin.compile(pod, cluster)) is not None]
+        joint, many = judges[0].together(judges), Many(columns, np.array(rows)[:, np.newaxis])
+        alone = [[each.score(One(columns, row)) for each in judges] for row in rows]
+        assert np.broadcast_to(joint.score(many), (len(rows), len(judges))).tolist() == alone
+        if plugin is fit:
+            alone = [[each.feasible(One(columns, row)) for each in judges] for row in rows]
+            assert np.broadcast_to(joint.feasible(many), (len(rows), len(judges))).tolist() == alone
