@@ -139,17 +139,16 @@ class Engine:
         """Decide for one pod, and count it on its node. A node that it was promised is tried first, and alone."""
         nominations = self.cluster.nominations
         if not nominations.any and not ask.pod.status.nominated_node_name:
-            return self._place(ask, None, explain)
+            return self._place(ask, self._class(ask, None), None, explain)
         with nominations.without(ask.key) as promise:
             named = self.cluster.table.row_of.get(ask.pod.status.nominated_node_name)
-            placement = self._place(ask, named if promise is None else promise.row, explain)
+            placement = self._place(ask, self.class_of(ask), named if promise is None else promise.row, explain)
         if promise is not None and placement.node is not None:
             nominations.withdraw(ask.key)
             self.cluster.undoable(lambda: nominations.put(promise))
         return placement
 
-    def _place(self, ask: Ask, first: Row | None, explain: bool) -> Placement:
-        found = self.class_of(ask)
+    def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
         row = first if first is not None and self.fits(ask, first) else self._winner(ask, found)
         if row is None:
             return self._nowhere(ask, found)

@@ -29,7 +29,7 @@ NEVER: Final = -(1 << 61)
 """Added to a row's total, or in its place, it makes the row lose against any row without it."""
 LOW: Final = NEVER // 2
 """What is not above this is no candidate."""
-STEADY: Final = 3
+STEADY: Final = 1
 """Sorting pays after so many times."""
 FEW_GROUPS: Final = 64
 """Up to so many groups are compared as plain numbers: a list of them takes less than a dozen calls of numpy."""
@@ -95,29 +95,30 @@ class Groups:
             self._sorted.put(row, base)
         counted = was != is_one or (before != now and is_one)
         if counted:
+            number = self.number
             if was:
-                self._count(before, -1)
+                left = number[before] = number.item(before) - 1
+                if not left:
+                    self._present = None
             if is_one:
-                self._count(now, +1)
+                there = number[now] = number.item(now) + 1
+                if there == 1:
+                    self._present = None
+            if self._candidates is not None:
+                self._candidates += is_one - was
         if self._best is not None and (was or is_one):
+            heaps = self._heaps
             if is_one:
-                heap = self._heaps[now]
+                heap = heaps[now]
                 if heap is None:
                     self._set_best(now, max(self._best.item(now), base))
                 else:
                     heappush(heap, (-base, row))
-                    self._set_best(now, -heap[0][0])
-            if was or self._heaps[before] is not None:
+                    if before != now:
+                        self._set_best(now, -heap[0][0])
+            if was or heaps[before] is not None:
                 self._settle(before)
         return counted
-
-    def _count(self, group: int, sign: int) -> None:
-        number = self.number.item(group) + sign
-        self.number[group] = number
-        if self._candidates is not None:
-            self._candidates += sign
-        if number == (1 if sign > 0 else 0):
-            self._present = None
 
     def move_many(self, rows: Array, bases: Array, were: Array | None) -> bool | None:
         """Many rows have changed. `were` tells which were candidates, None: those that are; then a row may be there

@@ -26,6 +26,8 @@ from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
+MANY: Final = 64
+"""After so many changes it is not worth while to count the rows that they are of."""
 FEW_SEATED: Final = 2
 """The same, where others may have judged them already."""
 CALM: Final = 2
@@ -193,7 +195,7 @@ class PodClass:
             judged.judge_all()
             self._refresh(None)
             self._regroup()
-        elif len(changed) <= (FEW if self._calm or not judged.is_seated else FEW_SEATED):
+        elif behind <= MANY and len(changed) <= (FEW if self._calm or not judged.is_seated else FEW_SEATED):
             self._judge_few(changed)
         else:
             self._judge_many(changed)

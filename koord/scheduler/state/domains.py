@@ -231,15 +231,13 @@ class Grouping:
         self._group_of: dict[tuple[int, ...], int] = {}
         self._most_groups = 0
         self._epoch = 0
+        self.size = 0
+        "How many groups there are. It is asked for several times a pod."
 
     @property
     def shape(self) -> tuple[int, int]:
         """Changes whenever groups are added or numbered anew."""
         return self._epoch, self.size
-
-    @property
-    def size(self) -> int:
-        return self.dimensions[0].size if len(self.dimensions) == 1 else len(self._codes[0])
 
     def codes(self, dimension: int) -> Array:
         return np.arange(self.size) if len(self.dimensions) == 1 else self._codes[dimension]
@@ -261,6 +259,8 @@ class Grouping:
         reasons = table.reasons(self._version) if known else None
         if reasons is None or not self._follow(reasons):
             self._rebuild()
+        if len(self.dimensions) == 1:
+            self.size = self.dimensions[0].size
         self._version = table.read()
 
     def _follow(self, reasons: int) -> bool:
@@ -297,6 +297,7 @@ class Grouping:
         group = self._group_of.get(codes)
         if group is None:
             group = self._group_of[codes] = self.size
+            self.size += 1
             self._codes = [np.append(known, code) for known, code in zip(self._codes, codes, strict=True)]
         self.groups[row] = group
 
@@ -316,6 +317,7 @@ class Grouping:
         member[groups] = np.arange(len(groups))
         self._codes = [each.codes[member] for each in self.dimensions]
         self._group_of = {tuple(codes): group for group, codes in enumerate(np.stack(self._codes, axis=1).tolist())}
+        self.size = len(member)
         # Groups that no row is in any more stay until they are too many.
         self._most_groups = 2 * self.size + 256
 

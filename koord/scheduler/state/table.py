@@ -80,10 +80,10 @@ class Changes:
         self._log: tuple[Array, Array] | None = None
 
     @classmethod
-    def logged(cls, since: int, rows: Array, reasons: Array, lasts: Array) -> Changes:
-        """What is in a part of the log."""
-        found = cls([], int(np.bitwise_or.reduce(reasons)))
-        found._rows, found.since, found.lasts, found._log = None, since, lasts, (rows, reasons)
+    def logged(cls, since: int, reasons: int, rows: Array, why: Array, lasts: Array) -> Changes:
+        """What is in a part of the log, with the reasons of each change."""
+        found = cls([], reasons)
+        found._rows, found.since, found.lasts, found._log = None, since, lasts, (rows, why)
         return found
 
     def __len__(self) -> int:
@@ -151,6 +151,9 @@ class Table:
         self._log_start = 0
         self._known_to = 0
         self._last_row, self._last_why = -1, 0
+        self._why_at: dict[int, int] = {}
+        """By reasons that a change has had together, the version after the last such change. They are few: to go
+        through them costs less than to go through a part of the log."""
         self._log_lasts: Array = np.zeros(2 * LONGEST_LOG, np.bool_)
         "Which entries are the last ones of their rows."
         self._last_of: memoryview = np.full(FIRST_ROWS, -1, np.int64).data
@@ -251,6 +254,7 @@ class Table:
             if reason & ~self._last_why:
                 self._last_why |= reason
                 self._log_reasons[at - 1] = self._last_why
+                self._why_at[self._last_why] = self.version
             return
         if at == len(self._log_rows):
             self._log_rows[:LONGEST_LOG] = self._log_rows[LONGEST_LOG:]
@@ -266,13 +270,20 @@ class Table:
         self._logged = at + 1
         self.version += 1
         self._last_row, self._last_why = row, reason
+        self._why_at[reason] = self.version
 
     def reasons(self, since: int) -> int | None:
         """Why rows changed after a version, all together; None where that is too long ago to tell."""
         if since == self.version - 1:
             return self._last_why
-        start = since - self._log_start
-        return int(np.bitwise_or.reduce(self._log_reasons[start : self._logged])) if start >= 0 else None
+        return self._reasons_after(since) if since >= self._log_start else None
+
+    def _reasons_after(self, since: int) -> int:
+        reasons = 0
+        for why, version in self._why_at.items():
+            if version > since:
+                reasons |= why
+        return reasons
 
     def changes(self, since: int) -> Changes | None:
         """What changed after a version; None where that is too long ago to tell."""
@@ -282,7 +293,7 @@ class Table:
         if start < 0:
             return None
         rows, reasons, lasts = self._log_rows[start:end], self._log_reasons[start:end], self._log_lasts[start:end]
-        return Changes.logged(since, rows, reasons, lasts)
+        return Changes.logged(since, self._reasons_after(since), rows, reasons, lasts)
 
     def changed_rows(self, since: int) -> Array:
         """The row of every change after a version, which is not too long ago to tell."""
