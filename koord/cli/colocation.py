@@ -151,7 +151,8 @@ def _say_what_follows(told: Told, on: bool, evict: bool) -> None:
         return
     lending = [name for name, each in told.nodes.items() if each.lends]
     running = [pod for each in told.nodes.values() for pod in each.pods if pod not in told.evicted]
-    click.echo(f"{_number(len(told.nodes) - len(lending), 'node')} lend nothing: new batch and mid pods wait")
+    idle = len(told.nodes) - len(lending)
+    click.echo(f"{_number(idle, 'node')} {'lends' if idle == 1 else 'lend'} nothing: new batch and mid pods wait")
     if evict:
         click.echo(f"{_number(len(told.evicted), 'pod')} evicted: they end as gracefully as they were made to")
     elif running:
