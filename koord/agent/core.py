@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from koord.agent.collect import pressure
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
 from koord.agent.executor.executor import Executor, Outcome
@@ -40,6 +39,9 @@ log = logging.getLogger(__name__)
 RECONCILE_S: Final = 10.0
 """How often hooks look whether pods still are as they should be; a change of anything brings it forward."""
 
+SLOWLY_S: Final = 10.0
+"""How often things are looked at that nobody needs to know by the second."""
+
 NEVER: Final = float("-inf")
 
 
@@ -65,15 +67,16 @@ class Agent:
     "By uid, when a pod was evicted."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
-    _pressure_s: float = NEVER
+    _slow_s: float = NEVER
     _hooked_s: float = NEVER
     _hooked_for: NodeState | None = None
 
     def round(self, state: NodeState, now_s: float) -> Done:
-        asks = self.gates[AgentGate.PSI_COLLECTOR] and now_s - self._pressure_s >= pressure.INTERVAL_S
-        if asks:
-            self._pressure_s = now_s
-        collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks))
+        is_slow = now_s - self._slow_s >= SLOWLY_S or self.rates.kept_for is not state
+        if is_slow:
+            self._slow_s = now_s
+        asks_pressure = is_slow and self.gates[AgentGate.PSI_COLLECTOR]
+        collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks_pressure, is_slow))
         return self.decide(state, now_s)
 
     def decide(self, state: NodeState, now_s: float) -> Done:
@@ -108,7 +111,7 @@ class Agent:
         last_cpu = self.last_release_s.get(cpu_evict.NAME, self.started_s)
         last_memory = self.last_release_s.get(memory_evict.NAME, NEVER)
         return (
-            (memory_qos.NAME, gates[AgentGate.CGROUP_RECONCILE], lambda: memory_qos.decide(state)),
+            (memory_qos.NAME, gates[AgentGate.CGROUP_RECONCILE], lambda: state.once(memory_qos.decide)),
             (cpu_burst.NAME, gates[AgentGate.CPU_BURST], lambda: self._burst(state, now_s)),
             (
                 cpu_suppress.NAME,
@@ -144,11 +147,7 @@ class Agent:
                 yield from hook.writes(state)
 
     def _burst(self, state: NodeState, now_s: float) -> Decision | None:
-        directories = [
-            directory
-            for pod in state.pods.values()
-            for directory in (pod.directory, *(each.directory for each in pod.containers if each.directory))
-        ]
+        directories = state.once(cpu_burst.directories)
         quotas = {directory: quota for directory in directories if (quota := self._quota(directory)) is not None}
         ratio = normalization_ratio(state) if self.gates[AgentGate.CPU_NORMALIZATION] else None
         outcome = cpu_burst.decide(state, self.samples, quotas, self.tokens, self.seed, now_s, ratio)
@@ -159,8 +158,10 @@ class Agent:
 
     def _held(self, state: NodeState) -> cpu_suppress.Held:
         best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
-        pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
-        containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
+        pods, containers = [], []
+        if cpu_suppress.is_by_cpus(state):
+            pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
+            containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
         try:
             cpus = self.cgroups.configured(CPUSET_CPUS, best_effort)
         except FileNotFoundError:

@@ -38,6 +38,10 @@ def own_cpus(pod: AgentPod) -> CPUSet:
 
 
 def owned_cpus(state: NodeState) -> Owned:
+    return state.once(_owned_cpus)
+
+
+def _owned_cpus(state: NodeState) -> Owned:
     meta = state.node.metadata
     never = NODE_RESERVATION.read(meta).cpus | state.kubelet.reserved_cpus
     system = SYSTEM_QOS_RESOURCE.read(meta)
@@ -57,6 +61,10 @@ def owned_cpus(state: NodeState) -> Owned:
 
 
 def service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
+    return state.once(_service_pools)
+
+
+def _service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
     owned = owned_cpus(state)
     return _by_node(state.topology, owned.never | owned.bound)
 

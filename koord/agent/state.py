@@ -6,8 +6,9 @@ Read-only and made anew when something changes, so that a round sees one state t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
@@ -16,6 +17,8 @@ from koord.api.cpuset import NO_CPUS, CPUSet
 from koord.api.crd.node_slo import NodeSLOSpec
 from koord.api.crd.resource_qos import ResourceQOSStrategy
 from koord.api.node import Node
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,13 @@ class NodeState:
     kernel: Kernel = Kernel()
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
+    _known: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, of: Callable[[NodeState], T]) -> T:
+        """What follows from this state alone, worked out at most once in its life."""
+        if of not in self._known:
+            self._known[of] = of(self)
+        return cast("T", self._known[of])
 
     @property
     def cpus(self) -> int:

@@ -19,6 +19,7 @@ BENCHES: Final = {
     "scheduler": "koord.bench.scheduler",
     "scheduling": "koord.bench.scheduling",
     "admission": "koord.bench.admission",
+    "agent": "koord.bench.agent",
     "manager": "koord.bench.manager",
     "colocation": "koord.bench.colocation",
 }

@@ -21,21 +21,25 @@ def collect(this: Round) -> None:
 
 
 def _container(this: Round, container: AgentContainer) -> None:
+    directory, series = container.directory, names.container_cpu(container.id)
     try:
-        this.cpu(names.container_cpu(container.id), usage.cpu_ns(this.cgroups, container.directory))
-        memory = usage.memory(this.cgroups, container.directory)
-        this.put(names.container_memory(container.id), memory.without_page_cache)
         if container.limits.get("cpu", 0) > 0:
-            _throttled(this, container)
+            used_ns, throttling = usage.cpu_and_throttling(this.cgroups, directory)
+            this.cpu(series, used_ns)
+            _throttled(this, container.id, throttling)
+        else:
+            this.cpu(series, usage.cpu_ns(this.cgroups, directory))
+        if this.asks_containers_memory:
+            memory = usage.memory(this.cgroups, directory)
+            this.put(names.container_memory(container.id), memory.without_page_cache)
     except FileNotFoundError:
         return
 
 
-def _throttled(this: Round, container: AgentContainer) -> None:
+def _throttled(this: Round, container_id: str, found: usage.Throttling) -> None:
     """Only who has a limit can be throttled."""
-    found = usage.throttling(this.cgroups, container.directory)
-    series = names.container_throttled(container.id)
-    periods = this.rates.growth(series._replace(kind="container_periods"), found.periods, this.now_s)
+    series = names.container_throttled(container_id)
+    periods = this.rates.growth(names.container_periods(container_id), found.periods, this.now_s)
     throttled = this.rates.growth(series, found.throttled, this.now_s)
     if periods is not None and throttled is not None:
         this.put(series, throttled / periods if periods > 0 else 0.0)

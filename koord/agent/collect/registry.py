@@ -21,6 +21,9 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
 def collect(this: Round) -> None:
     for _, each in COLLECTORS:
         each(this)
+    if this.rates.kept_for is this.state:
+        return
+    this.rates.kept_for = this.state
     living = [*this.state.pods, *(each.id for pod in this.state.pods.values() for each in pod.containers if each.id)]
     if this.state.slo:
         living += [each.name for each in this.state.slo.host_applications]

@@ -19,6 +19,8 @@ class Rates:
     """Counters as they stood, to tell how fast they grow. A first reading, and a counter that fell, tell nothing."""
 
     interval_s: float = 1.0
+    kept_for: NodeState | None = None
+    "Whose owners are known to be alive."
     _before: dict[Series, tuple[float, float]] = field(default_factory=dict)
 
     def per_second(self, series: Series, counter: float, now_s: float) -> float | None:
@@ -50,6 +52,9 @@ class Round:
     now_s: float
     asks_pressure: bool = False
     "Whether it is time to look at pressure, which the kernel averages over ten seconds."
+
+    asks_containers_memory: bool = True
+    "Whether it is time to look at the memory of containers, which is only reported, as a mean over minutes."
 
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""

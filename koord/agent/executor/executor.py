@@ -38,6 +38,7 @@ class Refused(NamedTuple):
 
 
 class _Seen(NamedTuple):
+    value: Value
     text: str
     at_s: float
 
@@ -63,10 +64,12 @@ class Executor:
         self._save = save
         self.is_dry_run = dry_run
         self._seen: dict[Spot, _Seen] = {}
+        self._absent: dict[Spot, float] = {}
+        "Until when a spot counts as one that this kernel does not have."
 
     def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float) -> Outcome:
         """`ran`: the strategies whose wishes these are; those of others stay as they are."""
-        wanted, disagreed = merged(write for write in writes if self._is_possible(write))
+        wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         outcome = Outcome(disagreed=disagreed)
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
         everything = {**wanted, **{write.spot: write for write in restores}}
@@ -91,11 +94,17 @@ class Executor:
         """As if the agent had never been here."""
         return self.apply((), {entry.by for entry in self.ledger}, now_s)
 
-    def _is_possible(self, write: Write) -> bool:
+    def _is_possible(self, write: Write, now_s: float) -> bool:
+        if self._absent.get(write.spot, now_s) > now_s:
+            return False
         if fault := write.knob.fault(write.value):
             log.error("%s wants what cannot be, in %s: %s", write.by, write.directory, fault)
             return False
-        return self._cgroups.has(write.knob, write.directory)
+        if write.spot in self._seen or self._cgroups.has(write.knob, write.directory):
+            return True
+        if self._cgroups.is_there(write.directory, write.knob):
+            self._absent[write.spot] = now_s + VERIFIED_FOR_S
+        return False
 
     def _restores(self, entries: Iterable[Entry]) -> list[Write]:
         restores = []
@@ -131,18 +140,21 @@ class Executor:
         """What the spots hold that are there, and are not as wanted."""
         values = {}
         for write in writes:
+            seen = None if write.is_watched else self._seen.get(write.spot)
+            is_fresh = seen is not None and now_s - seen.at_s < VERIFIED_FOR_S
+            if seen is not None and is_fresh and write.text is None and seen.value == write.value:
+                continue
             place = self._cgroups.place(write.knob)
             assert place is not None, "only what this kernel has is wanted"
             wanted = write.text or place.form.write(write.value)
-            seen = None if write.is_watched else self._seen.get(write.spot)
-            if seen is not None and seen.text == wanted and now_s - seen.at_s < VERIFIED_FOR_S:
+            if seen is not None and is_fresh and seen.text == wanted:
                 continue
             text = self._read(write.knob, write.directory)
             if text is None:
                 self._seen.pop(write.spot, None)
                 self.ledger.forget(write.spot)
             elif place.form.same(text, wanted):
-                self._seen[write.spot] = _Seen(wanted, now_s)
+                self._seen[write.spot] = _Seen(write.value, wanted, now_s)
             else:
                 values[write.spot] = place.form.read(text)
         return values
@@ -168,7 +180,7 @@ class Executor:
         outcome.done.append(Done(write, now[spot], step.value))
         now[spot] = step.value
         if step.is_last and not self.is_dry_run:
-            self._seen[spot] = _Seen(self._text(step), now_s)
+            self._seen[spot] = _Seen(step.value, self._text(step), now_s)
             self.ledger.settle(spot, self._text(step))
 
     def _keep(self) -> None:
@@ -181,6 +193,8 @@ class Executor:
         below = directory + "/"
         for spot in [spot for spot in self._seen if spot.directory == directory or spot.directory.startswith(below)]:
             del self._seen[spot]
+        for spot in [spot for spot in self._absent if spot.directory == directory or spot.directory.startswith(below)]:
+            del self._absent[spot]
         for entry in self.ledger:
             if entry.directory == directory or entry.directory.startswith(below):
                 self.ledger.forget(entry.spot)

@@ -76,7 +76,7 @@ class Ledger:
 
     def unwanted(self, ran: Collection[str], wanted: Collection[Spot]) -> list[Entry]:
         """Spots of strategies that ran, and that no strategy wants any more."""
-        return [entry for entry in self if entry.by in ran and entry.spot not in wanted]
+        return [entry for spot, entry in self._entries.items() if spot not in wanted and entry.by in ran]
 
 
 def knob_of(entry: Entry) -> Knob | None:

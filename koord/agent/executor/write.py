@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from koord.agent.host.knobs import Knob, Value
@@ -27,10 +27,10 @@ class Write:
     "The value in the kernel's own words, where it is put back as it was found."
     is_watched: bool = False
     "Looked at in each round, however lately it was seen to be so: what somebody else writes there does not last."
+    spot: Spot = field(init=False, repr=False, compare=False)
 
-    @property
-    def spot(self) -> Spot:
-        return Spot(self.knob.name, self.directory)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spot", Spot(self.knob.name, self.directory))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def _is_in_force(state: NodeState) -> bool:
 
 
 def _for_node(state: NodeState) -> Iterator[Write]:
-    if _is_in_force(state) and state.kubelet.cpu_policy != "static":
+    if state.once(_is_in_force) and state.kubelet.cpu_policy != "static":
         cpus = joined(service_pools(state))
         if cpus:
             for application in state.slo.host_applications if state.slo else ():
@@ -86,7 +86,7 @@ def _for_node(state: NodeState) -> Iterator[Write]:
 
 
 def _writes(state: NodeState, pod: AgentPod, directory: str) -> Iterator[Write]:
-    if not _is_in_force(state):
+    if not state.once(_is_in_force):
         return
     found = cpus_of(state, pod)
     if found is not None and found[0]:

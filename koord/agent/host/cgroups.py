@@ -29,6 +29,7 @@ class Cgroups:
         self._mount = mount
         self._pods_root = ""
         self._known: dict[tuple[str, str], bool] = {}
+        self._names: dict[tuple[str, str, str], str] = {}
 
     @classmethod
     def of(cls, files: Files, root: str = "", mount: str = MOUNT) -> Cgroups:
@@ -59,6 +60,11 @@ class Cgroups:
             self._known[key] = self.files.exists(self.name(place.controller, self._pods_root, place.file))
         return self._known[key]
 
+    def is_there(self, directory: str, knob: Knob) -> bool:
+        """Whether the directory is, where the knob would be."""
+        place = self.place(knob)
+        return place is None or self.files.exists(self.name(place.controller, directory))
+
     def get(self, knob: Knob, directory: str) -> Value:
         """What is in force. Raises FileNotFoundError."""
         place = self._place(knob)
@@ -76,9 +82,9 @@ class Cgroups:
         self.put(knob, directory, self._place(knob).form.write(value))
 
     def text(self, knob: Knob, directory: str) -> str:
-        """What was written, in the kernel's own words: of a weight, shares would not tell all."""
+        """What was written, in the kernel's own words: of a weight, shares would not tell all. Rarely asked for."""
         place = self._place(knob)
-        return self.files.text(self.name(place.controller, directory, place.file)).strip()
+        return self.files.once(self.name(place.controller, directory, place.file)).decode().strip()
 
     def put(self, knob: Knob, directory: str, text: str) -> None:
         """What `text` told is so again."""
@@ -99,8 +105,13 @@ class Cgroups:
 
     def name(self, controller: str, directory: str, file: str = "") -> str:
         """A file or directory of a v1 controller's tree, or of the one tree."""
-        parts = (self._mount, controller if self.version is Version.V1 else "", self.root, directory.strip("/"), file)
-        return "/".join(part for part in parts if part)
+        key = (controller, directory, file)
+        found = self._names.get(key)
+        if found is None:
+            own = controller if self.version is Version.V1 else ""
+            parts = (self._mount, own, self.root, directory.strip("/"), file)
+            found = self._names[key] = "/".join(part for part in parts if part)
+        return found
 
     def children(self, directory: str, controller: str = "cpu") -> list[str]:
         return self.files.directories(self.name(controller, directory))
@@ -113,6 +124,9 @@ class Cgroups:
         """A directory that is gone: no descriptor in it is kept."""
         for controller in CONTROLLERS if self.version is Version.V1 else ("",):
             self.files.forget(self.name(controller, directory))
+        below = directory + "/"
+        for key in [key for key in self._names if key[1] == directory or key[1].startswith(below)]:
+            del self._names[key]
 
     def _place(self, knob: Knob) -> Place:
         place = self.place(knob)

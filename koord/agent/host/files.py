@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from typing import Final
 
 _CHUNK: Final = 64 * 1024
 _GONE: Final = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.ENOTDIR})
-MOST_KEPT: Final = 8192
-"""Of a process' descriptors, which are limited; the ones that were opened first make room."""
+MOST_KEPT: Final = 16384
+"""Of a process' descriptors; also, never more than half of what it may have. What comes later is opened each time."""
 
 
 class Files:
@@ -22,7 +23,7 @@ class Files:
     def __init__(self, root: str, most_kept: int = MOST_KEPT) -> None:
         self.root = root.rstrip("/")
         self._kept: dict[str, int] = {}
-        self._most = most_kept
+        self._most = _at_most(most_kept)
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -31,11 +32,11 @@ class Files:
         """The whole file. Raises FileNotFoundError where there is none, or its cgroup is gone."""
         for _ in range(2):
             kept = self._kept.get(name)
+            if kept is None and len(self._kept) >= self._most:
+                return self.once(name)
             fd = self._open(name) if kept is None else kept
             try:
-                text = os.pread(fd, _CHUNK, 0)
-                while len(text) % _CHUNK == 0 and (more := os.pread(fd, _CHUNK, len(text))):
-                    text += more
+                return _whole(fd)
             except OSError as error:
                 if error.errno not in _GONE:
                     raise
@@ -43,14 +44,19 @@ class Files:
                 self._close(name)
                 if kept is None:
                     break
-            else:
-                return text
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
 
     def once(self, name: str) -> bytes:
         """The whole file, for one that is rarely read: no descriptor is kept."""
-        with open(self.path(name), "rb") as file:
-            return file.read()
+        fd = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _whole(fd)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name)) from error
+        finally:
+            os.close(fd)
 
     def text(self, name: str) -> str:
         return self.read(name).decode()
@@ -91,8 +97,6 @@ class Files:
 
     def _open(self, name: str) -> int:
         fd = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
-        if len(self._kept) >= self._most:
-            self._close(next(iter(self._kept)))
         self._kept[name] = fd
         return fd
 
@@ -100,3 +104,15 @@ class Files:
         fd = self._kept.pop(name, None)
         if fd is not None:
             os.close(fd)
+
+
+def _whole(fd: int) -> bytes:
+    text = os.pread(fd, _CHUNK, 0)
+    while text and len(text) % _CHUNK == 0 and (more := os.pread(fd, _CHUNK, len(text))):
+        text += more
+    return text
+
+
+def _at_most(number: int) -> int:
+    has, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return number if has == resource.RLIM_INFINITY else min(number, has // 2)

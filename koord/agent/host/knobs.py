@@ -77,7 +77,7 @@ class Place:
     "The file that tells what is in force, where that is another one."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Knob:
     name: str
     v1: Place | None

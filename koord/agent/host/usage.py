@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.pressure import Pressure, parse_pressure
 
 _PAGE: Final = 4096
+
+# Kernels write these one after the other: one search finds all. Where one should not, they are looked for singly.
+_LISTS: Final = (b"inactive_anon", b"active_anon", b"inactive_file", b"active_file", b"unevictable")
+_V1_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"total_%s (\d+)" % each for each in _LISTS))
+_V2_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"%s (\d+)" % each for each in _LISTS))
+_THROTTLING: Final = re.compile(rb"nr_periods (\d+)\nnr_throttled (\d+)\nthrottled_(?:time|usec) (\d+)")
 UNIFIED: Final = "unified"
 """Where v2 is mounted beside v1: it has no controllers, but pressure."""
 
@@ -40,27 +47,32 @@ def cpu_ns(cgroups: Cgroups, directory: str) -> int:
     """CPU time used so far."""
     if cgroups.version is Version.V1:
         return int(cgroups.files.read(cgroups.name("cpuacct", directory, "cpuacct.usage")))
-    return _field(cgroups.files.read(cgroups.name("", directory, "cpu.stat")), b"usage_usec") * 1000
+    return _used_ns(cgroups.files.read(cgroups.name("", directory, "cpu.stat")))
 
 
 def throttling(cgroups: Cgroups, directory: str) -> Throttling:
     text = cgroups.files.read(cgroups.name("cpu", directory, "cpu.stat"))
+    return _throttling(text, 1 if cgroups.version is Version.V1 else 1000)
+
+
+def cpu_and_throttling(cgroups: Cgroups, directory: str) -> tuple[int, Throttling]:
+    """Both, which one file tells on v2."""
     if cgroups.version is Version.V1:
-        throttled_ns = _field(text, b"throttled_time")
-    else:
-        throttled_ns = _field(text, b"throttled_usec") * 1000
-    return Throttling(_field(text, b"nr_periods"), _field(text, b"nr_throttled"), throttled_ns)
+        return cpu_ns(cgroups, directory), throttling(cgroups, directory)
+    text = cgroups.files.read(cgroups.name("", directory, "cpu.stat"))
+    return _used_ns(text), _throttling(text, 1000)
 
 
 def memory(cgroups: Cgroups, directory: str) -> Memory:
     text = cgroups.files.read(cgroups.name("memory", directory, "memory.stat"))
-    prefix = b"total_" if cgroups.version is Version.V1 else b""
-    return Memory(
-        anon=_field(text, prefix + b"inactive_anon") + _field(text, prefix + b"active_anon"),
-        unevictable=_field(text, prefix + b"unevictable"),
-        active_file=_field(text, prefix + b"active_file"),
-        inactive_file=_field(text, prefix + b"inactive_file"),
-    )
+    is_v1 = cgroups.version is Version.V1
+    found = (_V1_LISTS if is_v1 else _V2_LISTS).search(text)
+    if found is not None:
+        values = [int(each) for each in found.groups()]
+    else:
+        values = [_field(text, b"total_" + each if is_v1 else each) for each in _LISTS]
+    inactive_anon, active_anon, inactive_file, active_file, unevictable = values
+    return Memory(inactive_anon + active_anon, unevictable, active_file, inactive_file)
 
 
 def memory_charged(cgroups: Cgroups, directory: str) -> int:
@@ -98,6 +110,19 @@ def pressure(cgroups: Cgroups, directory: str, resource: str) -> Pressure | None
         except (FileNotFoundError, OSError):
             continue
     return None
+
+
+def _used_ns(text: bytes) -> int:
+    if text.startswith(b"usage_usec "):
+        return int(text[11 : text.index(b"\n")]) * 1000
+    return _field(text, b"usage_usec") * 1000
+
+
+def _throttling(text: bytes, unit_ns: int) -> Throttling:
+    found = _THROTTLING.search(text)
+    if found is None:
+        return Throttling(_field(text, b"nr_periods"), _field(text, b"nr_throttled"), 0)
+    return Throttling(int(found[1]), int(found[2]), int(found[3]) * unit_ns)
 
 
 def _by_node(fields: list[str]) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 TOPOLOGY_S: Final = 10.0
 KINDS: Final = (NODE_SLOS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES)
+MOST_FILES: Final = 65536
 FIELD_MANAGER: Final = "koord-agent"
 
 
@@ -87,6 +89,7 @@ class Sources:
 class Daemon:
     def __init__(self, client: Client, options: Options, clock: Clock) -> None:
         self._client, self._options, self._clock = client, options, clock
+        _allow_many_files()
         self.files = Files(options.host_root)
         self.cgroups = Cgroups.of(self.files, options.cgroup_root)
         self.topology: Topology = topology(self.files)
@@ -267,6 +270,14 @@ class Daemon:
         except ApiError as error:
             log.warning("usage could not be reported: %s", error)
         return True
+
+
+def _allow_many_files() -> None:
+    """A service is often given a thousand descriptors, and may have more for the asking."""
+    has, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
+    if has != resource.RLIM_INFINITY and has < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def run(

@@ -75,22 +75,55 @@ def decide(
     ratio: float | None = None,
 ) -> Outcome | None:
     """`quotas`: what the directories of containers and pods have at present. `ratio`: of CPU normalisation."""
+    plan = state.once(_plan)
+    if plan is None:
+        return None
+    pool = pool_state(state, samples, plan.strategy.share_pool_threshold_percent or 0, now_s)
+    writes = [*plan.saving]
+    kept: dict[str, Tokens] = {}
+    for pod, config in plan.raising:
+        writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
+    return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What does not depend on what is used."""
+
+    strategy: CPUBurstStrategy
+    saving: tuple[Write, ...]
+    "How much unused time is saved up."
+    raising: tuple[tuple[AgentPod, CPUBurstConfig], ...]
+    "Whose quotas may be raised, and how."
+
+
+def _plan(state: NodeState) -> _Plan | None:
     if state.slo is None or state.slo.cpu_burst_strategy is None:
         return None
     strategy = overlay(CPU_BURST_STRATEGY, state.slo.cpu_burst_strategy)
-    pool = pool_state(state, samples, strategy.share_pool_threshold_percent or 0, now_s)
-    writes: list[Write] = []
-    kept: dict[str, Tokens] = {}
+    saving: list[Write] = []
+    raising = []
     for pod in state.pods.values():
         if not pod.is_active or pod.qos in _EXEMPT:
             continue
         config = _config(strategy, pod)
         if config.policy not in (None, "none"):
             if config.policy != "cfsQuotaBurstOnly":
-                writes += _burst_writes(pod, config, state.kernel.burst_within_quota)
+                saving += _burst_writes(pod, config, state.kernel.burst_within_quota)
             if config.policy != "cpuBurstOnly":
-                writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
-    return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
+                raising.append((pod, config))
+    return _Plan(strategy, tuple(saving), tuple(raising))
+
+
+def directories(state: NodeState) -> list[str]:
+    """Whose quotas count."""
+    plan = state.once(_plan)
+    return [
+        directory
+        for pod, _ in (plan.raising if plan else ())
+        if (limited := _limited(pod))
+        for directory in (pod.directory, *(each.directory for each in limited))
+    ]
 
 
 def pool_state(state: NodeState, samples: Samples, threshold_percent: int, now_s: float) -> Pool:

@@ -59,6 +59,12 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
     return _cpuset_writes(state, held, budget)
 
 
+def is_by_cpus(state: NodeState) -> bool:
+    """Whether it is by fewer CPUs, for which every directory below counts."""
+    strategy = state.slo.resource_used_threshold_with_be if state.slo else None
+    return strategy is not None and bool(strategy.enable) and strategy.cpu_suppress_policy != "cfsQuota"
+
+
 def quota_us(budget: CpuBudget, held_us: int) -> int:
     """Small changes are not worth a write; growth is slow, except from no limit at all."""
     wanted = max(budget.allowed * 100, LEAST_QUOTA_US)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from koord.agent.series.samples import Series
@@ -26,25 +27,40 @@ def numa_memory(node: int) -> Series:
     return Series(f"numa{node}_memory")
 
 
+_REMEMBERED: Final = 8192
+"""Names are asked for each second, and are the same each second."""
+
+
+@lru_cache(_REMEMBERED)
 def pod_cpu(uid: str) -> Series:
     return Series("pod_cpu", uid)
 
 
+@lru_cache(_REMEMBERED)
 def pod_memory(uid: str) -> Series:
     return Series("pod_memory", uid)
 
 
+@lru_cache(_REMEMBERED)
 def container_cpu(container_id: str) -> Series:
     return Series("container_cpu", container_id)
 
 
+@lru_cache(_REMEMBERED)
 def container_memory(container_id: str) -> Series:
     return Series("container_memory", container_id)
 
 
+@lru_cache(_REMEMBERED)
 def container_throttled(container_id: str) -> Series:
     """Throttled periods per period."""
     return Series("container_throttled", container_id)
+
+
+@lru_cache(_REMEMBERED)
+def container_periods(container_id: str) -> Series:
+    """Periods so far; only to tell how many went by."""
+    return Series("container_periods", container_id)
 
 
 def host_application_cpu(name: str) -> Series:

@@ -27,12 +27,13 @@ class Ring:
         return len(self._times) if self._full else self._next
 
     def add(self, at_s: float, value: float) -> None:
-        if at_s <= self.last_s:
+        times, at = self._times, self._next
+        if at_s <= times[at - 1] and (at or self._full):
             return
-        self._times[self._next] = at_s
-        self._values[self._next] = value
-        self._next += 1
-        if self._next == len(self._times):
+        times[at] = at_s
+        self._values[at] = value
+        self._next = at + 1
+        if self._next == len(times):
             self._next, self._full = 0, True
 
     @property

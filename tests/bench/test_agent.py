@@ -1,0 +1,15 @@
+"""The benchmark of the agent measures what it says, at a size at which a test may."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.bench import agent
+
+
+def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "QUICK", agent.Size(pods=4, many_pods=8, warm_s=0.5, seconds=2))
+    results = agent.run(quick=True)
+    assert len(results) == 7
+    assert all(found.value > 0 for found in results if "growth" not in found.metric)
+    assert {found.goal for found in results if found.metric == "CPU"} == {1.0, 2.0, 10.0}
