@@ -25,6 +25,8 @@ LONGEST_FIRST = (
     "tests/apiserver/test_faults.py",
     "tests/controllers/test_restarts_on_a_cluster.py",
     "tests/scheduler/test_events.py",
+    "tests/agent/test_real_kernel.py",
+    "tests/agent/test_real_disturbed.py",
     "tests/kube/test_leader.py",
     "tests/agent/host/test_cgroups.py",
     "tests/up/test_guide.py",

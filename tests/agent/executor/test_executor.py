@@ -11,7 +11,7 @@ from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger, LedgerError
 from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, Knob, Value
+from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, Knob, Value
 from koord.api.cgroup import CgroupDriver
 from koord.api.cpuset import CPUSet
 from koord.api.words import KubeQoS
@@ -44,6 +44,16 @@ def test_another_writer_is_corrected_when_the_spot_is_looked_at_again(tree: Tree
     assert executor.apply([want(pod, 20_000)], {"suppress"}, now_s=59).done == []
     assert len(executor.apply([want(pod, 20_000)], {"suppress"}, now_s=61).done) == 1
     assert tree.cgroups.get(CPU_QUOTA, pod) == 20_000
+
+
+def test_a_directory_that_comes_later_is_written_in_the_next_round(tree: Tree) -> None:
+    """Only what a kernel lacks is remembered, not what is yet to be made."""
+    executor = Executor(tree.cgroups, Ledger())
+    pod = "kubepods/besteffort/pod1"
+    write = want(pod, 10_000, CPU_BURST)
+    assert executor.apply([write], {"suppress"}, now_s=0).done == []
+    tree.pod("1", KubeQoS.BEST_EFFORT)
+    assert len(executor.apply([write], {"suppress"}, now_s=1).done) == 1
 
 
 def test_a_watched_spot_is_corrected_at_once(tree: Tree) -> None:
