@@ -177,12 +177,14 @@ async def _end_to_end(
     goals: dict[str, float | None] = {"rate": 250.0, "share": 80.0, "p99": 2.0}
     if quick:
         goals = dict.fromkeys(goals)
-    share = 100 * meanwhile / took_s / writes_per_s
+    share = 100 * rate / (writes_per_s / per_pod)
+    busy = 100 * meanwhile / took_s / writes_per_s
     return [
         result(BENCH, case, "bound pods", rate, "pods/s", more_is_better=True, goal=goals["rate"]),
         result(BENCH, case, "writes", per_pod, "per pod"),
         result(BENCH, case, "plain writes", writes_per_s, "writes/s", more_is_better=True),
-        result(BENCH, case, "writes while scheduling", share, "%", more_is_better=True, goal=goals["share"]),
+        result(BENCH, case, "of what writes allow", share, "%", more_is_better=True, goal=goals["share"]),
+        result(BENCH, case, "writes until all are bound", busy, "%", more_is_better=True),
         result(BENCH, case, "scheduler's CPU", 1000 * cpu_s / size.burst, "ms/pod"),
         result(BENCH, case, "created to bound, p50", p50_s, "s"),
         result(BENCH, case, "created to bound, p99", p99_s, "s", goal=goals["p99"]),
