@@ -28,7 +28,7 @@ from tests.agent.real_node import RealNode, batch, owning, real_node, suppressed
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(280)]
 
-KILLS = int(os.environ.get("KOORD_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("KOORD_KILLS", "20"))
 BURST = {"cpuBurstStrategy": {"policy": "auto"}}
 IDENTITY = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True}}}}
 SETTINGS: list[dict[str, Any]] = [
@@ -154,7 +154,7 @@ class _Steps:
 
 
 def test_killed_at_any_point_the_next_start_converges_and_restore_gives_all_back(tmp_path: Path) -> None:
-    seed = int(os.environ.get("KOORD_TEST_SEED", "0"))
+    seed = int(os.environ.get("KOORD_SEED", "0"))
     dice = random.Random(seed)
     with real_node(tmp_path / "state", cores=1) as node, ExitStack() as running:
         first, *_ = sorted(node.topology.all)

@@ -34,7 +34,7 @@ def main() -> None:
     with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
         file.write("+cpu +cpuset +memory +pids")
     os.environ.update(
-        PATH="/usr/bin", HOME="/tmp", KOORD_TEST_KILLS="5", KOORD_TEST_CGROUP_DRIVER=option("koord.driver")
+        PATH="/usr/bin", HOME="/tmp", KOORD_KILLS="5", KOORD_TEST_CGROUP_DRIVER=option("koord.driver")
     )
     print(f"koord guest: up after {time.clock_gettime(time.CLOCK_BOOTTIME):.1f} s", flush=True)
     command = [
