@@ -1,8 +1,10 @@
 """When a recalculated figure is worth a write, and the patches that write it.
 
 A node's status is written when a resource appears, disappears or differs by more than `resourceDiffThreshold`, and when
-it was not written for `updateTimeThresholdSeconds` and differs at all. Labels and annotations that others act upon
-are written at once. One patch names only what changes; nothing that would change nothing is sent.
+it was not written for `updateTimeThresholdSeconds` and differs at all. Usage wavers: where much is used and little is
+left to lend, a few percent of the one are much of the other, so what wavering alone explains waits too. Labels and
+annotations that others act upon are written at once. One patch names only what changes; nothing that would change
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ from koord.manager.node_resource.freshness import duration
 from koord.manager.node_resource.prepare import Lending, Prepared
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts
+from koord.manager.node_resource.terms import Figure
 
 RATIO_STEP: Final = 1
 """By how many hundredths more than this the normalisation ratio must move: it has two decimals."""
+WAVERING: Final = 0.12
+"""Of what is used: usage that goes 5% up and down differs by up to a tenth of its mean between two reports."""
+_USED: Final = frozenset({"system", "pods"})
+"""The terms of a figure that are measured."""
 _WITH_STATUS: Final = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE
 """Says what the status says, and is written with it."""
 
@@ -37,6 +44,8 @@ class Comparison(Struct):
     wanted: int | None
     beyond: bool
     "Whether the difference by itself is worth a write."
+    wavering: int = 0
+    "How much of a difference the usual ups and downs of usage explain."
 
     @property
     def differs(self) -> bool:
@@ -65,11 +74,21 @@ def is_beyond(published: int | None, wanted: int | None, threshold: float) -> bo
 
 def compare(node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy) -> tuple[Comparison, ...]:
     threshold = given(strategy.resource_diff_threshold)
+    wavering = {figure.resource: _wavering(figure) for figure in prepared.figures}
     found = []
     for name, wanted in prepared.resources.items():
-        published = node.allocatable.get(name)
-        found.append(Comparison(name, published, wanted, is_beyond(published, wanted, threshold)))
+        published, own = node.allocatable.get(name), wavering.get(name, 0)
+        beyond = is_beyond(published, wanted, threshold)
+        # From nothing, any change is written: somebody may wait for it.
+        if beyond and published and wanted is not None and abs(wanted - published) <= own:
+            beyond = False
+        found.append(Comparison(name, published, wanted, beyond, own))
     return tuple(found)
+
+
+def _wavering(figure: Figure) -> int:
+    used = sum(term.amount for term in figure.terms if term.op == "minus" and term.name in _USED)
+    return int(used * WAVERING)
 
 
 def decide(
@@ -130,7 +149,10 @@ def why_not_written(
     threshold = setting(strategy, "resource_diff_threshold")
     if each.beyond:
         return f"{said}, more than {threshold} lets stand: it is written {soon}"
-    said = f"{said}, which {threshold} lets stand"
+    if is_beyond(each.published, each.wanted, given(strategy.resource_diff_threshold)):
+        said = f"{said}, no more than what is used may waver from one report to the next"
+    else:
+        said = f"{said}, which {threshold} lets stand"
     if written_s is None:
         return f"{said} until {setting(strategy, 'update_time_threshold_seconds')} have passed since the last write"
     left_s = gate_opens_s(strategy, written_s) - now_s

@@ -170,6 +170,19 @@ def _set(shown: Any) -> dict[str, str]:
     return {key: text for key, text in shown.annotations.items() if text is not None}
 
 
+def test_what_wavering_usage_explains_waits_and_a_real_change_does_not() -> None:
+    # 64 - 25.6 kept free - 2.5 system - (28 + 3) used = 4.9 cores; of the 33.5 used, 12% are 4.02.
+    given = state(node(published=SHOWN, annotations=SAID), report=base(pods={"web": ("28", "20Gi")}))
+    wanted = prepared(given, config()).resources[CPU]
+    assert wanted == 4_900
+    for published, is_written in ((8_900, False), (1_000, False), (8_950, True), (800, True), (0, True)):
+        assert is_beyond(published, wanted, 0.1)
+        facts = replace(given.node, allocatable={**given.node.allocatable, CPU: published})
+        seen = NodeState(facts, given.pods, given.metric)
+        (found,) = [each for each in written(seen).comparisons if each.resource == CPU]
+        assert found.beyond == is_written, published
+
+
 def test_a_report_that_goes_stale_is_looked_at_without_an_event() -> None:
     given = state(report=base(age_s=60))
     strategy = settings(given, config()).colocation
