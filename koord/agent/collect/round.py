@@ -24,17 +24,17 @@ class Rates:
     _before: dict[Series, tuple[float, float]] = field(default_factory=dict)
 
     def per_second(self, series: Series, counter: float, now_s: float) -> float | None:
+        before_s = self._before.get(series, (0.0, now_s))[1]
+        grown = self.growth(series, counter, now_s)
+        return None if grown is None else grown / (now_s - before_s)
+
+    def growth(self, series: Series, counter: float, now_s: float) -> float | None:
+        """By how much a counter grew since the round before."""
         before = self._before.get(series)
         self._before[series] = (counter, now_s)
         if before is None or counter < before[0] or not 0 < now_s - before[1] <= STALE_AFTER * self.interval_s:
             return None
-        return (counter - before[0]) / (now_s - before[1])
-
-    def growth(self, series: Series, counter: float, now_s: float) -> float | None:
-        """By how much a counter grew since the round before."""
-        before_s = self._before.get(series, (0.0, now_s))[1]
-        rate = self.per_second(series, counter, now_s)
-        return None if rate is None else rate * (now_s - before_s)
+        return counter - before[0]
 
     def keep(self, owners: Iterable[str]) -> None:
         """Forgets the counters of owners that are gone."""

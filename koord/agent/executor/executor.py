@@ -95,12 +95,15 @@ class Executor:
         return self.apply((), {entry.by for entry in self.ledger}, now_s)
 
     def _is_possible(self, write: Write, now_s: float) -> bool:
+        seen = self._seen.get(write.spot)
+        if seen is not None and seen.value == write.value:
+            return True
         if self._absent.get(write.spot, now_s) > now_s:
             return False
         if fault := write.knob.fault(write.value):
             log.error("%s wants what cannot be, in %s: %s", write.by, write.directory, fault)
             return False
-        if write.spot in self._seen or self._cgroups.has(write.knob, write.directory):
+        if seen is not None or self._cgroups.has(write.knob, write.directory):
             return True
         if self._cgroups.is_there(write.directory, write.knob):
             self._absent[write.spot] = now_s + VERIFIED_FOR_S
