@@ -33,9 +33,7 @@ def main() -> None:
             print(f"{where} could not be mounted: {os.strerror(ctypes.get_errno())}")
     with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
         file.write("+cpu +cpuset +memory +pids")
-    os.environ.update(
-        PATH="/usr/bin", HOME="/tmp", KOORD_KILLS="5", KOORD_TEST_CGROUP_DRIVER=option("koord.driver")
-    )
+    os.environ.update(PATH="/usr/bin", HOME="/tmp", KOORD_KILLS="5", KOORD_TEST_CGROUP_DRIVER=option("koord.driver"))
     print(f"koord guest: up after {time.clock_gettime(time.CLOCK_BOOTTIME):.1f} s", flush=True)
     command = [
         sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=/work", "--noconftest", "-p", "no:cacheprovider",
