@@ -144,7 +144,7 @@ class Agent:
                 continue
             ran.add(hook.name)
             if self.gates[hook.gate] and not state.is_colocation_off:
-                yield from hook.writes(state)
+                yield from state.once(hook.writes)
 
     def _burst(self, state: NodeState, now_s: float) -> Decision | None:
         directories = state.once(cpu_burst.directories)

@@ -23,8 +23,11 @@ class Hook:
     for_pod: Callable[[NodeState, AgentPod], Iterable[Write]] = _nothing
     for_container: Callable[[NodeState, AgentPod, AgentContainer], Iterable[Write]] = _nothing
 
-    def writes(self, state: NodeState) -> Iterable[Write]:
+    def writes(self, state: NodeState) -> tuple[Write, ...]:
         """All that it wants on the node."""
+        return tuple(self._writes(state))
+
+    def _writes(self, state: NodeState) -> Iterable[Write]:
         yield from self.for_node(state)
         for pod in state.pods.values():
             if not pod.is_active:
