@@ -22,6 +22,7 @@ from koord.agent.executor.audit import Audit
 from koord.agent.executor.executor import Executor
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
+from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology, topology
 from koord.agent.live import kubelet
 from koord.agent.live.evicting import Evictor
@@ -55,6 +56,7 @@ log = logging.getLogger(__name__)
 ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 TOPOLOGY_S: Final = 10.0
+DRIVER_WITHIN_S: Final = 60.0
 KINDS: Final = (NODE_SLOS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES)
 MOST_FILES: Final = 65536
 FIELD_MANAGER: Final = "koord-agent"
@@ -93,8 +95,7 @@ class Daemon:
         self.files = Files(options.host_root)
         self.cgroups = Cgroups.of(self.files, options.cgroup_root)
         self.topology: Topology = topology(self.files)
-        self.driver: CgroupDriver = driver_in(self.cgroups, options.cgroup_driver)
-        self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
+        self.driver = CgroupDriver.SYSTEMD
         self.audit = Audit(options.state_dir / AUDIT)
         executor = Executor(
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
@@ -129,13 +130,23 @@ class Daemon:
                 self._evicted,
                 lambda: sources.node.get(self._options.node),
             )
+            on_ready()
+            await self._find_driver()
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._ask_kubelet(sources), name="kubelet")
             tasks.create_task(self._report(sources), name="report")
             if self._options.gates[AgentGate.NODE_TOPOLOGY_REPORT]:
                 tasks.create_task(self._report_topology(sources), name="topology")
-            on_ready()
             await self._rounds(sources, evictor)
+
+    async def _find_driver(self) -> None:
+        """By kubelet's directories, which may come after the agent; without any for a minute, as most nodes have it."""
+        until_s = self._clock.monotonic() + DRIVER_WITHIN_S
+        told = self._options.cgroup_driver
+        while not told and driver_of(self.cgroups) is None and self._clock.monotonic() < until_s:
+            await self._clock.sleep(0.5)
+        self.driver = driver_in(self.cgroups, told)
+        self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, self.driver))
 
     async def _rounds(self, sources: Sources, evictor: Evictor) -> None:
         while True:
