@@ -29,7 +29,7 @@ def true_conditions(job: Job) -> set[tuple[str, str]]:
     return {(c.type, c.reason) for c in job.status.conditions if c.status == "True"}
 
 
-async def finished(client: Client, namespace: str, name: str, within_s: float = 30.0) -> Job:
+async def finished(client: Client, namespace: str, name: str, within_s: float = 90.0) -> Job:
     async def is_finished() -> bool:
         read = await client.get(JOBS, name, namespace=namespace)
         return bool({"Complete", "Failed"} & {type_ for type_, _ in true_conditions(read)})
