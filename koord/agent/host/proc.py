@@ -66,19 +66,9 @@ def _meminfo(text: bytes) -> dict[bytes, int]:
     return found
 
 
-def load_average(files: Files) -> tuple[float, float, float]:
-    one, five, fifteen, *_ = files.read("proc/loadavg").split()
-    return float(one), float(five), float(fifteen)
-
-
 def pressure(files: Files, resource: str) -> Pressure | None:
     """Of the whole machine; None on a kernel without."""
     try:
         return parse_pressure(files.text(f"proc/pressure/{resource}"))
     except OSError:
         return None
-
-
-def run_queue_delay_ns(files: Files, pid: int) -> int:
-    """For how long a task has waited to run."""
-    return int(files.read(f"proc/{pid}/schedstat").split()[1])

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.pressure import Pressure, parse_pressure
 
-_PAGE: Final = 4096
-
 # Kernels write these one after the other: one search finds all. Where one should not, they are looked for singly.
 _LISTS: Final = (b"inactive_anon", b"active_anon", b"inactive_file", b"active_file", b"unevictable")
 _V1_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"total_%s (\d+)" % each for each in _LISTS))
@@ -75,28 +73,6 @@ def memory(cgroups: Cgroups, directory: str) -> Memory:
     return Memory(inactive_anon + active_anon, unevictable, active_file, inactive_file)
 
 
-def memory_charged(cgroups: Cgroups, directory: str) -> int:
-    """Bytes charged, with all page cache: what is compared with the limit."""
-    file = "memory.usage_in_bytes" if cgroups.version is Version.V1 else "memory.current"
-    return int(cgroups.files.read(cgroups.name("memory", directory, file)))
-
-
-def memory_by_numa_node(cgroups: Cgroups, directory: str) -> dict[int, int]:
-    """Bytes on each NUMA node."""
-    text = cgroups.files.text(cgroups.name("memory", directory, "memory.numa_stat"))
-    if cgroups.version is Version.V1:
-        # "total=1234 N0=1000 N1=234", in pages, is the first line.
-        first = text.splitlines()[0] if text else ""
-        return {node: pages * _PAGE for node, pages in _by_node(first.split()[1:])}
-    sums: dict[int, int] = {}
-    for line in text.splitlines():
-        kind, *fields = line.split()
-        if kind in ("anon", "file"):
-            for node, size in _by_node(fields):
-                sums[node] = sums.get(node, 0) + size
-    return sums
-
-
 def pressure(cgroups: Cgroups, directory: str, resource: str) -> Pressure | None:
     """Of `cpu`, `memory` or `io`; None on a kernel without. A v2 tree beside v1 is asked where v1 has no answer."""
     if cgroups.version is Version.V2:
@@ -123,10 +99,6 @@ def _throttling(text: bytes, unit_ns: int) -> Throttling:
     if found is None:
         return Throttling(_field(text, b"nr_periods"), _field(text, b"nr_throttled"), 0)
     return Throttling(int(found[1]), int(found[2]), int(found[3]) * unit_ns)
-
-
-def _by_node(fields: list[str]) -> list[tuple[int, int]]:
-    return [(int(node[1:]), int(size)) for node, _, size in (field.partition("=") for field in fields)]
 
 
 def _field(text: bytes, name: bytes) -> int:

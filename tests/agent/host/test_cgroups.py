@@ -135,7 +135,6 @@ def test_usage_reads_alike_on_both_versions(tree: Tree) -> None:
     memory = usage.memory(tree.cgroups, pod)
     assert memory.without_page_cache == GIB
     assert memory.with_page_cache == 3 * GIB
-    assert usage.memory_charged(tree.cgroups, pod) == 3 * GIB
 
 
 @pytest.mark.parametrize("version", list(Version))
@@ -146,16 +145,6 @@ def test_throttling_is_in_nanoseconds_on_both_versions(tmp_path: Path, version: 
     line = "throttled_time" if version is Version.V1 else "throttled_usec"
     tree.write(f"sys/fs/cgroup/{name}{pod}/cpu.stat", f"nr_periods 600\nnr_throttled 42\n{line} {7 * unit}\n")
     assert usage.throttling(tree.cgroups, pod) == (600, 42, 7000)
-
-
-def test_memory_by_numa_node(tmp_path: Path) -> None:
-    v1, v2 = Tree(tmp_path / "v1", Version.V1), Tree(tmp_path / "v2", Version.V2)
-    v1.write("sys/fs/cgroup/memory/kubepods.slice/memory.numa_stat", "total=30 N0=10 N1=20\nfile=1 N0=1 N1=0\n")
-    v2.write(
-        "sys/fs/cgroup/kubepods.slice/memory.numa_stat", "anon N0=4096 N1=0\nfile N0=36864 N1=81920\nslab N0=9 N1=9\n"
-    )
-    for tree in (v1, v2):
-        assert usage.memory_by_numa_node(tree.cgroups, "kubepods.slice") == {0: 40_960, 1: 81_920}
 
 
 def test_pressure_is_read_and_a_missing_full_line_is_told(tmp_path: Path) -> None:
