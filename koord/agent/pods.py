@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
+from koord.api import names
 from koord.api.cgroup import CgroupDriver
 from koord.api.meta import ObjectMeta
 from koord.api.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
@@ -21,12 +22,12 @@ from koord.api.words import KubeQoS, PodPhase
 
 log = logging.getLogger(__name__)
 
-CPU: Final = "cpu"
-MEMORY: Final = "memory"
-BATCH_CPU: Final = "kubernetes.io/batch-cpu"
-BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
-MID_CPU: Final = "kubernetes.io/mid-cpu"
-MID_MEMORY: Final = "kubernetes.io/mid-memory"
+CPU: Final = names.RESOURCE_CPU
+MEMORY: Final = names.RESOURCE_MEMORY
+BATCH_CPU: Final = names.RESOURCE_BATCH_CPU
+BATCH_MEMORY: Final = names.RESOURCE_BATCH_MEMORY
+MID_CPU: Final = names.RESOURCE_MID_CPU
+MID_MEMORY: Final = names.RESOURCE_MID_MEMORY
 
 
 @dataclass(frozen=True, slots=True)

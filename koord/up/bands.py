@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koord.api.crd.node_metric import NodeMetric
+from koord.api.names import RESOURCE_BATCH_CPU
 from koord.api.node import Node
 from koord.api.quantity import milli, value
 
 BANDS: Final = ("prod", "mid", "batch", "free", "system")
 KEPT: Final = 60
 _BARS: Final = " ▁▂▃▄▅▆▇█"
-BATCH_CPU: Final = "kubernetes.io/batch-cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def used_of(metric: NodeMetric) -> Used:
 
 
 def room_of(node: Node) -> Room:
-    return Room(milli(node.status.capacity.get("cpu", 0)), value(node.status.allocatable.get(BATCH_CPU, 0)))
+    return Room(milli(node.status.capacity.get("cpu", 0)), value(node.status.allocatable.get(RESOURCE_BATCH_CPU, 0)))
 
 
 @dataclass(slots=True)
