@@ -7,7 +7,6 @@ not hand its controllers down from the top, which is not for a test to change.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from koord.agent.host.files import Files
 from koord.agent.host.layout import qos_dir
 from koord.api.cgroup import CgroupDriver
 from koord.api.words import KubeQoS
+from koord.local.live import tree
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory")
@@ -46,7 +46,7 @@ def real_cgroups(driver: CgroupDriver = CgroupDriver.CGROUPFS) -> Iterator[Cgrou
         files.close()
         for path in paths(cgroups, ""):
             if path.exists():
-                _remove(path)
+                tree.remove(path, time.monotonic() + GONE_WITHIN_S)
 
 
 def _missing(mounted: Cgroups) -> str | None:
@@ -88,21 +88,4 @@ def put(cgroups: Cgroups, directory: str, pid: int) -> None:
 def remove(cgroups: Cgroups, directory: str) -> None:
     """A directory and all below, with what runs there."""
     for path in paths(cgroups, directory):
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    until = time.monotonic() + GONE_WITHIN_S
-    for below in sorted([path, *(each for each in path.rglob("*") if each.is_dir())], reverse=True):
-        while True:
-            try:
-                for pid in (below / "cgroup.procs").read_text().split():
-                    os.kill(int(pid), signal.SIGKILL)
-                below.rmdir()
-                break
-            except ProcessLookupError:
-                continue
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.02)
+        tree.remove(path, time.monotonic() + GONE_WITHIN_S)

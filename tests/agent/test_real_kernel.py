@@ -94,8 +94,7 @@ def test_best_effort_gives_way_within_three_rounds_and_comes_back(tmp_path: Path
         demand.set(0.1)
         node.rounds(4)
         again = spell(node, web, 4)
-        print(calm, busy, again, sep="\n")
-        assert all(each.keeps_to_its_budget() for each in (calm, busy, again))
+        assert all(each.keeps_to_its_budget() for each in (calm, busy, again)), (calm, busy, again)
         assert busy.service > 2 * calm.service
         assert again.best_effort > 1.3 * busy.best_effort, "and got it back"
 

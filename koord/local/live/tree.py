@@ -91,7 +91,7 @@ class Tree:
         until_s = time.monotonic() + REMOVED_WITHIN_S
         for path in self._directories_of(directory):
             if path.exists():
-                _remove(path, until_s)
+                remove(path, until_s)
         self.cgroups.forget(directory)
 
     def remove(self) -> None:
@@ -113,7 +113,8 @@ class Tree:
             (path / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
-def _remove(path: Path, until_s: float) -> None:
+def remove(path: Path, until_s: float) -> None:
+    """A directory of one hierarchy with all below it, and whatever runs there."""
     for below in sorted([path, *(each for each in path.rglob("*") if each.is_dir())], reverse=True):
         while True:
             try:
