@@ -47,6 +47,13 @@ changed stays as it is then; `koord agent restore` puts it back.""",
 @click.option(
     "--state-dir", default=STATE_DIR, show_default=True, type=Path, help="Keeps what was there before, and the audit."
 )
+@click.option(
+    "--cgroup-driver",
+    type=click.Choice(["systemd", "cgroupfs"]),
+    default=None,
+    show_default="as kubelet's directories show",
+    help="How kubelet names cgroups.",
+)
 @click.option("--kubelet-address", default="", metavar="URL", help="Where kubelet answers; otherwise as the Node says.")
 @click.option("--feature-gates", default="", metavar="LIST", help="As in BEMemoryEvict=true,CPUBurst=false.")
 @click.option(
@@ -66,6 +73,7 @@ def agent(
     host_root: str,
     cgroup_root: str,
     state_dir: Path,
+    cgroup_driver: str | None,
     kubelet_address: str,
     feature_gates: str,
     show_features: bool,
@@ -96,6 +104,7 @@ def agent(
         cgroup_root=cgroup_root,
         state_dir=state_dir,
         kubelet_address=kubelet_address,
+        cgroup_driver=cgroup_driver or "",
         gates=gates,
     )
 
