@@ -17,6 +17,7 @@ from koord.api.words import PodPhase, RestartPolicy
 BACKOFF_FIRST_S: Final = 10.0
 BACKOFF_MOST_S: Final = 300.0
 BACKOFF_RESET_S: Final = 600.0
+KILLED: Final = 137
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,24 @@ class Life:
     def of(pod: RunnablePod) -> Life:
         waits = ContainerLife(Waiting("ContainerCreating" if not pod.spec.init_containers else "PodInitializing"))
         return Life({each.name: waits for each in (*pod.spec.init_containers, *pod.spec.containers)})
+
+    @staticmethod
+    def resumed(pod: RunnablePod, now_s: float) -> Life:
+        """Of a pod that ran here before this process: what its status says ran went with its cgroups."""
+        told = {each.name: each for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+        life = Life.of(pod)
+        for name, status in told.items():
+            own = life.containers.get(name)
+            if own is None:
+                continue
+            state = own.state
+            if status.state.running is not None:
+                state = Ended(KILLED, now_s, now_s, "ContainerStatusUnknown")
+            elif status.state.terminated is not None:
+                ended_before = status.state.terminated
+                state = Ended(ended_before.exit_code, now_s, now_s, ended_before.reason)
+            life = life.put(name, replace(own, state=state, restarts=status.restart_count, id=status.container_id))
+        return life
 
     def put(self, name: str, life: ContainerLife) -> Life:
         return Life({**self.containers, name: life})

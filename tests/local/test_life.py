@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
+from koord.api.codec import convert
 from koord.api.runnable import RunnablePod
 from koord.api.words import PodPhase
 from koord.local.life import (
@@ -187,3 +189,14 @@ def test_a_pod_that_is_over_starts_nothing_and_one_that_is_not_has_something_to_
             return
         assert running, "somebody runs, or is about to"
         story.ends(running[0], code)
+
+
+@pytest.mark.parametrize(("policy", "phase"), [("Always", PodPhase.RUNNING), ("Never", PodPhase.FAILED)])
+def test_what_ran_before_this_process_counts_as_killed(policy: str, phase: PodPhase) -> None:
+    status = {"name": "main", "restartCount": 2, "containerID": "containerd://old", "state": {"running": {}}}
+    raw = {**to_builtins(pod(restart=policy)), "status": {"phase": "Running", "containerStatuses": [status]}}
+    story = Story(convert(RunnablePod, raw))
+    story.life = Life.resumed(story.pod, S)
+    assert story.phase() is phase
+    assert story.starts() == (["main"] if policy == "Always" else [])
+    assert story.own().restarts == (3 if policy == "Always" else 2)

@@ -1,7 +1,7 @@
 """This machine as a node, until it is cancelled: registers, keeps its lease, runs the pods that are bound to it.
 
-A pod that the node does not know and that has run before (a former process of this node had it) is told as failed: its
-processes went with their cgroups, and whoever owns it makes another.
+Processes of a former run went with their cgroups. Their pods are treated as if killed: started again where their policy
+says so, failed where it does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from koord import __version__
 from koord.agent.host import proc
 from koord.agent.pods import pod_of
-from koord.api.heartbeat import NODE_LEASES, lease_object, renewal
+from koord.api.heartbeat import NODE_LEASES, is_ready, lease_object, renewal
 from koord.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from koord.api.node import Node as NodeStruct
 from koord.api.runnable import RunnablePod
@@ -194,14 +194,18 @@ class Local:
 
     async def _keep_alive(self, port: int) -> None:
         while True:
-            await self._clock.sleep(RENEW_S)
             try:
                 await self._client.patch(
                     LEASES, self.machine.name, renewal(self._clock.now()), namespace=NODE_LEASES,
                     field_manager=FIELD_MANAGER,
                 )  # fmt: skip
+                self._known = await self._client.get(NODES, self.machine.name)
+                if not is_ready(self._known):
+                    # Somebody took the node for lost while its lease was late.
+                    await self._write_status(port)
             except ApiError as error:
                 log.warning("the lease could not be renewed: %s", error)
+            await self._clock.sleep(RENEW_S)
 
 
 async def run(

@@ -66,7 +66,7 @@ class _Live:
 class Worker:
     def __init__(self, node: Node, pod: RunnablePod) -> None:
         self._node, self._pod = node, pod
-        self.life = Life.of(pod)
+        self.life = Life.resumed(pod, node.clock.now())
         self._running: dict[str, _Live] = {}
         self._wake = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
