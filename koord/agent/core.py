@@ -19,9 +19,10 @@ from koord.agent.executor.write import Write
 from koord.agent.hooks import oom_score
 from koord.agent.hooks.ratio import normalization_ratio
 from koord.agent.hooks.registry import HOOKS
+from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import UNLIMITED
-from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPUSET_CPUS
 from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, memory_evict, memory_qos
 from koord.agent.qos.burst_tokens import Tokens
 from koord.agent.qos.decision import Decision, Eviction
@@ -67,6 +68,8 @@ class Agent:
     "By uid, when a pod was evicted."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
+    _quota_since: tuple[int, float] = (UNLIMITED, NEVER)
+    "The quota of best effort, and since when it is that."
     _slow_s: float = NEVER
     _hooked_s: float = NEVER
     _hooked_for: NodeState | None = None
@@ -116,7 +119,7 @@ class Agent:
             (
                 cpu_suppress.NAME,
                 gates[AgentGate.BE_CPU_SUPPRESS],
-                lambda: cpu_suppress.decide(state, samples, self._held(state), now_s),
+                lambda: cpu_suppress.decide(state, samples, self._held(state, now_s), now_s),
             ),
             (
                 cpu_evict.NAME,
@@ -156,7 +159,7 @@ class Agent:
         self.tokens = outcome.tokens
         return outcome.decision
 
-    def _held(self, state: NodeState) -> cpu_suppress.Held:
+    def _held(self, state: NodeState, now_s: float) -> cpu_suppress.Held:
         best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
         pods, containers = [], []
         if cpu_suppress.is_by_cpus(state):
@@ -166,12 +169,20 @@ class Agent:
             cpus = self.cgroups.configured(CPUSET_CPUS, best_effort)
         except FileNotFoundError:
             cpus = NO_CPUS
-        quota = self._quota(best_effort)
+        try:
+            quota = usage.cpu_quota_us(self.cgroups, best_effort)
+            is_idle = self.cgroups.has(CPU_IDLE, best_effort) and self.cgroups.get(CPU_IDLE, best_effort) == 1
+        except FileNotFoundError:
+            quota, is_idle = UNLIMITED, False
+        if quota != self._quota_since[0]:
+            self._quota_since = (quota, now_s)
         return cpu_suppress.Held(
             cpus if isinstance(cpus, CPUSet) else NO_CPUS,
-            UNLIMITED if quota is None else quota,
+            quota,
             pods,
             containers,
+            is_idle_class=is_idle,
+            for_s=now_s - self._quota_since[1],
         )
 
     def _quota(self, directory: str) -> int | None:

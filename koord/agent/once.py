@@ -102,8 +102,8 @@ def once(
             writes=tuple(
                 WouldWrite(
                     cgroups.file(each.write.knob, each.write.directory),
-                    str(each.value),
-                    str(each.old),
+                    each.text,
+                    each.old,
                     each.write.by,
                     each.write.why,
                 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from koord.agent.host import knobs, proc
+from koord.agent.host import knobs, proc, usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import PERIOD_US
 from koord.agent.host.features import is_shown
-from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, MEMORY_LIMIT
+from koord.agent.host.knobs import CPUSET_CPUS, MEMORY_LIMIT
 from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
@@ -40,10 +40,11 @@ def capacity_of(cgroups: Cgroups, topology: Topology) -> tuple[int, int]:
     memory_bytes = proc.memory(cgroups.files).total
     if not cgroups.root:
         return cpu_milli, memory_bytes
-    cpus, quota, limit = (cgroups.get(knob, "") for knob in (CPUSET_CPUS, CPU_QUOTA, MEMORY_LIMIT))
+    cpus, limit = cgroups.get(CPUSET_CPUS, ""), cgroups.get(MEMORY_LIMIT, "")
+    quota = usage.cpu_quota_us(cgroups, "")
     if isinstance(cpus, CPUSet) and cpus:
         cpu_milli = len(cpus & topology.all) * 1000
-    if isinstance(quota, int) and quota > 0:
+    if quota > 0:
         cpu_milli = min(cpu_milli, quota * 1000 // PERIOD_US)
     if isinstance(limit, int) and limit > 0:
         memory_bytes = min(memory_bytes, limit)

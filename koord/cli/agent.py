@@ -152,7 +152,7 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
         return 0
     rows = [("WHEN", "WHAT", "BY", "WHERE", "FROM", "TO", "WHY")]
     for each in events:
-        where = f"{each.directory}/{each.knob}" if each.directory else f"{each.namespace}/{each.name}"
+        where = f"{each.directory}/{each.file}" if each.directory else f"{each.namespace}/{each.name}"
         rows.append((each.created_at, each.type, each.reason, where, each.old, each.value, each.message))
     click.echo(table(rows))
     return 0

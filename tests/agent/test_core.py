@@ -9,10 +9,12 @@ import pytest
 from koord.agent.core import Agent
 from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
+from koord.agent.host import usage
 from koord.agent.host.cgroups import Version
 from koord.agent.host.features import features
-from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS
+from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS
 from koord.agent.qos.decision import Eviction
+from koord.agent.series import names
 from koord.agent.state import NodeState
 from koord.api.cgroup import CgroupDriver
 from koord.api.cpuset import CPUSet
@@ -119,6 +121,24 @@ def test_the_settings_turned_off_undo_suppression_alone(tree: Tree) -> None:
     host.round(web=4, job=3)
     assert host.get(CPU_QUOTA) == -1
     assert host.get(CPU_SHARES, f"{BE}/podjob") != 1024, "the pod's own shares stay"
+
+
+def test_in_the_idle_class_best_effort_is_counted_by_long_periods_and_the_other_way_back(tree: Tree) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    before = files_of(tree)
+    tree.cgroups.set(CPU_IDLE, BE, 1)
+    for _ in range(3):
+        host.round(web=4, job=3)
+    # 65% of 8 cores less 4000m: 1200m, in a second.
+    shown = [tree.cgroups.text(knob, BE) for knob in (CPU_QUOTA, CPU_PERIOD) if tree.cgroups.has(knob, BE)]
+    assert shown == (["1200000", "1000000"] if tree.version is Version.V1 else ["1200000 1000000"])
+    assert usage.cpu_quota_us(tree.cgroups, BE) == 120_000
+    assert host.agent.samples.last(names.BE_CPU_LIMIT, host.now_s, 2.0) == 1200
+    tree.cgroups.set(CPU_IDLE, BE, 0)
+    host.round(web=4, job=3)
+    assert usage.cpu_quota_us(tree.cgroups, BE) == host.get(CPU_QUOTA) == 120_000
+    host.agent.executor.restore_all(host.now_s)
+    assert files_of(tree) == before
 
 
 def test_lost_usage_changes_nothing(tree: Tree) -> None:

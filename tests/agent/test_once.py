@@ -116,6 +116,16 @@ def test_it_says_what_it_would_write_and_writes_nothing(asked: Asked) -> None:
     assert {each: each.read_bytes() for each in asked.files} == asked.files
 
 
+def test_it_says_what_files_would_show(asked: Asked) -> None:
+    answer = json.loads(asked.run(NODE, SLO, WEB, JOB, metric()).stdout)
+    shown = {each["file"].rpartition("/")[2]: (each["old"], each["value"]) for each in answer["writes"]}
+    if asked.tree.version is Version.V1:
+        assert shown["cpu.shares"] == ("1024", "2048")
+    else:
+        assert shown["cpu.weight"] == ("100", "79")
+        assert shown["cpu.max"] == ("max 100000", "200000 100000")
+
+
 def test_it_says_whom_it_would_evict(asked: Asked) -> None:
     answer = asked.run(NODE, SLO, WEB, JOB, metric("13Gi"), args=("--feature-gates", "BEMemoryEvict=true"))
     (eviction,) = json.loads(answer.stdout)["evictions"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from koord.agent.collect.round import Round
 from koord.agent.host import usage
 from koord.agent.host.convert import PERIOD_US
-from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host.knobs import CPUSET_CPUS
 from koord.agent.pods import BATCH_CPU
 from koord.agent.series import names
 from koord.api.cgroup import qos_dir
@@ -42,6 +42,6 @@ def real_limit_milli(this: Round, directory: str) -> int:
             continue
         if isinstance(cpus, CPUSet) and cpus:
             smallest = min(smallest, len(cpus))
-    quota = this.cgroups.get(CPU_QUOTA, directory)
+    quota = usage.cpu_quota_us(this.cgroups, directory)
     limit = smallest * 1000
-    return min(limit, quota * 1000 // PERIOD_US) if isinstance(quota, int) and quota > 0 else limit
+    return min(limit, quota * 1000 // PERIOD_US) if quota > 0 else limit

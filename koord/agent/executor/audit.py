@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str = ""
     "Of a pod."
     directory: str = ""
-    knob: str = ""
+    file: str = ""
     old: str = ""
     value: str = ""
 

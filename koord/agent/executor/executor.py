@@ -28,8 +28,9 @@ class Done(NamedTuple):
     """A write that took place, for the audit."""
 
     write: Write
-    old: Value
-    value: Value
+    old: str
+    text: str
+    "Both as the file shows them."
 
 
 class Refused(NamedTuple):
@@ -74,7 +75,7 @@ class Executor:
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
         everything = {**wanted, **{write.spot: write for write in restores}}
         now = self._otherwise(everything.values(), now_s)
-        steps = ordered([everything[spot] for spot in now], now)
+        steps = ordered([everything[spot] for spot in now], {spot: seen.value for spot, seen in now.items()})
         texts: dict[Spot, list[str]] = {}
         for step in steps:
             texts.setdefault(step.write.spot, []).append(self._text(step))
@@ -139,7 +140,7 @@ class Executor:
         assert place is not None, "only what this kernel has is written"
         return place.form.write(step.value)
 
-    def _otherwise(self, writes: Iterable[Write], now_s: float) -> dict[Spot, Value]:
+    def _otherwise(self, writes: Iterable[Write], now_s: float) -> dict[Spot, _Seen]:
         """What the spots hold that are there, and are not as wanted."""
         values = {}
         for write in writes:
@@ -159,7 +160,7 @@ class Executor:
             elif place.form.same(text, wanted):
                 self._seen[write.spot] = _Seen(write.value, wanted, now_s)
             else:
-                values[write.spot] = place.form.read(text)
+                values[write.spot] = _Seen(place.form.read(text), text, now_s)
         return values
 
     def _read(self, knob: Knob, directory: str) -> str | None:
@@ -168,23 +169,23 @@ class Executor:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def _carry_out(self, step: Step, now: dict[Spot, Value], outcome: Outcome, now_s: float) -> None:
-        write, spot = step.write, step.write.spot
+    def _carry_out(self, step: Step, now: dict[Spot, _Seen], outcome: Outcome, now_s: float) -> None:
+        write, spot, text = step.write, step.write.spot, self._text(step)
         self._seen.pop(spot, None)
         try:
             if not self.is_dry_run:
-                self._cgroups.put(write.knob, write.directory, self._text(step))
+                self._cgroups.put(write.knob, write.directory, text)
         except (FileNotFoundError, NotADirectoryError):
             self.ledger.forget(spot)
             return
         except OSError as error:
             outcome.refused.append(Refused(write, f"{step.value}: {error.strerror}"))
             return
-        outcome.done.append(Done(write, now[spot], step.value))
-        now[spot] = step.value
+        outcome.done.append(Done(write, now[spot].text, text))
+        now[spot] = _Seen(step.value, text, now_s)
         if step.is_last and not self.is_dry_run:
-            self._seen[spot] = _Seen(step.value, self._text(step), now_s)
-            self.ledger.settle(spot, self._text(step))
+            self._seen[spot] = now[spot]
+            self.ledger.settle(spot, text)
 
     def _keep(self) -> None:
         if self.ledger.is_dirty and not self.is_dry_run:

@@ -1,7 +1,8 @@
 """In which order cgroups are written, so that no parent ever contradicts a child.
 
 Two passes. Top-down, all that grows: a limit that becomes larger, a set of CPUs as the union of what was and what shall
-be. Then bottom-up, all that shrinks. Knobs that parents and children do not share are written in the first pass.
+be. Then bottom-up, all that shrinks. Knobs that parents and children do not share are written in the first pass. A
+period grows before its quota and shrinks after it: the same quota in less time may be more CPUs than the parent has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koord.agent.executor.write import Spot, Step, Write
-from koord.agent.host.knobs import Growth, Knob, Value
+from koord.agent.host.knobs import CPU_PERIOD, Growth, Knob, Value
 from koord.api.cpuset import CPUSet
 
 
@@ -27,7 +28,9 @@ def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write
 
 def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[Step]:
     """The steps from what is to what is wanted, all of which is otherwise. `now` has a value for each."""
-    top_down = sorted(writes, key=lambda write: (_depth(write.directory), write.directory))
+    top_down = sorted(
+        writes, key=lambda write: (_depth(write.directory), write.directory, write.knob is not CPU_PERIOD)
+    )
     steps = []
     left = []
     for write in top_down:

@@ -1,7 +1,8 @@
 """CPU amounts as the kernel takes them: shares, weights and quotas.
 
 Milli-cores are the words' unit; the kernel has shares (cgroup v1), weights (v2, over a narrower range, so that there
-and back is not the identity) and a quota per period. The period is always the same.
+and back is not the identity) and a quota per period. A quota is told in microseconds of one period, whichever the
+kernel counts by.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 PERIOD_US: Final = 100_000
+LONG_PERIOD_US: Final = 1_000_000
+"""The longest that kernels take."""
 UNLIMITED: Final = -1
 """A quota or a memory limit that is none."""
 

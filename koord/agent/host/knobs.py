@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from koord.agent.host.convert import (
     LEAST_QUOTA_US,
     LEAST_SHARES,
+    LONG_PERIOD_US,
     MOST_SHARES,
     PERIOD_US,
     UNLIMITED,
@@ -130,9 +131,35 @@ def _weight(value: Value) -> str:
     return str(weight_of_shares(value))
 
 
-def _quota_field(text: str) -> int:
-    first = text.split(None, 1)[0]
-    return UNLIMITED if first == "max" else int(first)
+def _v2_quota(text: str) -> int:
+    quota, *period = text.split()
+    if quota == "max":
+        return UNLIMITED
+    return int(quota) * PERIOD_US // int(period[0]) if period else int(quota)
+
+
+def _v2_quota_per(period_us: int) -> Form:
+    """The period goes with it: alone, the kernel would keep whatever was there."""
+
+    def write(value: Value) -> str:
+        assert isinstance(value, int)
+        return f"{'max' if value == UNLIMITED else value * period_us // PERIOD_US} {period_us}"
+
+    return Form(write, _v2_quota, is_literal=True)
+
+
+def _v1_quota_per(period_us: int) -> Form:
+    times = period_us // PERIOD_US
+
+    def write(value: Value) -> str:
+        assert isinstance(value, int)
+        return str(value if value == UNLIMITED else value * times)
+
+    def read(text: str) -> int:
+        quota = int(text)
+        return quota if quota == UNLIMITED else quota // times
+
+    return Form(write, read)
 
 
 _NUMBER: Final = Form(write=str, read=_number)
@@ -140,10 +167,6 @@ _LIMIT: Final = _max_as(UNLIMITED)
 _BOUND: Final = _max_as(MOST_BYTES)
 _V1_LIMIT: Final = Form(write=str, read=_v1_limit)
 _WEIGHT: Final = Form(write=_weight, read=lambda text: shares_of_weight(int(text)))
-# The period goes with it: alone, the kernel would keep whatever was there.
-_QUOTA: Final = Form(
-    write=lambda value: f"{'max' if value == UNLIMITED else value} {PERIOD_US}", read=_quota_field, is_literal=True
-)
 _CPUS: Final = Form(write=str, read=CPUSet.parse)
 
 
@@ -177,10 +200,22 @@ CPU_SHARES: Final = Knob(
 CPU_QUOTA: Final = Knob(
     "cpu.cfs_quota_us",
     Place("cpu.cfs_quota_us", _NUMBER, "cpu"),
-    Place("cpu.max", _QUOTA),
+    Place("cpu.max", _v2_quota_per(PERIOD_US)),
     LEAST_QUOTA_US,
     growth=Growth.LARGER,
     unlimited=True,
+)
+CPU_QUOTA_IN_LONG_PERIODS: Final = Knob(
+    CPU_QUOTA.name,
+    Place("cpu.cfs_quota_us", _v1_quota_per(LONG_PERIOD_US), "cpu"),
+    Place("cpu.max", _v2_quota_per(LONG_PERIOD_US)),
+    LEAST_QUOTA_US,
+    growth=Growth.LARGER,
+    unlimited=True,
+)
+"""The same files, by another period; on v1 CPU_PERIOD has to say so."""
+CPU_PERIOD: Final = Knob(
+    "cpu.cfs_period_us", Place("cpu.cfs_period_us", _NUMBER, "cpu"), None, 1000, LONG_PERIOD_US, Growth.LARGER
 )
 CPU_BURST: Final = Knob(
     "cpu.cfs_burst_us",
@@ -223,6 +258,7 @@ PAGE_CACHE_SYNC: Final = _same("memory.pagecache_limit.sync", "memory", "memory.
 KNOBS: Final[tuple[Knob, ...]] = (
     CPU_SHARES,
     CPU_QUOTA,
+    CPU_PERIOD,
     CPU_BURST,
     GROUP_IDENTITY,
     CPU_IDLE,

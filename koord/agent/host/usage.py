@@ -6,6 +6,8 @@ import re
 from typing import Final, NamedTuple
 
 from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.convert import PERIOD_US, UNLIMITED
+from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA
 from koord.agent.host.pressure import Pressure, parse_pressure
 
 # Kernels write these one after the other: one search finds all. Where one should not, they are looked for singly.
@@ -46,6 +48,17 @@ def cpu_ns(cgroups: Cgroups, directory: str) -> int:
     if cgroups.version is Version.V1:
         return int(cgroups.files.read(cgroups.name("cpuacct", directory, "cpuacct.usage")))
     return _used_ns(cgroups.files.read(cgroups.name("", directory, "cpu.stat")))
+
+
+def cpu_quota_us(cgroups: Cgroups, directory: str) -> int:
+    """What may be used in PERIOD_US, whatever the period that the kernel counts by; or UNLIMITED."""
+    quota = cgroups.get(CPU_QUOTA, directory)
+    assert isinstance(quota, int)
+    if quota == UNLIMITED or cgroups.version is Version.V2:
+        return quota
+    period = cgroups.get(CPU_PERIOD, directory)
+    assert isinstance(period, int)
+    return quota * PERIOD_US // period
 
 
 def throttling(cgroups: Cgroups, directory: str) -> Throttling:

@@ -20,6 +20,7 @@ import msgspec
 from koord.agent.core import Agent, Done
 from koord.agent.executor.audit import Audit
 from koord.agent.executor.executor import Executor
+from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
 from koord.agent.host.layout import driver_of
@@ -192,7 +193,7 @@ class Daemon:
             self._count(write.by, "write")
             self.audit.add(
                 at, "write" if write.text is None else "restore", write.by, write.why,
-                directory=write.directory, knob=write.knob.name, old=str(each.old), value=str(each.value),
+                directory=write.directory, file=self._file(write), old=each.old, value=each.text,
             )  # fmt: skip
         for refusal in done.outcome.refused:
             write = refusal.write
@@ -202,9 +203,12 @@ class Daemon:
                 write.by,
                 f"{write.why}; {refusal.error}",
                 directory=write.directory,
-                knob=write.knob.name,
+                file=self._file(write),
             )
             log.warning("the kernel refuses %s in %s: %s", write.knob.name, write.directory, refusal.error)
+
+    def _file(self, write: Write) -> str:
+        return self.cgroups.file(write.knob, write.directory).rpartition("/")[2]
 
     async def _ask_kubelet(self, sources: Sources) -> None:
         async with AsyncExitStack() as stack:

@@ -30,6 +30,6 @@ def events(audit: Audit, request: web.Request) -> web.Response:
 
 
 def _line(event: Event) -> str:
-    where = f"{event.directory}/{event.knob}" if event.directory else f"{event.namespace}/{event.name}"
+    where = f"{event.directory}/{event.file}" if event.directory else f"{event.namespace}/{event.name}"
     change = f" {event.old} -> {event.value}" if event.value else ""
     return f"{event.created_at} {event.type} {event.reason} {where}{change}: {event.message}\n"

@@ -2,6 +2,11 @@
 
 By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says. Shrinks at once, grows by at most a
 tenth of the node per round, so that a service that comes back does not meet a burst.
+
+Two habits of the kernel shape the quota. Each write fills up the period that runs, so that best effort gets up to one
+period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
+its CPU until the next tick, even in the idle class, where it yields at once otherwise. So in that class, where only the
+node's utilisation depends on the quota, it is counted by long periods, and any small change waits.
 """
 
 from __future__ import annotations
@@ -12,8 +17,8 @@ from typing import Final
 
 from koord.agent.cpu_pools import owned_cpus
 from koord.agent.executor.write import Write
-from koord.agent.host.convert import UNLIMITED
-from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.host.convert import LONG_PERIOD_US, UNLIMITED
+from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
 from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
 from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, Decision
@@ -29,6 +34,10 @@ FEWEST_CPUS: Final = 2
 LEAST_QUOTA_US: Final = 2000
 GROWTH: Final = 10
 """Percent of the node per round."""
+SMALL: Final = 5
+"""Percent of the node: less can wait until the quota has been the same for a while."""
+GROWTH_WAITS_S: Final = 3.0
+IDLE_CLASS_WAITS_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,10 @@ class Held:
     pod_directories: Sequence[str] = ()
     "Directories of pods below the best-effort one, whoever made them."
     container_directories: Sequence[str] = ()
+    is_idle_class: bool = False
+    "Whether the kernel lets them run only where nobody else would."
+    for_s: float = float("inf")
+    "For how long the quota has been what it is."
 
 
 def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Decision | None:
@@ -55,7 +68,7 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
     if budget is None:
         return None
     if strategy.cpu_suppress_policy == "cfsQuota":
-        return Decision((_quota_write(state, held, budget),))
+        return Decision(_quota_writes(state, held, budget))
     return _cpuset_writes(state, held, budget)
 
 
@@ -65,15 +78,17 @@ def is_by_cpus(state: NodeState) -> bool:
     return strategy is not None and bool(strategy.enable) and strategy.cpu_suppress_policy != "cfsQuota"
 
 
-def quota_us(budget: CpuBudget, held_us: int) -> int:
+def quota_us(budget: CpuBudget, held: Held) -> int:
     """Small changes are not worth a write; growth is slow, except from no limit at all."""
     wanted = max(budget.allowed * 100, LEAST_QUOTA_US)
     percent = budget.capacity  # a hundredth of the node's quota, in microseconds
-    if abs(wanted - held_us) < percent and wanted != LEAST_QUOTA_US:
-        return held_us
-    if held_us != UNLIMITED and wanted - held_us > GROWTH * percent:
-        return held_us + GROWTH * percent
-    return wanted
+    change = wanted - held.quota_us
+    if held.quota_us == UNLIMITED or wanted == LEAST_QUOTA_US:
+        return wanted
+    waits_s = IDLE_CLASS_WAITS_S if held.is_idle_class else GROWTH_WAITS_S if change > 0 else 0.0
+    if abs(change) < (SMALL if held.for_s < waits_s else 1) * percent:
+        return held.quota_us
+    return held.quota_us + min(change, GROWTH * percent)
 
 
 def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
@@ -81,9 +96,14 @@ def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
     return min(wanted, held + -(-cpus * GROWTH // 100))
 
 
-def _quota_write(state: NodeState, held: Held, budget: CpuBudget) -> Write:
-    directory = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
-    return Write(CPU_QUOTA, directory, quota_us(budget, held.quota_us), NAME, str(budget), is_watched=True)
+def _quota_writes(state: NodeState, held: Held, budget: CpuBudget) -> tuple[Write, ...]:
+    directory, value, why = qos_dir(KubeQoS.BEST_EFFORT, state.driver), quota_us(budget, held), str(budget)
+    if not held.is_idle_class:
+        return (Write(CPU_QUOTA, directory, value, NAME, why, is_watched=True),)
+    return (
+        Write(CPU_PERIOD, directory, LONG_PERIOD_US, NAME, "best effort is in the idle class", is_watched=True),
+        Write(CPU_QUOTA_IN_LONG_PERIODS, directory, value, NAME, why, is_watched=True),
+    )
 
 
 def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:

@@ -31,7 +31,9 @@ def test_what_is_wanted_is_written_once_and_told(tree: Tree) -> None:
     pod = tree.pod("1", KubeQoS.BEST_EFFORT)
     executor = Executor(tree.cgroups, Ledger())
     outcome = executor.apply([want(pod, 20_000)], {"suppress"}, now_s=0)
-    assert [(done.write.directory, done.old, done.value) for done in outcome.done] == [(pod, -1, 20_000)]
+    (done,) = outcome.done
+    quota = ("-1", "20000") if tree.version is Version.V1 else ("max 100000", "20000 100000")
+    assert (done.write.directory, done.old, done.text) == (pod, *quota)
     assert tree.cgroups.get(CPU_QUOTA, pod) == 20_000
     assert executor.apply([want(pod, 20_000)], {"suppress"}, now_s=1).done == []
 
