@@ -13,7 +13,7 @@ sorted by groups (`_Sorted`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, MutableMapping, Sequence
 from heapq import heappop, heappush
 from typing import Final, Literal
 
@@ -43,7 +43,9 @@ _POINT: Final = 1 << TIE_BITS
 class Groups:
     """The groups of all rows; `number` counts the candidates of each, by their base alone."""
 
-    def __init__(self, facets: Sequence[Facet], base: Array) -> None:
+    def __init__(self, facets: Sequence[Facet], base: Array, shared: MutableMapping[Hashable, object]) -> None:
+        """`shared` has what other classes can use as well."""
+        self._shared = shared
         self.seen = [None if facet.flat else facet.groups for facet in facets]
         "By which arrays of the facets rows are grouped; None for one that cannot decide anything now."
         deciding = [i for i, facet in enumerate(facets) if not facet.flat]
@@ -165,8 +167,8 @@ class Groups:
     def best_of_all(self, worth: Array) -> Row | None:
         """The row with the highest total, by a pass over all rows."""
         if self._sorted is None and self._steady >= STEADY and self.size > 1:
-            self._sorted = _Sorted(self.of_row, self._base, self.size)
-        if self._sorted is not None and self._sorted.size == self.size:
+            self._sorted = _Sorted(_order_of(self.of_row, self.size, self._shared), self._base)
+        if self._sorted is not None and self._sorted.order.size == self.size:
             return self._sorted.best_row(worth)
         total = self._base if self.size == 1 and not worth.item(0) else self._base + worth.take(self.of_row)
         row = int(total.argmax())
@@ -185,7 +187,7 @@ class Groups:
         """The same in plain numbers, where a lone facet of that weight can say so, and groups with candidates are few;
         else False. Where rows do not change by the hundred (`calm`), by way of heaps."""
         facet, in_order = self.facets[0], self._sorted
-        if not calm and (in_order is None or in_order.size != facet.size):
+        if not calm and (in_order is None or in_order.order.size != facet.size):
             return False
         present = self._present
         if present is None:
@@ -302,40 +304,63 @@ class Groups:
         return len(member)
 
 
+class _Order:
+    """Rows sorted by groups. Classes whose rows are in the same groups, as by zones, have it in common."""
+
+    __slots__ = ("__weakref__", "ends", "groups", "place", "place_of", "rows", "size", "starts")
+
+    def __init__(self, groups: Array, size: int) -> None:
+        self.size = size
+        self.rows: Array = np.argsort(groups, kind="stable").astype(np.int32)
+        self.place: Array = np.empty(len(groups), np.int32)
+        "The place of every row."
+        self.place[self.rows] = np.arange(len(groups), dtype=np.int32)
+        numbers = np.bincount(groups, minlength=size)
+        self.groups = numbers.nonzero()[0]
+        "Those that have rows, in order; and where the rows of each start and end."
+        self.place_of = {group: place for place, group in enumerate(self.groups.tolist())}
+        self.starts = (np.cumsum(numbers) - numbers)[self.groups]
+        self.ends: list[int] = (self.starts + numbers[self.groups]).tolist()
+
+
+def _order_of(of_row: Array, size: int, shared: MutableMapping[Hashable, object]) -> _Order:
+    # Numbers of 16 bits are sorted without comparing them.
+    groups = of_row.astype(np.int16) if size < 1 << 15 else of_row
+    name = (_Order, size, groups.tobytes())
+    found = shared.get(name)
+    if found is None:
+        found = shared[name] = _Order(groups, size)
+    assert isinstance(found, _Order)
+    return found
+
+
 class _Sorted:
     """The bases of all rows, sorted by groups, so that the best of every group is found in one pass."""
 
-    def __init__(self, of_row: Array, base: Array, size: int) -> None:
-        # Numbers of 16 bits are sorted without comparing them.
-        groups = of_row.astype(np.int16) if size < 1 << 15 else of_row
-        self.size = size
-        self._order: Array = np.argsort(groups, kind="stable").astype(np.int32)
-        self._place: Array = np.empty(len(base), np.int32)
-        self._place[self._order] = np.arange(len(base), dtype=np.int32)
-        self._bases: Array = base[self._order]
-        numbers = np.bincount(of_row, minlength=size)
-        self._groups = numbers.nonzero()[0]
-        self._place_of = {group: place for place, group in enumerate(self._groups.tolist())}
-        self._starts = (np.cumsum(numbers) - numbers)[self._groups]
-        self._ends = (self._starts + numbers[self._groups]).tolist()
+    __slots__ = ("_bases", "order")
+
+    def __init__(self, order: _Order, base: Array) -> None:
+        self.order = order
+        self._bases: Array = base[order.rows]
 
     def put(self, rows: Array | Row, bases: Array | int) -> None:
-        self._bases[self._place[rows]] = bases
+        self._bases[self.order.place[rows]] = bases
 
     def best_row(self, worth: Array) -> Row | None:
-        totals = np.maximum.reduceat(self._bases, self._starts)
-        totals += worth[self._groups]
+        totals = np.maximum.reduceat(self._bases, self.order.starts)
+        totals += worth[self.order.groups]
         best = int(totals.argmax())
         return self._first(best) if totals.item(best) > LOW else None
 
     def best_of_few(self, groups: list[int], scores: list[int], weight: int) -> Row:
         """Of groups that all have candidates, and what they score."""
-        heads, place_of = np.maximum.reduceat(self._bases, self._starts).tolist(), self._place_of
+        heads, place_of = np.maximum.reduceat(self._bases, self.order.starts).tolist(), self.order.place_of
         totals = [heads[place_of[group]] + weight * score for group, score in zip(groups, scores, strict=True)]
         return self._first(place_of[groups[totals.index(max(totals))]])
 
     def _first(self, place: int) -> Row:
         """The best row of a group."""
-        start = self._starts.item(place)
-        best: int = self._order.item(start + int(self._bases[start : self._ends[place]].argmax()))
+        order = self.order
+        start = order.starts.item(place)
+        best: int = order.rows.item(start + int(self._bases[start : order.ends[place]].argmax()))
         return best

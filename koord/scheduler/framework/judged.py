@@ -24,6 +24,8 @@ from koord.scheduler.state.table import Array, Changes, Reason, Row
 _ANY: Final = int(Reason.ANY)
 _NODE: Final = int(Reason.NODE)
 _ALL_BITS: Final = 0xFFFFFFFF
+_CANDIDATE: Final = 1
+_JOINTLY_OUT: Final = 2
 
 _Body: TypeAlias = Callable[[Cells], Numbers]
 
@@ -53,6 +55,7 @@ class Judged:
         self._joining = [part for part in parts if part.judge.alike is not None and not alone]
         "Parts whose judges may be asked together with those of other classes."
         self._joint_bits = [1 << i for i, part in enumerate(self.filters) if part in self._joining]
+        self._joint = sum(self._joint_bits)
         self._scorers: list[tuple[_Body, int]] = [
             (part.judge.score, part.weight) for part in self.scorers if part in self._joining
         ]
@@ -65,13 +68,14 @@ class Judged:
         "Rows that failed an exact check, until they change: who says so, and why."
         self.blocked: Array = np.zeros(0, np.uint32)
         "Which filters turn a row away, as bits."
-        self._ever_blocked = 0
-        "Which filters have turned any row away."
         self._others: Array = np.zeros(0, np.int32)
         "What those scorers give that join nobody."
         self._unscored: set[Row] = set()
         "Rows that were turned away when they changed, and whose other scores are therefore old."
         self.base: Array = np.zeros(0, np.int64)
+        self._standing: Array = np.zeros(0, np.uint8)
+        """In a byte of every row, whether it is a candidate, or those turn it away who may be asked with others: who
+        takes over their answers need not read it off larger arrays."""
         self.verdicts: Verdicts | None = None
         self._panels = panels_of(cluster)
         self._seat: Seat | None = None
@@ -115,10 +119,10 @@ class Judged:
     def judge_all(self) -> None:
         capacity = self._table.capacity
         self._take_rows()
-        self.blocked, self._ever_blocked = np.zeros(capacity, np.uint32), 0
+        self.blocked = np.zeros(capacity, np.uint32)
         if self._other_scorers:
             self._others = np.zeros(capacity, np.int32)
-        self.base = np.full(capacity, NEVER, np.int64)
+        self.base, self._standing = np.full(capacity, NEVER, np.int64), np.zeros(capacity, np.uint8)
         self.barred, self._unscored, self.verdicts = {}, set(), None
         if self._table.used:
             self._judge(slice(0, self._table.used), _ANY, None)
@@ -143,6 +147,13 @@ class Judged:
                 return *found, None
         return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
 
+    def bar(self, row: Row, plugin: str, reason: str) -> int:
+        """An exact check failed: the row is out until something about it changes. Its base before."""
+        was: int = self.base.item(row)
+        self.barred[row] = (plugin, reason)
+        self.base[row], self._standing[row] = NEVER, 0
+        return was
+
     def join(self, behind: int) -> None:
         """The class had to catch up with so many changes: next time, it is asked together with others."""
         if self._joining and (self._seat is None or self._seat.number == LOST):
@@ -166,16 +177,17 @@ class Judged:
         assert seat is not None
         if plan.bodies or reasons & _NODE:
             return None
-        panel, number, joint = seat.panel, seat.number, _ALL_BITS ^ plan.kept
+        panel, number = seat.panel, seat.number
         for answers in panel.turned_away:
             if np.count_nonzero(answers[number, places]):
                 return None
-        if self._ever_blocked & joint and np.count_nonzero(self.blocked[rows] & np.uint32(joint)):
+        standing = self._standing[rows]
+        if _JOINTLY_OUT in standing.tobytes():
             return None
         base = panel.bases[number, places]
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
-        base = np.where(self.base[rows] > LOW, base, NEVER)
+        base = np.where(standing, base, NEVER)
         # Of a row that changed more than once, what is written last stays.
         self.base[rows] = base
         self.rows_judged += len(rows)
@@ -228,7 +240,6 @@ class Judged:
         for out, bit in verdicts:
             if np.count_nonzero(out):
                 blocked |= out.astype(np.bool_) * np.uint32(bit)
-                self._ever_blocked |= bit
         if plan.others is not None:
             total = np.zeros(before.shape, np.int64)
             for score, weight in plan.others:
@@ -238,8 +249,6 @@ class Judged:
             base += self._others[rows].astype(np.int64) << TIE_BITS
         # Comparing bytes is much cheaper than comparing arrays.
         same = not reasons & _NODE and blocked.tobytes() == before.tobytes()
-        if not same:
-            self.blocked[rows] = blocked
         out = blocked != 0
         if reasons & _NODE:
             out |= ~self._table.alive[rows]
@@ -248,7 +257,13 @@ class Judged:
             elsewhere[list(self._only)] = False
             out |= elsewhere[rows]
         base[out] = NEVER
-        were = None if same else self.base[rows] > LOW
+        were = None
+        if not same:
+            self.blocked[rows] = blocked
+            were = self.base[rows] > LOW
+            standing = (base > LOW).astype(np.uint8)
+            standing[blocked & np.uint32(self._joint) != 0] = _JOINTLY_OUT
+            self._standing[rows] = standing
         self.base[rows] = base
         self.rows_judged += len(base)
         self.bodies_run += len(base) * plan.bodies
@@ -266,13 +281,13 @@ class Judged:
             blocked = blocked | bit if feasible(cells) else blocked & ~bit
         if blocked != before:
             self.blocked[row] = blocked
-            self._ever_blocked |= blocked
         if self.verdicts is not None:
             self.verdicts.judge(row, blocked, cells)
         if blocked or not self._table.alive.item(row) or (self._only is not None and row not in self._only):
             if self._other_scorers:
                 self._unscored.add(row)
             self.base[row] = NEVER
+            self._standing[row] = _JOINTLY_OUT if blocked & self._joint else 0
             return
         self.bodies_run += len(self._scorers)
         total = 0
@@ -281,6 +296,7 @@ class Judged:
         if self._other_scorers:
             total += self._other(row, cells, plan)
         self.base[row] = total << TIE_BITS | tie(self._cluster.node_hashes().item(row), self._salt)
+        self._standing[row] = _CANDIDATE
 
     def _other(self, row: Row, cells: One, plan: _Plan) -> int:
         """What those scorers give a row that join nobody."""

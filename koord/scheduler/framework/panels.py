@@ -12,16 +12,16 @@ Changes are judged when a class needs them, some at a time. What is too much for
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from koord.scheduler.framework.groups import TIE_BITS
-from koord.scheduler.framework.plugin import Judge, Many, One
+from koord.scheduler.framework.plugin import Judge, Many, OfRow
 from koord.scheduler.framework.stable import tie, ties
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.cluster import NAME_HASH, Cluster
-from koord.scheduler.state.table import Array, Table
+from koord.scheduler.state.table import Array, Row, Table
 
 WINDOW: Final = 1024
 """Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
@@ -39,16 +39,25 @@ LOST: Final = -2
 class Seat:
     """The place of one class."""
 
-    __slots__ = ("asked_at", "filters", "number", "panel", "parts", "salt", "scorers", "since")
+    __slots__ = ("asked_at", "number", "numbers", "panel", "parts", "salt", "since")
 
     def __init__(self, parts: Sequence[Part], salt: int, panel: Panel, asked_at: int) -> None:
         self.parts, self.salt, self.panel, self.asked_at = parts, salt, panel, asked_at
-        self.filters = [part.judge.feasible for part in parts if part.judge.filters_on]
-        self.scorers = [(part.judge.score, part.weight) for part in parts if part.judge.scores_on and part.weight]
+        self.numbers = [part.judge.numbers for part in parts]
         self.number = WAITING
         "Which line of answers is its own."
         self.since = 0
         "Its judges have answered for all changes after this version."
+
+
+class _OfRow(NamedTuple):
+    """What the judges of a panel say of single rows."""
+
+    of: Array
+    filters: list[tuple[int, OfRow]]
+    "With the place of each among the judges."
+    scorers: list[tuple[int, OfRow, int]]
+    "Likewise, and with its weight."
 
 
 class Panel:
@@ -67,6 +76,7 @@ class Panel:
         "By filter."
         self.bases: Array = np.zeros((FIRST_SEATS, 2 * WINDOW), np.int64)
         "Scores times weights, and ties, of rows that are turned away too."
+        self._of_row: _OfRow | None = None
 
     def take_in(self, version: int) -> None:
         """Give those who wait a seat, if it is worth while."""
@@ -122,15 +132,29 @@ class Panel:
         tied = ties(cells[NAME_HASH.name], self._salts)
         self.bases[:number, start:end] = (tied if total is None else (total << TIE_BITS) | tied).T
 
-    def judge_for(self, seat: Seat, cells: One, place: int) -> None:
-        """The judges of one class answer for a change."""
-        number = seat.number
-        for feasible, answers in zip(seat.filters, self.turned_away):  # noqa: B905 - equally long
-            answers[number, place] = feasible(cells)
-        total = 0
-        for score, weight in seat.scorers:
-            total += weight * score(cells)
-        self.bases[number, place] = total << TIE_BITS | tie(cells[NAME_HASH.name], seat.salt)
+    def judge_for(self, seat: Seat, rows: Sequence[Row], columns: dict[Hashable, Array], start: int) -> None:
+        """The judges of one class answer for changes of these rows, which have places from `start` on."""
+        of_row = self._of_row
+        if of_row is None or of_row.of is not columns[NAME_HASH.name]:
+            of_row = self._of_row = self._look_up(seat.parts, columns)
+        hashes, salt, number, numbers = of_row.of.data, seat.salt, seat.number, seat.numbers
+        for (i, feasible), answers in zip(of_row.filters, self.turned_away):  # noqa: B905 - equally long
+            line, own = answers[number].data, numbers[i]
+            for place, row in enumerate(rows, start):
+                line[place] = feasible(row, own) != 0
+        line = self.bases[number].data
+        for place, row in enumerate(rows, start):
+            total = 0
+            for i, score, weight in of_row.scorers:
+                total += weight * score(row, numbers[i])
+            line[place] = total << TIE_BITS | tie(hashes[row], salt)
+
+    def _look_up(self, parts: Sequence[Part], columns: dict[Hashable, Array]) -> _OfRow:
+        """Once, and again when the table has grown: then all columns are other arrays."""
+        of_row = [part.judge.of_row(columns) for part in parts]
+        filters = [(i, of_row[i][0]) for i in self._filters]
+        scorers = [(i, of_row[i][1], weight) for i, weight in self._scorers]
+        return _OfRow(columns[NAME_HASH.name], filters, scorers)
 
     def forget(self, places: int) -> None:
         """Drop the oldest answers."""
@@ -169,8 +193,7 @@ class Panels:
             return None
         if self._version < now:
             table, first = self._table, max(since, self._version)
-            for place, row in enumerate(table.changed_rows(first).tolist(), first - start):
-                seat.panel.judge_for(seat, One(table.columns, row), place)
+            seat.panel.judge_for(seat, table.changed_rows(first).tolist(), table.columns, first - start)
         return slice(since - start, now - start)
 
     def _catch_up(self) -> None:

@@ -43,6 +43,8 @@ EXACT_BELOW: Final = 1 << 46
 """Below this, a quotient of up to 100 in floating point never rounds up to the next whole number."""
 
 
+OfRow: TypeAlias = Callable[[Row, Any], int]
+"""What judges say of a row, by their own `numbers`."""
 Overlay: TypeAlias = Mapping[Hashable, Mapping[Row, int]]
 """What some rows look like to one class: column -> row -> what is added there."""
 
@@ -189,6 +191,8 @@ class Judge:
     alike: Hashable = None
     """For speed: judges of one type with an equal `alike` differ in numbers only, and `together` makes one judge of
     them. None: it is asked alone."""
+    numbers: Hashable = ()
+    "Those in which judges that are alike differ, as `of_row` takes them."
     promised: Callable[[Cells], Cells] | None = None
     "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
 
@@ -204,6 +208,11 @@ class Judge:
         raise NotImplementedError(type(self).__name__)
 
     def score(self, cells: Cells) -> Numbers:
+        raise NotImplementedError(type(self).__name__)
+
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        """`feasible` and `score` of single rows, for all judges that are alike, and for as long as the columns are
+        these arrays. For speed: they read views of the columns, which are found once for all classes."""
         raise NotImplementedError(type(self).__name__)
 
     def only(self) -> list[Row] | None:

@@ -86,12 +86,9 @@ class PodClass:
         """An exact check failed: the row is out for this class until something about it changes."""
         # The check may have tried something out: that it was undone is no news of the row.
         self._catch_up()
-        judged, groups = self._judged, self._groups
+        groups = self._groups
         assert groups is not None
-        judged.barred[row] = (plugin, reason)
-        was = judged.base.item(row)
-        judged.base[row] = NEVER
-        if groups.move(row, was, NEVER):
+        if groups.move(row, self._judged.bar(row, plugin, reason), NEVER):
             self._worth = None
         self._why = None
 
@@ -253,7 +250,7 @@ class PodClass:
         return True
 
     def _regroup(self) -> None:
-        self._groups = Groups([facet for _, facet in self._facets], self._judged.base)
+        self._groups = Groups([facet for _, facet in self._facets], self._judged.base, self._cluster.shared)
         self._worth = None
         self._calm = 0
 

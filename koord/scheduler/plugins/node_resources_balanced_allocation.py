@@ -14,9 +14,9 @@ import numpy as np
 
 from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive, are_exact
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, OfRow, One, Plugin, all_positive, are_exact
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Reason
+from koord.scheduler.state.table import Array, Reason, Row
 
 
 class NodeResourcesBalancedAllocation(Plugin):
@@ -49,9 +49,9 @@ class _Balanced(Judge):
         self._adds: list[tuple[Hashable, Hashable, Numbers]] = [
             (("allocatable", name), ("requested", name), amount) for name, amount in adds
         ]
-        self._views: list[tuple[memoryview, memoryview, int]] = []
-        self._views_of: Array | None = None
+        self._of_row: tuple[Array, OfRow] | None = None
         self.alike = tuple(name for name, _ in adds)
+        self.numbers: tuple[int, ...] = tuple(amount for _, amount in adds)
         self._together: Array | None = None
         "What pods of many classes add: resource, nothing, class."
 
@@ -106,27 +106,39 @@ class _Balanced(Judge):
         return deviation.astype(np.int64)
 
     def _score_one(self, cells: One) -> int:
-        row, columns = cells.rows, cells.columns
-        fractions = []
+        columns = cells.columns
         if cells.overlay:
-            for capacity_column, requested_column, adds in self._adds:
-                capacity = cells[capacity_column]
-                if capacity > 0:
-                    fractions.append(min(1.0, (cells[requested_column] + adds) / capacity))
-        else:
-            if self._views_of is not columns["pod count"]:
-                # The table has grown: all columns are other arrays.
-                self._views_of = columns["pod count"]
-                self._views = [(columns[a].data, columns[b].data, adds) for a, b, adds in self._adds]
-            for capacities, requested, adds in self._views:
+            pairs = [(cells[has], cells[taken] + adds) for has, taken, adds in self._adds]
+            return _balance([min(1.0, used / capacity) for capacity, used in pairs if capacity > 0])
+        found = self._of_row
+        if found is None or found[0] is not columns["pod count"]:
+            # The table has grown: all columns are other arrays.
+            found = self._of_row = columns["pod count"], self.of_row(columns)[1]
+        return found[1](cells.rows, self.numbers)
+
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        views = [(columns[has].data, columns[taken].data) for has, taken, _ in self._adds]
+
+        def score(row: Row, numbers: tuple[int, ...]) -> int:
+            fractions = []
+            for (capacities, requested), adds in zip(views, numbers):  # noqa: B905 - equally long
                 capacity, used = capacities[row], requested[row] + adds
                 if capacity > 0:
                     fractions.append(used / capacity if used < capacity else 1.0)
-        if len(fractions) == 2:
-            deviation = abs(fractions[0] - fractions[1]) / 2
-        elif len(fractions) > 2:
-            mean = sum(fractions) / len(fractions)
-            deviation = float(np.sqrt(sum((each - mean) ** 2 for each in fractions) / len(fractions)))
-        else:
-            deviation = 0.0
-        return int((1.0 - deviation) * 100)
+            if len(fractions) == 2:
+                return int((1.0 - abs(fractions[0] - fractions[1]) / 2) * 100)
+            return _balance(fractions)
+
+        return lambda row, numbers: 0, score
+
+
+def _balance(fractions: list[float]) -> int:
+    """The score of one row, by how full it is in each resource that it has."""
+    if len(fractions) == 2:
+        deviation = abs(fractions[0] - fractions[1]) / 2
+    elif len(fractions) > 2:
+        mean = sum(fractions) / len(fractions)
+        deviation = float(np.sqrt(sum((each - mean) ** 2 for each in fractions) / len(fractions)))
+    else:
+        deviation = 0.0
+    return int((1.0 - deviation) * 100)

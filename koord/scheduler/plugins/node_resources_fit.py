@@ -25,7 +25,18 @@ from koord.api.quantity import render
 from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, smaller
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, all_positive, are_exact, least, percent
+from koord.scheduler.framework.plugin import (
+    Cells,
+    Judge,
+    Numbers,
+    OfRow,
+    One,
+    Plugin,
+    all_positive,
+    are_exact,
+    least,
+    percent,
+)
 from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
@@ -100,14 +111,19 @@ def _whole(event: Event, cluster: Cluster) -> dict[str, int] | None:
     return {key[1]: column.item(row) for key, column in columns if isinstance(key, tuple) and key[0] == "allocatable"}
 
 
-class _Views(NamedTuple):
-    """What a judge reads of single rows: per resource the columns, what the pod adds, and the weight."""
+class _Numbers(NamedTuple):
+    """What a pod asks for, and what it adds to what scores go by: by resource."""
+
+    needed: tuple[int, ...]
+    adds: tuple[int, ...]
+
+
+class _OfRow(NamedTuple):
+    """The judge's formulas for single rows, on views of columns."""
 
     of: Array
-    pods: memoryview
-    most_pods: memoryview
-    needed: list[tuple[memoryview, memoryview, int]]
-    scored: list[tuple[memoryview, memoryview, int, int]]
+    feasible: OfRow
+    score: OfRow
 
 
 class _Together(NamedTuple):
@@ -151,10 +167,13 @@ class _Fit(Judge):
             if name in _NATIVE or asked.get(name)
         ]
         self._plain = strategy != "RequestedToCapacityRatio"
-        self._views: _Views | None = None
+        self._of_row: _OfRow | None = None
         names = tuple(name for name, _ in needed)
         columns = tuple((used_column, weight) for _, used_column, _, weight in self._scored)
         self.alike = (names, strategy, shape, columns)
+        self.numbers: _Numbers = _Numbers(
+            tuple(amount for _, amount in needed), tuple(adds for _, _, adds, _ in self._scored)
+        )
         self._together: _Together | None = None
 
     def together(self, judges: Sequence[_Fit]) -> _Fit:
@@ -180,7 +199,7 @@ class _Fit(Judge):
         if self.promised is not None:
             cells = self.promised(cells)
         if type(cells) is One and not cells.overlay:
-            return self._feasible_one(cells)
+            return self._views(cells.columns).feasible(cells.rows, self.numbers)
         joint = self._together
         if joint is not None and are_exact(has := cells.block(joint.has)):
             short = has - cells.block(joint.taken) < joint.needed
@@ -194,9 +213,9 @@ class _Fit(Judge):
 
     def score(self, cells: Cells) -> Numbers:
         if not self._plain:
-            return self._by_ratio(cells)
+            return self._by_ratio(cells, [adds for _, _, adds, _ in self._scored])
         if type(cells) is One and not cells.overlay:
-            return self._score_one(cells)
+            return self._views(cells.columns).score(cells.rows, self.numbers)
         joint = self._together
         if joint is not None and self._scored:
             capacity = cells.block(joint.capacities)
@@ -237,48 +256,51 @@ class _Fit(Judge):
             total += score if weight == 1 else score * weight
         return total // sum(weights)
 
-    def _feasible_one(self, cells: One) -> int:
-        """As `feasible`. Every placement asks this of one row: plain branches are three times as fast as cells."""
-        views, row = self._views, cells.rows
-        if views is None or views.of is not cells.columns["pod count"]:
-            views = self._look_up(cells)
-        code, bit = (TOO_MANY_PODS if views.pods[row] >= views.most_pods[row] else 0), 1
-        for allocatable, requested, amount in views.needed:
-            bit <<= 1
-            if allocatable[row] - requested[row] < amount:
-                code |= bit
-        return code
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        """As `feasible` and `score`. Every placement asks this of one row: plain branches on views of the columns are
+        three times as fast as cells."""
+        pods, most_pods = columns["pod count"].data, columns["allocatable", "pods"].data
+        needed = [(columns[has].data, columns[taken].data) for has, taken, _ in self.amounts[1:]]
+        scored = [(columns[has].data, columns[used].data, weight) for has, used, _, weight in self._scored]
+        prefers_full = self._most
 
-    def _score_one(self, cells: One) -> int:
-        """As `score`, likewise."""
-        views, row = self._views, cells.rows
-        if views is None or views.of is not cells.columns["pod count"]:
-            views = self._look_up(cells)
-        total = weights = 0
-        for capacities, used_of, adds, weight in views.scored:
-            capacity: int = capacities[row]
-            if capacity > 0:
-                used = used_of[row] + adds
-                weights += weight
-                if self._most:
-                    total += (used if used < capacity else capacity) * 100 // capacity * weight
-                elif used <= capacity:
-                    total += (capacity - used) * 100 // capacity * weight
-        return total // weights if weights else 0
+        def feasible(row: Row, numbers: _Numbers) -> int:
+            code, bit = (TOO_MANY_PODS if pods[row] >= most_pods[row] else 0), 1
+            for (allocatable, requested), amount in zip(needed, numbers.needed):  # noqa: B905 - equally long
+                bit <<= 1
+                if allocatable[row] - requested[row] < amount:
+                    code |= bit
+            return code
 
-    def _look_up(self, cells: One) -> _Views:
-        """The columns that are read of single rows. They are other arrays once the table has grown."""
-        columns = cells.columns
-        needed = [(columns[has].data, columns[taken].data, amount) for has, taken, amount in self.amounts[1:]]
-        scored = [(columns[has].data, columns[used].data, adds, weight) for has, used, adds, weight in self._scored]
-        pods, most_pods = columns["pod count"], columns["allocatable", "pods"]
-        found = self._views = _Views(pods, pods.data, most_pods.data, needed, scored)
+        def score(row: Row, numbers: _Numbers) -> int:
+            total = weights = 0
+            for (capacities, used_of, weight), adds in zip(scored, numbers.adds):  # noqa: B905 - equally long
+                capacity: int = capacities[row]
+                if capacity > 0:
+                    used = used_of[row] + adds
+                    weights += weight
+                    if prefers_full:
+                        total += (used if used < capacity else capacity) * 100 // capacity * weight
+                    elif used <= capacity:
+                        total += (capacity - used) * 100 // capacity * weight
+            return total // weights if weights else 0
+
+        def score_by_ratio(row: Row, numbers: _Numbers) -> int:
+            return int(self._by_ratio(One(columns, row), numbers.adds))
+
+        return feasible, score if self._plain else score_by_ratio
+
+    def _views(self, columns: dict[Hashable, Array]) -> _OfRow:
+        """The same, kept until the table grows: then columns are other arrays."""
+        found = self._of_row
+        if found is None or found.of is not columns["pod count"]:
+            found = self._of_row = _OfRow(columns["pod count"], *self.of_row(columns))
         return found
 
-    def _by_ratio(self, cells: Cells) -> Numbers:
+    def _by_ratio(self, cells: Cells, adding: Sequence[Numbers]) -> Numbers:
         total: Numbers = 0
         weights: Numbers = 0
-        for capacity_column, used_column, adds, weight in self._scored:
+        for (capacity_column, used_column, _, weight), adds in zip(self._scored, adding, strict=True):
             capacity, used = cells[capacity_column], cells[used_column] + adds
             score = self._on_shape(used, capacity, capacity + (capacity == 0))
             # A resource that scores nothing is left out on both sides of the fraction.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ class Scene:
         self.rng = random.Random(seed)
         self.facets = [Colours(self.rng.choice((2, 3, 40)), self.rng) for _ in range(facets)]
         self.base = np.array([self.new_base(row) for row in range(ROWS)], np.int64)
-        self.groups = Groups(self.facets, self.base)
+        self.shared: dict[Hashable, object] = {}
+        self.groups = Groups(self.facets, self.base, self.shared)
 
     def new_base(self, row: int) -> int:
         return NEVER if self.rng.random() < 0.2 else (self.rng.randrange(40) << TIE_BITS) + row
@@ -65,7 +67,7 @@ class Scene:
             for row, was in zip(rows, old, strict=True):
                 self.groups.move(row, was, int(self.base[row]))
         elif self.groups.move_many(np.array(rows, np.intp), self.base[rows], were) is None:
-            self.groups = Groups(self.facets, self.base)
+            self.groups = Groups(self.facets, self.base, self.shared)
         self.groups.fit()
 
     def worth(self) -> Array:
@@ -124,6 +126,14 @@ def test_rows_that_stay_in_their_groups_are_kept_sorted(seed: int) -> None:
         scene.change([scene.rng.randrange(ROWS)], recolour=False)
         scene.check()
     assert scene.groups._sorted is not None
+    # Another class has its rows in the same groups.
+    other = Groups(scene.facets, scene.base, scene.shared)
+    for _ in range(module.STEADY):
+        other.move_many(np.arange(ROWS), scene.base, None)
+    worth = scene.worth()
+    assert other.best_of_all(worth) == scene.groups.best_of_all(worth)
+    assert other._sorted is not None
+    assert other._sorted.order is scene.groups._sorted.order
 
 
 def test_heaps_are_refilled_when_their_best_rows_are_used_up() -> None:

@@ -159,6 +159,9 @@ def test_judges_of_amounts_say_together_what_each_says_of_one_row(
         joint, many = judges[0].together(judges), Many(columns, np.array(rows)[:, np.newaxis])
         alone = [[each.score(One(columns, row)) for each in judges] for row in rows]
         assert np.broadcast_to(joint.score(many), (len(rows), len(judges))).tolist() == alone
+        feasible, score = judges[-1].of_row(columns)
+        assert [[score(row, each.numbers) for each in judges] for row in rows] == alone
         if plugin is fit:
             alone = [[each.feasible(One(columns, row)) for each in judges] for row in rows]
             assert np.broadcast_to(joint.feasible(many), (len(rows), len(judges))).tolist() == alone
+            assert [[feasible(row, each.numbers) for each in judges] for row in rows] == alone
