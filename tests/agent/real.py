@@ -1,7 +1,8 @@
 """Cgroups of this machine's kernel for a test: below a directory of the test's own, which is gone afterwards.
 
 Either version, as it is mounted. Skips where it cannot be: without root, without the v1 hierarchies, or where v2 does
-not hand its controllers down from the top, which is not for a test to change.
+not hand its controllers down from the top, which is not for a test to change. In a guest of systemd's, that one makes
+them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from pathlib import Path
 import pytest
 
 from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.convert import quota_of_milli
 from koord.agent.host.files import Files
+from koord.agent.host.knobs import CPU_QUOTA
 from koord.agent.host.layout import qos_dir
 from koord.api.cgroup import CgroupDriver
 from koord.api.words import KubeQoS
 from koord.local.live import tree
+from tests.agent import slices
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 UNIFIED_CONTROLLERS = ("cpu", "cpuset", "memory")
@@ -35,17 +39,24 @@ def real_cgroups(driver: CgroupDriver = CgroupDriver.CGROUPFS) -> Iterator[Cgrou
     mounted = Cgroups.of(files)
     if reason := _missing(mounted):
         pytest.skip(reason)
-    root = f"koord-test-{os.getpid()}-{next(_number)}"
+    root = "" if slices.IN_USE else f"koord-test-{os.getpid()}-{next(_number)}"
     cgroups = Cgroups(files, mounted.version, root)
     try:
-        for directory in ("", *(qos_dir(qos, driver) for qos in KubeQoS)):
-            make(cgroups, directory)
+        if root:
+            make(cgroups, "")
+        for qos in KubeQoS:
+            make(cgroups, qos_dir(qos, driver))
         cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, driver))
         yield cgroups
     finally:
         files.close()
-        for path in paths(cgroups, ""):
-            if path.exists():
+        top = "" if root else qos_dir(KubeQoS.GUARANTEED, driver)
+        for path in paths(cgroups, top):
+            if not path.exists():
+                continue
+            if slices.IN_USE:
+                slices.stop_all(path)
+            else:
                 tree.remove(path, time.monotonic() + GONE_WITHIN_S)
 
 
@@ -70,13 +81,32 @@ def paths(cgroups: Cgroups, directory: str) -> list[Path]:
 def make(cgroups: Cgroups, directory: str) -> str:
     """A directory in all controllers, as kubelet makes it: with its parent's CPUs and memory nodes."""
     for path in paths(cgroups, directory):
+        if slices.IN_USE:
+            slices.start(path)
         if cgroups.version is Version.V2 and directory:
-            (path.parent / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in UNIFIED_CONTROLLERS))
-        path.mkdir()
+            _hand_down(Path("/", cgroups.name("", "")), directory)
+        if not slices.IN_USE:
+            path.mkdir()
         if cgroups.version is Version.V1 and (path / "cpuset.cpus").exists():
             for name in ("cpuset.cpus", "cpuset.mems"):
                 (path / name).write_text((path.parent / name).read_text())
     return directory
+
+
+def _hand_down(root: Path, directory: str) -> None:
+    """From the top, as runtimes do: what systemd sees no need for, it takes back."""
+    above = root
+    for name in directory.split("/"):
+        (above / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in UNIFIED_CONTROLLERS))
+        above /= name
+
+
+def limit_cpu(cgroups: Cgroups, directory: str, milli: int) -> None:
+    """As kubelet does it: whoever makes the directories also keeps their limits."""
+    if slices.IN_USE:
+        slices.tell(directory, slices.cpu_quota(milli))
+    else:
+        cgroups.set(CPU_QUOTA, directory, quota_of_milli(milli))
 
 
 def put(cgroups: Cgroups, directory: str, pid: int) -> None:
@@ -88,4 +118,7 @@ def put(cgroups: Cgroups, directory: str, pid: int) -> None:
 def remove(cgroups: Cgroups, directory: str) -> None:
     """A directory and all below, with what runs there."""
     for path in paths(cgroups, directory):
+        if slices.IN_USE:
+            slices.stop(path)
+            continue
         tree.remove(path, time.monotonic() + GONE_WITHIN_S)

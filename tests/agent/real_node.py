@@ -1,7 +1,8 @@
 """A node made of real cgroups, which the agent looks after in rounds of its own: what the daemon does, without API.
 
 The node is as large as its root says: some cores, some memory. Beside everything else that a busy machine runs, that
-root has the largest weight there is, so that what its processes use is what they may use.
+root has the largest weight there is, so that what its processes use is what they may use. Where the machine is the
+node, it is as large as it says of itself, and has what was in use before beside it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any
 
 from koord.agent.core import Agent, Done
 from koord.agent.executor.executor import Executor
-from koord.agent.host import usage
+from koord.agent.host import proc, usage
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.host.convert import MOST_SHARES, PERIOD_US, quota_of_milli
+from koord.agent.host.convert import MOST_SHARES, PERIOD_US
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, KNOBS, MEMORY_LIMIT
 from koord.agent.host.layout import qos_dir
 from koord.agent.host.topology import Topology, topology
@@ -35,8 +36,8 @@ from koord.api.features import AgentGate
 from koord.api.names import ANNOTATION_RESOURCE_STATUS
 from koord.api.node import Node
 from koord.api.words import KubeQoS
-from tests.agent import states
-from tests.agent.real import make, real_cgroups, remove
+from tests.agent import slices, states
+from tests.agent.real import limit_cpu, make, real_cgroups, remove
 
 DRIVER = CgroupDriver(os.environ.get("KOORD_TEST_CGROUP_DRIVER", CgroupDriver.CGROUPFS))
 """How directories are named; the kernel does not care."""
@@ -59,14 +60,42 @@ class RealNode:
     "By how much the agent's clock is ahead."
 
     def __post_init__(self) -> None:
+        self.capacity: dict[str, str] = {}
+        self.used_bytes = 0
+        "By others than pods, when the test began."
+        if self.cgroups.root:
+            self._limit_root()
+        else:
+            self._limit_machine()
+        self.topology: Topology = topology(self.cgroups.files)
+        self._made_of: tuple[str, int] | None = None
+        self.start()
+
+    def _limit_root(self) -> None:
         self.cgroups.set(CPU_SHARES, "", MOST_SHARES)
         if self.cores is not None:
             self.cgroups.set(CPU_QUOTA, "", int(self.cores * PERIOD_US))
         if self.memory_bytes is not None:
             self.cgroups.set(MEMORY_LIMIT, "", self.memory_bytes)
-        self.topology: Topology = topology(self.cgroups.files)
-        self._made_of: tuple[str, int] | None = None
-        self.start()
+
+    def _limit_machine(self) -> None:
+        """A machine has no limits of its own, but pods have."""
+        if self.cores is not None:
+            self.capacity["cpu"] = f"{self.cores:g}"
+        if self.memory_bytes is not None:
+            self.used_bytes = proc.memory(self.cgroups.files).used
+            self.capacity["memory"] = str(self.used_bytes + self.memory_bytes)
+            slices.tell(self.top, f"MemoryMax={self.memory_bytes}")
+
+    @property
+    def top(self) -> str:
+        """The directory with all that is the test's own."""
+        return "" if self.cgroups.root else qos_dir(KubeQoS.GUARANTEED, DRIVER)
+
+    def percent_of_memory(self, of_pods: float) -> int:
+        """What the node uses, when pods use this share of the memory that is there for them."""
+        assert self.memory_bytes is not None
+        return round(100 * (self.used_bytes + of_pods * self.memory_bytes) / (self.used_bytes + self.memory_bytes))
 
     def start(self) -> None:
         """The agent, knowing what a former one left on disk."""
@@ -79,11 +108,11 @@ class RealNode:
         make(self.cgroups, pod.directory)
         limits = [each.limits.get("cpu", 0) for each in pod.containers]
         if all(limits):
-            self.cgroups.set(CPU_QUOTA, pod.directory, quota_of_milli(sum(limits)))
+            limit_cpu(self.cgroups, pod.directory, sum(limits))
         for container, limit in zip(pod.containers, limits, strict=True):
             make(self.cgroups, container.directory)
             if limit:
-                self.cgroups.set(CPU_QUOTA, container.directory, quota_of_milli(limit))
+                limit_cpu(self.cgroups, container.directory, limit)
         self.pods = {**self.pods, pod.uid: pod}
         return pod
 
@@ -97,7 +126,8 @@ class RealNode:
         """Made anew when something changed, as the daemon does."""
         made_of = (json.dumps([self.slo, self.annotations]), id(self.pods))
         if made_of != self._made_of:
-            shown = convert(Node, {"metadata": {"name": "n1", "annotations": self.annotations}})
+            metadata = {"name": "n1", "annotations": self.annotations}
+            shown = convert(Node, {"metadata": metadata, "status": {"capacity": self.capacity}})
             spec = convert(NodeSLOSpec, self.slo)
             self._state = state_of(self.cgroups, self.topology, DRIVER, shown, spec, self.pods, Kubelet())
             self._made_of = made_of
@@ -139,6 +169,10 @@ class RealNode:
         """CPU time so far."""
         return usage.cpu_ns(self.cgroups, directory) / 1e9
 
+    def all_used_s(self) -> float:
+        """CPU time of the whole node so far. A machine's own account goes by ticks, and misses what sleeps at them."""
+        return self.used_s("") if self.cgroups.root else sum(map(self.used_s, self.cgroups.children("")))
+
     def cpus(self, directory: str) -> CPUSet:
         cpus = self.cgroups.get(CPUSET_CPUS, directory)
         assert isinstance(cpus, CPUSet)
@@ -153,7 +187,7 @@ class RealNode:
 
     def settings(self) -> dict[str, str]:
         """All that can be set, as it is in force: by directory and knob."""
-        return dict(_settings(self.cgroups, ""))
+        return dict(_settings(self.cgroups, self.top))
 
 
 def _settings(cgroups: Cgroups, directory: str) -> Iterator[tuple[str, str]]:

@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.guest import image
+from koord.api.cgroup import CgroupDriver
+from tests.guest import image, systemd
 
 MEMORY_MIB = 768
 
 
 @dataclass(frozen=True)
 class Guest:
-    name: str
+    kind: str
     options: tuple[str, ...]
     tests: tuple[str, ...]
     "By a part of their names, those that make sense on it."
+    driver: CgroupDriver = CgroupDriver.CGROUPFS
+    is_of_systemd: bool = False
+    "Whether systemd is its first process, and makes the cgroups of pods."
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}, {self.driver} layout{', systemd first' if self.is_of_systemd else ''}"
 
 
+# Its clock counts instructions: what else runs on the machine does not exist for it. That works with one CPU.
 BY_INSTRUCTIONS = Guest(
     "time by instructions",
-    # Its clock counts instructions: what else runs on the machine does not exist for it. That works with one CPU.
     ("-smp", "1", "-icount", "shift=2,sleep=off"),
     ("gives_way", "saved_up_time", "throttled_service", "idle_class"),
 )
 FOUR_CPUS = Guest(
     "four CPUs",
     ("-smp", "4"),
-    ("fewer_cpus", "make_room", "memory_is_freed", "second_writer", "killed_at_any_point"),
+    ("fewer_cpus", "make_room", "memory_is_freed", "second_writer_is", "killed_at_any_point"),
 )
-GUESTS = (BY_INSTRUCTIONS, FOUR_CPUS)
+BESIDE_SYSTEMD = ("systemd_as_the_second_writer", "systemd_starts_again")
+GUESTS = (
+    *(replace(guest, driver=driver) for guest in (BY_INSTRUCTIONS, FOUR_CPUS) for driver in CgroupDriver),
+    replace(BY_INSTRUCTIONS, driver=CgroupDriver.SYSTEMD, is_of_systemd=True),
+    replace(FOUR_CPUS, driver=CgroupDriver.SYSTEMD, is_of_systemd=True, tests=(*FOUR_CPUS.tests, *BESIDE_SYSTEMD)),
+)
 
 
 @dataclass(frozen=True)
@@ -44,11 +57,14 @@ class Told:
     console: str
 
 
-def run(guest: Guest, driver: str, directory: Path, within_s: float) -> Told:
-    """Raises image.NoKernel, and TimeoutExpired for a guest that does not end."""
+def run(guest: Guest, directory: Path, within_s: float) -> Told:
+    """Raises image.NoGuest, and TimeoutExpired for a guest that does not end."""
     kernel, results = image.kernel(), directory / "results.xml"
-    initramfs = image.initramfs(directory / "initramfs.cpio")
-    told = f"console=ttyS0 quiet panic=-1 koord.driver={driver} koord.tests={'+'.join(guest.tests)}"
+    first = systemd.archive() if guest.is_of_systemd else image.Archive()
+    initramfs = image.initramfs(directory / "initramfs.cpio", first)
+    told = f"console=ttyS0 quiet panic=-1 koord.driver={guest.driver} koord.tests={'+'.join(guest.tests)}"
+    if guest.is_of_systemd:
+        told += f" {systemd.BOOT}"
     command = [
         "qemu-system-x86_64", "-M", "pc", "-accel", "tcg", "-cpu", "max", "-m", str(MEMORY_MIB), *guest.options,
         "-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-serial", f"file:{results}",

@@ -1,8 +1,8 @@
 """What a guest boots: Debian's kernel, and an initramfs with this Python, the agent and its tests.
 
-Two archives that the kernel unpacks one after the other: the interpreter with its libraries, which is kept for the next
-run, and the project's own files, which are packed anew. Modules are packed as bytecode: a guest's CPU is too slow to
-compile them.
+Archives that the kernel unpacks one after the other: the interpreter with its libraries, which is kept for the next
+run, what else a guest needs, and the project's own files, which are packed anew. Modules are packed as bytecode: a
+guest's CPU is too slow to compile them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,16 @@ SITE = f"{STDLIB}/site-packages"
 INTERPRETER = f"usr/bin/{_PYTHON}"
 
 
-class NoKernel(Exception):
-    """No kernel to boot, and why."""
+class NoGuest(Exception):
+    """What a guest needs is not to be had here, and why."""
+
+
+class NoKernel(NoGuest):
+    """No kernel to boot."""
+
+
+class NoSystemd(NoGuest):
+    """No systemd to be its first process."""
 
 
 class Archive:
@@ -138,9 +146,9 @@ def _output(*command: str) -> str:
     ).stdout
 
 
-def initramfs(into: Path) -> Path:
-    """Both archives in one file."""
-    into.write_bytes(_base().read_bytes() + _of_project().packed())
+def initramfs(into: Path, beside: Archive) -> Path:
+    """All archives in one file."""
+    into.write_bytes(_base().read_bytes() + beside.packed() + _of_project().packed())
     return into
 
 
@@ -192,12 +200,12 @@ def _interpreter() -> Archive:
         for name in ("METADATA", "entry_points.txt"):
             if text := distribution.read_text(name):
                 archive.file(f"{SITE}/{distribution.name}-{distribution.version}.dist-info/{name}", text.encode())
-    for library in sorted(_needed(shared)):
+    for library in sorted(needed(shared)):
         archive.file(str(library).lstrip("/"), library.resolve().read_bytes(), 0o755)
     return archive
 
 
-def _needed(binaries: Iterable[Path]) -> set[Path]:
+def needed(binaries: Iterable[Path]) -> set[Path]:
     """The shared libraries by the names under which the loader looks for them."""
     told = subprocess.run(
         ["ldd", *sorted(map(str, binaries))], capture_output=True, text=True, check=True, timeout=60

@@ -1,4 +1,5 @@
-# The first process of a guest: makes a machine of it, runs the agent's tests, tells and switches off.
+# The first process of a guest, or a service of systemd's: makes a machine of it, runs the agent's tests, tells and
+# switches off.
 # What the tests told goes to the second serial line, as a JUnit document.
 import ctypes
 import os
@@ -16,7 +17,8 @@ MOUNTS = (
 )
 RB_AUTOBOOT = 0x01234567
 REPORT = "/tmp/report.xml"
-TESTS = ("tests/agent/test_real_kernel.py", "tests/agent/test_real_disturbed.py")
+IS_FIRST = os.getpid() == 1
+TESTS = ("tests/agent/test_real_kernel.py", "tests/agent/test_real_disturbed.py", "tests/agent/test_real_systemd.py")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -28,12 +30,18 @@ def option(name: str) -> str:
 
 
 def main() -> None:
-    for kind, where in MOUNTS:
+    for kind, where in MOUNTS if IS_FIRST else ():
         if libc.mount(kind.encode(), where.encode(), kind.encode(), 0, None):
             print(f"{where} could not be mounted: {os.strerror(ctypes.get_errno())}")
     with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as file:
         file.write("+cpu +cpuset +memory +pids")
-    os.environ.update(PATH="/usr/bin", HOME="/tmp", KOORD_KILLS="5", KOORD_TEST_CGROUP_DRIVER=option("koord.driver"))
+    os.environ.update(
+        PATH="/usr/bin:/bin",
+        HOME="/tmp",
+        KOORD_KILLS="5",
+        KOORD_TEST_CGROUP_DRIVER=option("koord.driver"),
+        KOORD_TEST_CGROUPS="" if IS_FIRST else "systemd",
+    )
     print(f"koord guest: up after {time.clock_gettime(time.CLOCK_BOOTTIME):.1f} s", flush=True)
     command = [
         sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir=/work", "--noconftest", "-p", "no:cacheprovider",

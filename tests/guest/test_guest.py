@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.cgroup import CgroupDriver
 from tests.conftest import required_groups
 from tests.guest import boot, image
 
@@ -18,12 +17,11 @@ WITHIN_S = 300.0
 pytestmark = [pytest.mark.guest, pytest.mark.timeout(WITHIN_S + image.DOWNLOAD_WITHIN_S)]
 
 
-@pytest.mark.parametrize("driver", list(CgroupDriver))
 @pytest.mark.parametrize("guest", boot.GUESTS, ids=lambda guest: guest.name)
-def test_the_agent_on_cgroup_v2(guest: boot.Guest, driver: CgroupDriver, tmp_path: Path) -> None:
+def test_the_agent_on_cgroup_v2(guest: boot.Guest, tmp_path: Path) -> None:
     try:
-        told = boot.run(guest, driver, tmp_path, WITHIN_S)
-    except image.NoKernel as missing:
+        told = boot.run(guest, tmp_path, WITHIN_S)
+    except image.NoGuest as missing:
         if "guest" in required_groups():
             raise
         pytest.skip(f"group guest: {missing}")
