@@ -7,7 +7,7 @@ ARGS ?=
 .PHONY: run test lint types layers compiled tests test-guest coverage bench clean help
 
 help:
-	@echo "make run            run koord on this machine (ARGS='--nodes 100'; LOCAL=1, as root: this machine is a node too)"
+	@echo "make run            run koord on this machine (ARGS='--nodes 100'; LOCAL=1, as root: this machine is the node)"
 	@echo "make test           lint, types, import rules and tests"
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
 	@echo "make test-guest     the agent on a kernel with cgroup v2, in a guest: minutes, since it is emulated"

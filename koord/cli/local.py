@@ -13,6 +13,7 @@ from koord.cli.component import Common, Ready, component_options, run_component
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
+    from koord.kube.metrics import Metrics
 
 
 @click.command(
@@ -39,12 +40,27 @@ def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str,
     cpu_milli, memory_bytes = size(cpu, memory)
     options = Options(node_name, cgroup_root, logs, cpu_milli, memory_bytes)
 
+    measured: list[Metrics] = []
+
     async def work(client: Client, ready: Ready) -> None:
+        from koord.local.live.probes import ANSWERED, ANSWERED_BUCKETS
         from koord.local.live.run import run
 
-        await run(client, options, on_ready=lambda port: ready({"kubelet": f"https://127.0.0.1:{port}"}))
+        answers = [
+            metrics.histogram(ANSWERED, "Seconds until a container answered a probe", ANSWERED_BUCKETS, "qos")
+            for metrics in measured
+        ]
 
-    return run_component("local", work, common)
+        def answered(qos: str, seconds: float) -> None:
+            for each in answers:
+                each.labels(qos).observe(seconds)
+
+        def is_ready(port: int) -> None:
+            ready({"kubelet": f"https://127.0.0.1:{port}"})
+
+        await run(client, options, on_ready=is_ready, answered=answered)
+
+    return run_component("local", work, common, measured=measured.append)
 
 
 def check_root() -> None:

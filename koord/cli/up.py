@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -19,13 +19,21 @@ if TYPE_CHECKING:
     from koord.up.run import Up
 
 
+NODES: Final = 5
+
+
 @click.command(
     epilog="""\b
 Example: koord up --nodes 100 --data-dir ./data
          export KUBECONFIG=$PWD/data/kubeconfig
          kubectl get nodes"""
 )
-@click.option("--nodes", default=5, show_default=True, type=click.IntRange(0, 16384), help="Number of hollow nodes.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 16384),
+    show_default=f"{NODES}, or none beside a local node",
+    help="Number of hollow nodes.",
+)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -46,13 +54,13 @@ Example: koord up --nodes 100 --data-dir ./data
     help="full: no answer before its write is on disk. fast: survives a crash of the process, not of the machine.",
 )
 @fleet_options
-@click.option("--local-node", is_flag=True, help="Make this machine a node too, for real: needs root. No sandbox.")
+@click.option("--local-node", is_flag=True, help="Make this machine a node, for real: needs root. No sandbox.")
 @click.option("--local-cpu", metavar="QUANTITY", help="How much of this machine's CPU the local node has.")
 @click.option("--local-memory", metavar="QUANTITY", help="How much of its memory.")
 @click.option("--headless", is_flag=True, help="No live view: one line when ready, then logs on stderr.")
 @click.option("--single-process", is_flag=True, help="Run everything in this one process: for debugging.")
 def up(
-    nodes: int,
+    nodes: int | None,
     data_dir: Path | None,
     port: int,
     durability: str,
@@ -75,6 +83,8 @@ def up(
     from koord.up.data_dir import DataDir
     from koord.up.plan import UpOptions
 
+    if nodes is None:
+        nodes = 0 if local_node else NODES
     # Bad options are told here, not by a child that will not start.
     size_of(node_cpu, node_memory)
     if load is not None:
@@ -134,7 +144,8 @@ def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
         failed: BaseExceptionGroup[Failed] | None = None
         try:
             if view:
-                click.echo(f"starting {options.nodes} nodes in {data.path} ...", err=True)
+                count = options.nodes + (options.local_args is not None)
+                click.echo(f"starting {count} node{'s' if count != 1 else ''} in {data.path} ...", err=True)
             await Up(options, data).run(show)
         except* Failed as errors:
             failed = errors

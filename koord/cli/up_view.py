@@ -1,4 +1,4 @@
-"""The live view of `koord up` on a terminal: components, nodes, pods by phase, CPU by band, what happened last."""
+"""The live view of `koord up` on a terminal: components, nodes, pods, CPU by band, how services fare, events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Final
 
+import aiohttp
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -18,6 +19,7 @@ from koord.up.bands import KEPT, Bands
 from koord.up.health import age
 from koord.up.picture import Picture, event_time, followed
 from koord.up.run import Up
+from koord.up.this_node import ThisNode, scrape
 
 REFRESH_S: Final = 0.5
 LOOK_S: Final = 2.0
@@ -46,7 +48,8 @@ async def show(up: Up, client: Client) -> None:
     console.print("[green]ready[/]. In another terminal:\n")
     console.print(f"  export KUBECONFIG={up.data.kubeconfig}", soft_wrap=True)
     console.print("  kubectl get nodes\n")
-    async with followed(client) as picture:
+    here = ThisNode()
+    async with followed(client) as picture, aiohttp.ClientSession() as session:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             try:
                 looked_s = 0.0
@@ -54,13 +57,19 @@ async def show(up: Up, client: Client) -> None:
                     if time.monotonic() - looked_s >= LOOK_S:
                         looked_s = time.monotonic()
                         picture.look()
-                    live.update(view(up, picture, time.time()), refresh=True)
+                        here.look(*[await scrape(session, _address(up, name)) for name in ("local", "agent")])
+                    live.update(view(up, picture, here, time.time()), refresh=True)
                     await asyncio.sleep(REFRESH_S)
             finally:
                 live.update(Text("stopping ..."), refresh=True)
 
 
-def view(up: Up, picture: Picture, now_s: float) -> RenderableType:
+def _address(up: Up, component: str) -> str | None:
+    child = up.supervisor.children.get(component)
+    return child.endpoints.get("health") if child is not None else None
+
+
+def view(up: Up, picture: Picture, here: ThisNode, now_s: float) -> RenderableType:
     components = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("COMPONENT", "STATE", "FOR", "PID", "RESTARTS", "ADDRESS"):
         components.add_column(heading, no_wrap=True)
@@ -85,6 +94,7 @@ def view(up: Up, picture: Picture, now_s: float) -> RenderableType:
         _counts("pods", picture.pods),
         Text(),
         *_bands(picture.bands),
+        *_this_node(here),
         events,
         Text("Ctrl-C stops everything", "dim"),
     )
@@ -105,6 +115,23 @@ def _bands(bands: Bands) -> list[RenderableType]:
     cores, lent = bands.room.cpu_milli / 1000, bands.room.lent_milli / 1000
     lending = Text(f"{lent:.1f} of {cores:.0f} cores are lent to batch pods", "dim")
     return [table, lending, Text()]
+
+
+def _this_node(here: ThisNode) -> list[RenderableType]:
+    """How services fare beside best effort, where this machine is a node."""
+    text = Text()
+    median_s, worst_s = here.answer_s(0.5), here.answer_s(0.99)
+    if median_s is not None and worst_s is not None:
+        text.append("services", "green").append(f" answer their probes in {_ms(median_s)}, 99% within {_ms(worst_s)}\n")
+    if here.held is not None:
+        used, limit = here.held.used / 1000, here.held.limit / 1000
+        text.append("best effort", "yellow").append(f" uses {used:.2f} of the {limit:.2f} cores that it may have")
+        text.append(f"; {here.evicted} evicted\n" if here.evicted else "\n")
+    return [text] if text else []
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def _counts(what: str, counts: Counter[str]) -> Text:

@@ -32,6 +32,7 @@ from koord.kube.errors import AlreadyExists
 
 FIELD_MANAGER: Final = "koord-up"
 ESTABLISHED_WITHIN_S: Final = 30.0
+REPORTED_EACH_S: Final = 10
 
 _DESCRIPTIONS: Final[Mapping[PriorityClass, str]] = {
     PriorityClass.PROD: "Services for which resources are guaranteed.",
@@ -64,6 +65,8 @@ def configuration(*, protected: bool = False) -> dict[str, object]:
     if protected:
         config = replace(
             config,
+            # Somebody looks on.
+            colocation=ColocationConfig(enable=True, metric_report_interval_seconds=REPORTED_EACH_S),
             resource_threshold=ResourceThresholdConfig(
                 # By time, since a small machine has no CPUs to take away.
                 cluster_strategy=ResourceThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota")

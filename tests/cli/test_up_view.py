@@ -6,23 +6,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from prometheus_client.samples import Sample
 from rich.console import Console
 
 from koord.api.core import Event
 from koord.api.meta import ObjectMeta, ObjectReference
 from koord.cli.up_view import view
+from koord.local.live.probes import ANSWERED
 from koord.up.bands import Room, Used, bars
 from koord.up.picture import RECENT, Picture
 from koord.up.plan import Component
 from koord.up.run import Up
 from koord.up.supervisor import Child
+from koord.up.this_node import ThisNode, quantile
 
 
-def shown(picture: Picture, *children: Child) -> str:
+def shown(picture: Picture, *children: Child, here: ThisNode | None = None) -> str:
     supervisor = SimpleNamespace(children={child.name: child for child in children})
     up = cast("Up", SimpleNamespace(supervisor=supervisor, data=SimpleNamespace(path=Path("/d"))))
     console = Console(width=120, record=True, file=StringIO())
-    console.print(view(up, picture, 1_700_000_100.0))
+    console.print(view(up, picture, here or ThisNode(), 1_700_000_100.0))
     return console.export_text()
 
 
@@ -80,3 +83,38 @@ def test_cpu_is_shown_by_band_with_its_course() -> None:
     (batch,) = [line for line in text.splitlines() if line.startswith("batch")]
     assert batch.split()[1:3] == ["3.2", "20%"]
     assert "free" not in text
+
+
+def answers(quick: int, slow: int, qos: str = "LS") -> list[Sample]:
+    """So many within 2 ms, so many between 2 and 10."""
+    counts = {"0.001": 0, "0.002": quick, "0.01": quick + slow, "+Inf": quick + slow}
+    return [Sample(f"{ANSWERED}_bucket", {"qos": qos, "le": bound}, count) for bound, count in counts.items()]
+
+
+def test_how_services_fare_beside_best_effort_is_shown() -> None:
+    here = ThisNode()
+    agent = [
+        Sample("koordlet_be_cpu_milli", {"what": "used"}, 420.0),
+        Sample("koordlet_be_cpu_milli", {"what": "limit"}, 450.0),
+        Sample("koordlet_actions_total", {"by": "memory_evict", "what": "evict"}, 2.0),
+    ]
+    here.look(answers(quick=1000, slow=1000), agent)
+    here.look([*answers(quick=1100, slow=1000), *answers(quick=0, slow=500, qos="BE")], agent)
+    text = shown(Picture(), here=here)
+    # All hundred answers since then came between 1 and 2 ms.
+    assert "services answer their probes in 1.5 ms, 99% within 2.0 ms" in text
+    assert "best effort uses 0.42 of the 0.45 cores that it may have; 2 evicted" in text
+
+
+def test_a_node_that_began_anew_is_counted_from_there() -> None:
+    here = ThisNode()
+    here.look(answers(quick=0, slow=900), [])
+    here.look(answers(quick=0, slow=0), [])
+    assert here.answer_s(0.5) is None
+    here.look(answers(quick=10, slow=0), [])
+    assert here.answer_s(1.0) == 0.002
+
+
+def test_beyond_the_largest_bound_nothing_is_made_up() -> None:
+    assert quantile({0.1: 1, float("inf"): 10}, 0.99) == 0.1
+    assert quantile({}, 0.5) is None

@@ -76,8 +76,8 @@ def _identity(bound: Bound) -> Identity:
 
 
 class Local:
-    def __init__(self, client: Client, options: Options, clock: Clock) -> None:
-        self._client, self._options, self._clock = client, options, clock
+    def __init__(self, client: Client, options: Options, clock: Clock, answered: Callable[[str, float], None]) -> None:
+        self._client, self._options, self._clock, self._answered = client, options, clock, answered
         self.tree = Tree(options.root, options.cpu_milli, options.memory_bytes)
         cpus = os.cpu_count() or 1
         memory = proc.memory(self.tree.files).total
@@ -105,7 +105,7 @@ class Local:
                 self._group.create_task(self._keep_alive(server.port), name="lease")
                 node = Node(
                     self._options.name, HOST_IP, self.tree, self._options.logs, self._client, self._clock,
-                    self._around, self.machine.memory_bytes,
+                    self._around, self.machine.memory_bytes, self._answered,
                 )  # fmt: skip
                 pods.add_handler(lambda delta: self._hear(node, delta))
                 await informers.synced()
@@ -209,6 +209,12 @@ class Local:
 
 
 async def run(
-    client: Client, options: Options, *, clock: Clock | None = None, on_ready: Callable[[int], None] = lambda port: None
+    client: Client,
+    options: Options,
+    *,
+    clock: Clock | None = None,
+    on_ready: Callable[[int], None] = lambda port: None,
+    answered: Callable[[str, float], None] = lambda qos, seconds: None,
 ) -> None:
-    await Local(client, options, clock or SystemClock()).run(on_ready)
+    """`answered` hears of each answer to a probe: the QoS class of who gave it, and how long it took."""
+    await Local(client, options, clock or SystemClock(), answered).run(on_ready)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from koord.agent.host.layout import container_dir
 from koord.agent.pods import AgentContainer, AgentPod, pod_of
 from koord.api.kinds import PODS
+from koord.api.priority import qos_class
 from koord.api.resources import amounts
 from koord.api.runnable import Probe, RunnableContainer, RunnablePod
 from koord.api.words import PodPhase
@@ -53,6 +54,8 @@ class Node:
     around: Callable[[RunnablePod], Any]
     "What a pod's containers may ask for beyond it, fetched when they start."
     memory_bytes: int
+    answered: Callable[[str, float], None] = lambda qos, seconds: None
+    "Hears how long a service of a QoS class took to answer a probe."
 
 
 @dataclass(slots=True)
@@ -213,7 +216,8 @@ class Worker:
         def watch(probe: Probe | None, told: Callable[[bool], None]) -> None:
             if probe is not None:
                 assert self._group is not None
-                live.tasks.append(self._group.create_task(probes.watch(probe, container, env, enter, told)))
+                watched = probes.watch(probe, container, env, enter, told, self._answered)
+                live.tasks.append(self._group.create_task(watched))
 
         def begin(is_ok: bool = True) -> None:
             if not is_ok:
@@ -227,6 +231,9 @@ class Worker:
             watch(container.startup_probe, begin)
         else:
             begin()
+
+    def _answered(self, seconds: float) -> None:
+        self._node.answered(str(qos_class(self._pod)), seconds)
 
     def _probed(
         self, container: RunnableContainer, *, ready: bool | None = None, is_started: bool | None = None
