@@ -171,9 +171,9 @@ class Agent:
             cpus = NO_CPUS
         try:
             quota = usage.cpu_quota_us(self.cgroups, best_effort)
-            is_idle = self.cgroups.has(CPU_IDLE, best_effort) and self.cgroups.get(CPU_IDLE, best_effort) == 1
+            yields = self._yields(best_effort)
         except FileNotFoundError:
-            quota, is_idle = UNLIMITED, False
+            quota, yields = UNLIMITED, False
         if quota != self._quota_since[0]:
             self._quota_since = (quota, now_s)
         return cpu_suppress.Held(
@@ -181,9 +181,16 @@ class Agent:
             quota,
             pods,
             containers,
-            is_idle_class=is_idle,
+            yields=yields,
             for_s=now_s - self._quota_since[1],
         )
+
+    def _yields(self, best_effort: str) -> bool:
+        """In the idle class, best effort takes nothing from others; unless a quota of the whole node is for all."""
+        cgroups = self.cgroups
+        if not cgroups.has(CPU_IDLE, best_effort) or cgroups.get(CPU_IDLE, best_effort) != 1:
+            return False
+        return not cgroups.root or usage.cpu_quota_us(cgroups, "") == UNLIMITED
 
     def _quota(self, directory: str) -> int | None:
         try:

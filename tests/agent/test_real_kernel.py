@@ -227,6 +227,34 @@ def test_best_effort_in_the_idle_class_runs_where_nobody_else_does(tmp_path: Pat
         assert share() < 0.1 < 0.3 < beside
 
 
+def test_where_best_effort_yields_its_time_is_counted_by_the_second(tmp_path: Path) -> None:
+    idle = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True}}}}
+    with real_node(tmp_path, slo={**suppressed("cfsQuota"), **idle}) as node, ExitStack() as running:
+        if not node.cgroups.has(CPU_IDLE, node.best_effort):
+            pytest.skip("this kernel has no idle class")
+        before = node.settings()
+        job = node.pod("job", **batch())
+        for _ in range(len(node.topology.all)):
+            running.enter_context(Process(node.cgroups, job.containers[0].directory, burn))
+
+        def periods() -> float:
+            """In a second."""
+            counted, began = usage.throttling(node.cgroups, node.best_effort).periods, time.monotonic()
+            assert not any(done.outcome.refused for done in node.rounds(3))
+            return (usage.throttling(node.cgroups, node.best_effort).periods - counted) / (time.monotonic() - began)
+
+        node.rounds(3)
+        held = usage.cpu_quota_us(node.cgroups, node.best_effort)
+        assert 0 < held <= 65 * node.state().capacity_cpu_milli
+        assert periods() < 2
+        node.slo = suppressed("cfsQuota")
+        node.rounds(2)
+        assert periods() > 5
+        assert not node.agent.executor.restore_all(node.now_s).refused
+        node.drop(job)
+        assert node.settings() == before
+
+
 def limit_hits(node: RealNode) -> int:
     """How often all pods together met their limit."""
     if node.cgroups.version is Version.V1:

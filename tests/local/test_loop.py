@@ -118,11 +118,11 @@ def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> Non
     machine.until(lambda: all(pod["status"]["phase"] == "Running" for pod in machine.get("pods")["items"]))
     best_effort = Path("/sys/fs/cgroup/cpu", root, "kubepods/besteffort")
     machine.until(lambda: (best_effort / "cpu.idle").read_text().strip() == "1")
-    # The kernel lets others go first, so that it is enough to count by the second.
-    machine.until(lambda: (best_effort / "cpu.cfs_period_us").read_text().strip() == "1000000")
+    # All of the node share its own quota of one core, so best effort may not have its share at once.
+    assert (best_effort / "cpu.cfs_period_us").read_text().strip() == "100000"
     quota = machine.until(lambda: _limited((best_effort / "cpu.cfs_quota_us").read_text()))
     # At most 65% of one core, less what the service uses.
-    assert 20_000 <= quota <= 650_000
+    assert 2000 <= quota <= 65_000
     audit = subprocess.run(
         [sys.executable, "-m", "koord", "agent", "--state-dir", str(machine.data / "agent"), "audit", "-o", "json"],
         capture_output=True, text=True, timeout=60, check=True,

@@ -5,7 +5,7 @@ tenth of the node per round, so that a service that comes back does not meet a b
 
 Two habits of the kernel shape the quota. Each write fills up the period that runs, so that best effort gets up to one
 period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
-its CPU until the next tick, even in the idle class, where it yields at once otherwise. So in that class, where only the
+its CPU until the next tick, even in the idle class, where it yields at once otherwise. So where it yields, and only the
 node's utilisation depends on the quota, it is counted by long periods, and any small change waits.
 """
 
@@ -37,7 +37,7 @@ GROWTH: Final = 10
 SMALL: Final = 5
 """Percent of the node: less can wait until the quota has been the same for a while."""
 GROWTH_WAITS_S: Final = 3.0
-IDLE_CLASS_WAITS_S: Final = 20.0
+YIELDING_WAITS_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Held:
     pod_directories: Sequence[str] = ()
     "Directories of pods below the best-effort one, whoever made them."
     container_directories: Sequence[str] = ()
-    is_idle_class: bool = False
-    "Whether the kernel lets them run only where nobody else would."
+    yields: bool = False
+    "Whether the kernel lets them have only what nobody else would use."
     for_s: float = float("inf")
     "For how long the quota has been what it is."
 
@@ -85,7 +85,7 @@ def quota_us(budget: CpuBudget, held: Held) -> int:
     change = wanted - held.quota_us
     if held.quota_us == UNLIMITED or wanted == LEAST_QUOTA_US:
         return wanted
-    waits_s = IDLE_CLASS_WAITS_S if held.is_idle_class else GROWTH_WAITS_S if change > 0 else 0.0
+    waits_s = YIELDING_WAITS_S if held.yields else GROWTH_WAITS_S if change > 0 else 0.0
     if abs(change) < (SMALL if held.for_s < waits_s else 1) * percent:
         return held.quota_us
     return held.quota_us + min(change, GROWTH * percent)
@@ -98,10 +98,10 @@ def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
 
 def _quota_writes(state: NodeState, held: Held, budget: CpuBudget) -> tuple[Write, ...]:
     directory, value, why = qos_dir(KubeQoS.BEST_EFFORT, state.driver), quota_us(budget, held), str(budget)
-    if not held.is_idle_class:
+    if not held.yields:
         return (Write(CPU_QUOTA, directory, value, NAME, why, is_watched=True),)
     return (
-        Write(CPU_PERIOD, directory, LONG_PERIOD_US, NAME, "best effort is in the idle class", is_watched=True),
+        Write(CPU_PERIOD, directory, LONG_PERIOD_US, NAME, "best effort yields to all others", is_watched=True),
         Write(CPU_QUOTA_IN_LONG_PERIODS, directory, value, NAME, why, is_watched=True),
     )
 

@@ -113,7 +113,7 @@ def test_quota_of_forty_cores(allowed: int, held: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "for_s", "is_idle", "expected"),
+    ("allowed", "for_s", "yields", "expected"),
     [
         # Held: 1000000. Of 40 cores 5% are 200000.
         (10_900, 1.0, False, 1_000_000),
@@ -126,11 +126,11 @@ def test_quota_of_forty_cores(allowed: int, held: int, expected: int) -> None:
         (10, 1.0, True, 2_000),
     ],
 )
-def test_small_growth_waits_and_in_the_idle_class_any_small_change(
-    allowed: int, for_s: float, is_idle: bool, expected: int
+def test_small_growth_waits_and_where_best_effort_yields_any_small_change(
+    allowed: int, for_s: float, yields: bool, expected: int
 ) -> None:
     budget = CpuBudget(40_000, 100, pods=40_000 - allowed, host_applications=0, system=0)
-    assert quota_us(budget, Held(NO_CPUS, 1_000_000, is_idle_class=is_idle, for_s=for_s)) == expected
+    assert quota_us(budget, Held(NO_CPUS, 1_000_000, yields=yields, for_s=for_s)) == expected
 
 
 def test_the_quota_lies_on_all_best_effort_pods_together() -> None:
@@ -191,10 +191,10 @@ def test_a_pod_that_nobody_knows_counts_as_a_service() -> None:
     st.one_of(st.just(-1), st.integers(2000, 4_800_000)), st.booleans(), st.floats(0, 60),
 )  # fmt: skip
 def test_a_quota_is_never_below_its_floor_nor_grows_faster_than_a_tenth(
-    pods: int, threshold: int, applications: int, system: int, held: int, is_idle: bool, for_s: float
+    pods: int, threshold: int, applications: int, system: int, held: int, yields: bool, for_s: float
 ) -> None:
     budget = CpuBudget(48_000, threshold, pods, applications, system)
-    quota = quota_us(budget, Held(NO_CPUS, held, is_idle_class=is_idle, for_s=for_s))
+    quota = quota_us(budget, Held(NO_CPUS, held, yields=yields, for_s=for_s))
     assert quota == held or quota >= 2000
     if held != -1:
         assert quota <= held + 480_000
