@@ -57,8 +57,9 @@ THRESHOLD: Final = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
 class Round:
     p50_ms: float
     p99_ms: float
-    delay_p99_ms: float
+    delay_p50_ms: float
     "Of run-queue delay: how long a request's thread waited for a CPU, in all."
+    delay_p99_ms: float
     burnt: float
     "Of the CPU time that the service left idle, the part that the burners got."
     over_budget: float
@@ -92,6 +93,7 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
         results += [
             result(BENCH, way, "p50", own.median("p50_ms"), "ms", baseline=found["alone"].median("p50_ms")),
             result(BENCH, way, "p99", own.median("p99_ms"), "ms", baseline=alone, goal=goal),
+            result(BENCH, way, "run-queue delay, p50", own.median("delay_p50_ms"), "ms"),
             result(BENCH, way, "run-queue delay, p99", own.median("delay_p99_ms"), "ms"),
         ]
         if way != "alone":
@@ -154,6 +156,7 @@ def _measured(tree: Tree, way: str, seconds: float) -> Round:
     return Round(
         p50_ms=_percentile(times, 0.5),
         p99_ms=_percentile(times, 0.99),
+        delay_p50_ms=_percentile(delays, 0.5),
         delay_p99_ms=_percentile(delays, 0.99),
         burnt=used[BURNERS] / idle_s,
         over_budget=used[BURNERS] / budget_s - 1 if budget_s else 0.0,

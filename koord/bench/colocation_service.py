@@ -11,6 +11,9 @@ import random
 import sys
 import time
 
+from koord.agent.host.files import Files
+from koord.agent.host.proc import run_queue_delay_ns
+
 
 def main(number: int, seconds: float, ignored_s: float, load: float, request_ms: float) -> None:
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[number % len(os.sched_getaffinity(0))]})
@@ -18,14 +21,15 @@ def main(number: int, seconds: float, ignored_s: float, load: float, request_ms:
     rate = load / (request_ms / 1000)
     began = time.monotonic()
     arrival, taken, delays = began, [], []
-    waited_ns = _waited_ns()
+    files = Files("/")
+    waited_ns = run_queue_delay_ns(files, "thread-self")
     while arrival < began + seconds:
         arrival += rng.expovariate(rate)
         pause = arrival - time.monotonic()
         if pause > 0:
             time.sleep(pause)
         _work(request_ms)
-        now_ns = _waited_ns()
+        now_ns = run_queue_delay_ns(files, "thread-self")
         if arrival > began + ignored_s:
             taken.append((time.monotonic() - arrival) * 1000)
             delays.append((now_ns - waited_ns) / 1e6)
@@ -38,11 +42,6 @@ def _work(milliseconds: float) -> None:
     until = time.thread_time() + milliseconds / 1000
     while time.thread_time() < until:
         pass
-
-
-def _waited_ns() -> int:
-    with open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1])
 
 
 if __name__ == "__main__":

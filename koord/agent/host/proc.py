@@ -72,3 +72,8 @@ def pressure(files: Files, resource: str) -> Pressure | None:
         return parse_pressure(files.text(f"proc/pressure/{resource}"))
     except OSError:
         return None
+
+
+def run_queue_delay_ns(files: Files, task: str) -> int:
+    """For how long a task (a number, or `thread-self`) has waited to run, in all."""
+    return int(files.read(f"proc/{task}/schedstat").split()[1])
