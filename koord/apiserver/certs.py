@@ -1,15 +1,14 @@
 """Keys and certificates of the embedded server: one authority, the server's certificate, certificates for users.
 
 All live in one directory, readable by its owner only, and are kept across restarts: what is still good is used again,
-what nears its end, names too few hosts or comes from another authority is made anew. Keys are EC P-256, which take a
-millisecond to make. A user is a certificate's common name, its groups the organisations.
+what nears its end, names too few hosts or comes from another authority is made anew. A user is a certificate's common
+name, its groups the organisations.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
-import ipaddress
 import os
 import secrets
 import socket
@@ -21,15 +20,14 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-AUTHORITY_YEARS: Final = 10
-CERTIFICATE_DAYS: Final = 365
+from koord.certificates import making
+from koord.certificates.making import Issuer, Key
+
+AUTHORITY_LASTS: Final = dt.timedelta(days=3650)
+CERTIFICATE_LASTS: Final = dt.timedelta(days=365)
 RENEW_BEFORE: Final = dt.timedelta(days=60)
-_CLOCK_SKEW: Final = dt.timedelta(minutes=5)
 _OWN_NAMES: Final = (
     "localhost",
     "127.0.0.1",
@@ -55,9 +53,9 @@ class Credential:
 class Authority:
     """Signs certificates. `Authority.open` finds or makes one in a directory."""
 
-    def __init__(self, directory: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        self.directory, self._certificate, self._key = directory, certificate, key
-        self.pem = certificate.public_bytes(serialization.Encoding.PEM)
+    def __init__(self, directory: Path, issuer: Issuer) -> None:
+        self.directory, self._issuer = directory, issuer
+        self.pem = making.pem_of(issuer.certificate)
 
     @classmethod
     def open(cls, directory: Path, now: dt.datetime | None = None) -> Authority:
@@ -65,37 +63,24 @@ class Authority:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         now = now or dt.datetime.now(dt.UTC)
         certificate, key = _load(directory / "ca.crt"), _load_key(directory / "ca.key")
-        if certificate is not None and key is not None and _lasts(certificate, now) and _fits(certificate, key):
-            return cls(directory, certificate, key)
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _authority_certificate(key, now)
-        write_private(directory / "ca.key", _key_pem(key))
-        write_private(directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM))
-        return cls(directory, certificate, key)
+        if certificate is None or key is None or not _lasts(certificate, now) or not making.fits(certificate, key):
+            key = making.new_key()
+            certificate = making.certificate(making.name("koord-ca"), key, now, AUTHORITY_LASTS)
+            write_private(directory / "ca.key", making.key_pem(key))
+            write_private(directory / "ca.crt", making.pem_of(certificate))
+        return cls(directory, Issuer(certificate, key))
 
     def server(self, hosts: Iterable[str] = (), now: dt.datetime | None = None) -> tuple[Path, Path]:
         """Files of the server's certificate and key, good for loopback, its names in a cluster, and `hosts`."""
-        names = dict.fromkeys([*_OWN_NAMES, socket.gethostname(), *hosts])
-        alternatives = [_alternative(name) for name in names if name]
-
-        def suits(certificate: x509.Certificate) -> bool:
-            has = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            return set(alternatives) <= set(has)
-
-        return self._kept(
-            "apiserver", _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, suits, now
-        )
+        names = tuple(dict.fromkeys(name for name in (*_OWN_NAMES, socket.gethostname(), *hosts) if name))
+        subject = making.name("kube-apiserver")
+        return self._kept("apiserver", subject, making.SERVER, names, lambda kept: making.is_good_for(kept, names), now)
 
     def client(self, user: str, groups: Sequence[str] = (), now: dt.datetime | None = None) -> Credential:
         """A credential for a user, kept under the user's name."""
-        subject = _name(user, groups)
+        subject = making.name(user, groups)
         certificate, key = self._kept(
-            "client-" + _file_name(user),
-            subject,
-            ExtendedKeyUsageOID.CLIENT_AUTH,
-            [],
-            lambda kept: kept.subject == subject,
-            now,
+            "client-" + _file_name(user), subject, making.CLIENT, (), lambda kept: kept.subject == subject, now
         )
         return Credential(certificate.read_bytes(), key.read_bytes())
 
@@ -104,57 +89,33 @@ class Authority:
         stem: str,
         subject: x509.Name,
         usage: x509.ObjectIdentifier,
-        alternatives: Sequence[x509.GeneralName],
+        hosts: Sequence[str],
         suits: Suits,
         now: dt.datetime | None,
     ) -> tuple[Path, Path]:
         now = now or dt.datetime.now(dt.UTC)
         certificate_file, key_file = self.directory / f"{stem}.crt", self.directory / f"{stem}.key"
         kept, key = _load(certificate_file), _load_key(key_file)
-        if kept and key and _lasts(kept, now) and _fits(kept, key) and self._signed(kept) and suits(kept):
+        if kept and key and _lasts(kept, now) and making.fits(kept, key) and self._signed(kept) and suits(kept):
             return certificate_file, key_file
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._issue(key, subject, usage, alternatives, now)
-        write_private(key_file, _key_pem(key))
-        write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
+        key = making.new_key()
+        made = making.certificate(subject, key, now, CERTIFICATE_LASTS, by=self._issuer, hosts=hosts, usage=usage)
+        write_private(key_file, making.key_pem(key))
+        write_private(certificate_file, making.pem_of(made))
         return certificate_file, key_file
 
     def _signed(self, certificate: x509.Certificate) -> bool:
-        try:
-            certificate.verify_directly_issued_by(self._certificate)
-        except (ValueError, TypeError, InvalidSignature):
-            return False
-        return True
-
-    def _issue(
-        self,
-        key: ec.EllipticCurvePrivateKey,
-        subject: x509.Name,
-        usage: x509.ObjectIdentifier,
-        alternatives: Sequence[x509.GeneralName],
-        now: dt.datetime,
-    ) -> x509.Certificate:
-        until = min(now + dt.timedelta(days=CERTIFICATE_DAYS), self._certificate.not_valid_after_utc)
-        builder = (
-            _builder(subject, self._certificate.subject, key.public_key(), now, until)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-        )
-        if alternatives:
-            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        return builder.sign(self._key, hashes.SHA256())
+        return making.is_signed(certificate, self._issuer.certificate)
 
 
 def signing_key(directory: Path) -> ec.EllipticCurvePrivateKey:
     """The key that signs service account tokens: kept, since tokens are to outlive restarts."""
     path = directory / "sa.key"
     key = _load_key(path)
-    if key is None:
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        key = ec.generate_private_key(ec.SECP256R1())
-        write_private(path, _key_pem(key))
+        key = making.new_key()
+        write_private(path, making.key_pem(key))
     return key
 
 
@@ -228,86 +189,16 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
-def _authority_certificate(key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> x509.Certificate:
-    name = _name("koord-ca")
-    until = now + dt.timedelta(days=365 * AUTHORITY_YEARS)
-    return (
-        _builder(name, name, key.public_key(), now, until)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now: dt.datetime, until: dt.datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common_name: str, organisations: Sequence[str] = ()) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations]
-    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _alternative(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
 def _lasts(certificate: x509.Certificate, now: dt.datetime) -> bool:
     return certificate.not_valid_before_utc <= now and certificate.not_valid_after_utc - now > RENEW_BEFORE
 
 
-def _fits(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
-    return certificate.public_key() == key.public_key()
-
-
 def _load(path: Path) -> x509.Certificate | None:
-    """The certificate in a file; None where there is none, or not one that can be read."""
-    try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
-    except (OSError, ValueError):
-        return None
+    return next(iter(making.certificates_in(path.read_bytes())), None) if path.exists() else None
 
 
-def _load_key(path: Path) -> ec.EllipticCurvePrivateKey | None:
-    try:
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
-    except (OSError, ValueError, TypeError):
-        return None
-    return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+def _load_key(path: Path) -> Key | None:
+    return making.key_in(path.read_bytes()) if path.exists() else None
 
 
 def _file_name(user: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from koord.api.pod import Pod
 from koord.api.timestamp import from_seconds
-from koord.certificates import own_certificate
+from koord.certificates.own import own_certificate
 from koord.hollow.live.kubelet import Kubelet
 from koord.kube.informer import Informer
 from koord.kube.store import Store

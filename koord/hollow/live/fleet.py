@@ -14,7 +14,7 @@ from koord import __version__
 from koord.api.kinds import NODES, PODS
 from koord.api.node import Node
 from koord.api.report_policy import ReportPolicy
-from koord.certificates import own_certificate_aside
+from koord.certificates.own import own_certificate_aside
 from koord.hollow.live.kubelet import Kubelet
 from koord.hollow.live.pods import NODE_INDEX, PodRunner, by_node
 from koord.hollow.live.registry import NodeRegistry

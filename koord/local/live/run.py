@@ -25,7 +25,7 @@ from koord.api.heartbeat import NODE_LEASES, is_ready, lease_object, renewal
 from koord.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from koord.api.node import Node as NodeStruct
 from koord.api.runnable import RunnablePod
-from koord.certificates import own_certificate_aside
+from koord.certificates.own import own_certificate_aside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
