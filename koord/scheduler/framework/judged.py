@@ -145,6 +145,8 @@ class Judged:
             found = self._take_over(changed, reasons, places)
             if found is not None:
                 return *found, None
+            assert self._seat is not None
+            self._panels.fill_in(self._seat, places, changed.entries)
         return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
 
     def bar(self, row: Row, plugin: str, reason: str) -> int:
@@ -177,13 +179,15 @@ class Judged:
         assert seat is not None
         if plan.bodies or reasons & _NODE:
             return None
+        standing = self._standing[rows]
+        if _JOINTLY_OUT in standing.tobytes():
+            return None
+        # Of rows that others turn away, nobody needs to know more.
+        self._panels.fill_in(seat, places, rows, standing)
         panel, number = seat.panel, seat.number
         for answers in panel.turned_away:
             if np.count_nonzero(answers[number, places]):
                 return None
-        standing = self._standing[rows]
-        if _JOINTLY_OUT in standing.tobytes():
-            return None
         base = panel.bases[number, places]
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)

@@ -11,7 +11,7 @@ Changes are judged when a class needs them, some at a time. What is too much for
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -132,22 +132,20 @@ class Panel:
         tied = ties(cells[NAME_HASH.name], self._salts)
         self.bases[:number, start:end] = (tied if total is None else (total << TIE_BITS) | tied).T
 
-    def judge_for(self, seat: Seat, rows: Sequence[Row], columns: dict[Hashable, Array], start: int) -> None:
-        """The judges of one class answer for changes of these rows, which have places from `start` on."""
+    def judge_for(self, seat: Seat, changes: Iterable[tuple[int, Row]], columns: dict[Hashable, Array]) -> None:
+        """The judges of one class answer for changes at some places."""
         of_row = self._of_row
         if of_row is None or of_row.of is not columns[NAME_HASH.name]:
             of_row = self._of_row = self._look_up(seat.parts, columns)
         hashes, salt, number, numbers = of_row.of.data, seat.salt, seat.number, seat.numbers
-        for (i, feasible), answers in zip(of_row.filters, self.turned_away):  # noqa: B905 - equally long
-            line, own = answers[number].data, numbers[i]
-            for place, row in enumerate(rows, start):
-                line[place] = feasible(row, own) != 0
-        line = self.bases[number].data
-        for place, row in enumerate(rows, start):
+        lines, bases = [answers[number].data for answers in self.turned_away], self.bases[number].data
+        for place, row in changes:
+            for (i, feasible), line in zip(of_row.filters, lines):  # noqa: B905 - equally long
+                line[place] = feasible(row, numbers[i]) != 0
             total = 0
             for i, score, weight in of_row.scorers:
                 total += weight * score(row, numbers[i])
-            line[place] = total << TIE_BITS | tie(hashes[row], salt)
+            bases[place] = total << TIE_BITS | tie(hashes[row], salt)
 
     def _look_up(self, parts: Sequence[Part], columns: dict[Hashable, Array]) -> _OfRow:
         """Once, and again when the table has grown: then all columns are other arrays."""
@@ -160,6 +158,12 @@ class Panel:
         """Drop the oldest answers."""
         for answers in (*self.turned_away, self.bases):
             answers[:, :-places] = answers[:, places:]
+        self.clear(-places)
+
+    def clear(self, start: int = 0) -> None:
+        """From some place on, nobody has been turned away yet."""
+        for answers in self.turned_away:
+            answers[:, start:] = False
 
 
 class Panels:
@@ -184,17 +188,26 @@ class Panels:
         return seat
 
     def places(self, seat: Seat, since: int) -> slice | None:
-        """Where the answers for all changes after a version are; None where a class has to ask its judges itself."""
+        """Where the answers for all changes after a version are, once they are filled in; None where a class has to
+        ask its judges itself."""
         now = seat.asked_at = self._table.version
         if now - self._version > FEW_CHANGES:
             self._catch_up()
         start = self._start
         if seat.number < 0 or since < start or since < seat.since or now - start > 2 * WINDOW:
             return None
-        if self._version < now:
-            table, first = self._table, max(since, self._version)
-            seat.panel.judge_for(seat, table.changed_rows(first).tolist(), table.columns, first - start)
         return slice(since - start, now - start)
+
+    def fill_in(self, seat: Seat, places: slice, rows: Array, wanted: Array | None = None) -> None:
+        """Have those changes judged for one class that have not been for all: these rows changed, of which only some
+        may be wanted."""
+        judged = max(0, self._version - self._start - places.start)
+        if judged == len(rows):
+            return
+        changes: Iterable[tuple[int, Row]] = enumerate(rows[judged:].tolist(), places.start + judged)
+        if wanted is not None:
+            changes = [each for each, is_one in zip(changes, wanted[judged:].tolist(), strict=True) if is_one]
+        seat.panel.judge_for(seat, changes, self._table.columns)
 
     def _catch_up(self) -> None:
         """Have changes judged for everybody, or forget them where they are too many."""
@@ -205,6 +218,8 @@ class Panels:
         behind = table.version - self._version
         if behind > WINDOW or behind * max(len(panel.seats) for panel in self._panels.values()) > MOST_ANSWERS:
             self._start = self._version = table.read()
+            for panel in self._panels.values():
+                panel.clear()
             self._dismiss()
             return
         if table.version - self._start > 2 * WINDOW:
