@@ -170,6 +170,10 @@ class FewGroups:
         together. The same list comes again as long as it is the same groups. None: it takes a table."""
         return None
 
+    def open(self, groups: list[int]) -> list[int]:
+        """Of a gate: those of some groups that it does not rule out."""
+        raise NotImplementedError(type(self).__name__)
+
 
 class Judge:
     """A plugin's view of one class of pods. Subclasses override what they have."""

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from koord.scheduler.framework.plugin import FewGroups
 from koord.scheduler.state.domains import Grouped
 from koord.scheduler.state.table import Array
 
 
-class DomainGate(Grouped):
+class DomainGate(Grouped, FewGroups):
     """What gates over domains have in common. Subclasses say why groups are ruled out."""
 
     gates = True
     normalised = False
-    _why: Array | None = None
+    _why: Array | list[int] | None = None
+    _table: Array | None = None
+    _closes = False
 
-    def reasons(self) -> Array:
-        """Why each group is ruled out; 0 where it is not."""
+    def reasons(self) -> Array | list[int]:
+        """Why each group is ruled out; 0 where it is not. A list, where there are few."""
         raise NotImplementedError(type(self).__name__)
 
     def changed(self) -> None:
-        self._why = None
+        self._why = self._table = None
 
     @property
     def closes(self) -> bool:
@@ -33,15 +36,22 @@ class DomainGate(Grouped):
         return self.size < 2 and not self.closes
 
     def table(self, candidates: Array | None) -> Array:
-        self._current()
+        why = self._current()
+        if self._table is None:
+            self._table = np.asarray(why) > 0
         return self._table
+
+    def open(self, groups: list[int]) -> list[int]:
+        why = self._current()
+        if isinstance(why, np.ndarray):
+            why = why.tolist()
+        return [group for group in groups if not why[group]]
 
     def why(self, group: int) -> int:
         return int(self._current()[group])
 
-    def _current(self) -> Array:
+    def _current(self) -> Array | list[int]:
         if self._why is None:
-            self._why = self.reasons()
-            self._table: Array = self._why > 0
-            self._closes = bool(np.count_nonzero(self._table))
+            self._why = why = self.reasons()
+            self._closes = any(why) if isinstance(why, list) else bool(np.count_nonzero(why))
         return self._why

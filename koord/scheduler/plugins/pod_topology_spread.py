@@ -64,17 +64,20 @@ class PodTopologySpread(Plugin):
         self._some_hard = any(each.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE for each in self._defaults)
         self._honor_taints = any(each.node_taints_policy == NodeInclusion.HONOR for each in self._defaults)
         self._where = NodeAffinity()
-        self._texts: dict[Template, bytes] = {}
-        self._compiled: dict[tuple[bytes, tuple[str | None, ...]], list[_Constraint]] = {}
+        self._labels: dict[Template, tuple[str, ...]] = {}
+        "By template, the labels that its pods' own constraints look at."
+        self._keys: dict[tuple[Template | str | None, ...], Hashable] = {}
+        "Keys of pods with constraints of their own: by template, namespace, and those labels."
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        own, meta = ask.spec.topology_spread_constraints, ask.meta
-        if own:
-            text = self._text(ask)
-            values = tuple([meta.labels.get(key) for each in own for key in each.match_label_keys])
-            constraints = self._own(text, values, ask)
-            itself = tuple([each.pods.matches(meta.labels) for each in constraints])
-            return text, meta.namespace, itself, values, self._where.key(ask, cluster), ask.spec.tolerations
+        meta = ask.meta
+        if ask.spec.topology_spread_constraints:
+            named, labels = self._labels.get(ask.template), meta.labels
+            if named is None:
+                named = self._look_at(ask)
+            seen = (ask.template, meta.namespace, *[labels.get(key) for key in named])
+            found = self._keys.get(seen)
+            return self._own_key(seen, ask, cluster) if found is None else found
         if not self._defaults:
             return None
         owners = cluster.owners.selector(meta.namespace, meta.labels, meta.controller)
@@ -88,24 +91,24 @@ class PodTopologySpread(Plugin):
             ask.spec.tolerations if self._honor_taints else None,
         )
 
-    def _text(self, ask: Ask) -> bytes:
-        """The pod's own constraints as a text, which is the same for all pods of its template."""
-        known = self._texts.get(ask.template)
-        if known is None:
-            if len(self._texts) >= REMEMBERED:
-                self._texts.clear()
-            known = self._texts[ask.template] = _encode(ask.spec.topology_spread_constraints)
-        return known
+    def _look_at(self, ask: Ask) -> tuple[str, ...]:
+        if len(self._labels) >= REMEMBERED:
+            self._labels.clear()
+        own = ask.spec.topology_spread_constraints
+        named = [each.key for raw in own for each in compile_labels(raw.label_selector, absent=NOTHING).requirements]
+        named += [key for raw in own for key in raw.match_label_keys]
+        found = self._labels[ask.template] = tuple(dict.fromkeys(named))
+        return found
 
-    def _own(self, text: bytes, values: tuple[str | None, ...], ask: Ask) -> list[_Constraint]:
-        """The pod's own constraints, compiled once for all pods that have the same."""
-        known = self._compiled.get((text, values))
-        if known is None:
-            if len(self._compiled) >= REMEMBERED:
-                self._compiled.clear()
-            known = _constraints(ask.spec.topology_spread_constraints, ask.meta.labels)
-            self._compiled[text, values] = known
-        return known
+    def _own_key(self, seen: tuple[Template | str | None, ...], ask: Ask, cluster: Cluster) -> Hashable:
+        if len(self._keys) >= REMEMBERED:
+            self._keys.clear()
+        own, meta = ask.spec.topology_spread_constraints, ask.meta
+        values = tuple([meta.labels.get(key) for each in own for key in each.match_label_keys])
+        itself = tuple([each.pods.matches(meta.labels) for each in _constraints(own, meta.labels)])
+        where = self._where.key(ask, cluster)
+        found = self._keys[seen] = (_encode(own), meta.namespace, itself, values, where, ask.spec.tolerations)
+        return found
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         own, meta = ask.spec.topology_spread_constraints, ask.meta
@@ -261,8 +264,14 @@ class _Even(DomainGate):
             ],
         )
 
-    def reasons(self) -> Array:
+    def reasons(self) -> Array | list[int]:
         """The first constraint that rules a group out gives the reason."""
+        if len(self._constraints) == 1 and self.grouping.size <= FEW_GROUPS:
+            (constraint, itself), dimension = self._constraints[0], self.grouping.dimensions[0]
+            most = constraint.max_skew - itself + self._least(dimension, constraint)
+            few = [_SKEWED if number > most else 0 for number in dimension.values.tolist()]
+            few[0] = _NO_LABEL
+            return few
         why: Array | None = None
         for i, (constraint, itself) in enumerate(self._constraints):
             dimension = self.grouping.dimensions[i]
@@ -298,10 +307,12 @@ class _Even(DomainGate):
     def _least(dimension: Dimension, constraint: _Constraint) -> int:
         """The fewest pods of an eligible domain, none where there are fewer domains than there should be."""
         if dimension.size <= FEW_GROUPS:
-            numbers = zip(dimension.values.tolist()[1:], dimension.rows.tolist()[1:], strict=True)
-            counted = [(value, rows) for value, rows in numbers if rows]
-            domains = sum(rows for _, rows in counted) if dimension.by_row else len(counted)
-            return 0 if domains < max(1, constraint.min_domains) else min(value for value, _ in counted)
+            numbers, rows_of = dimension.values.tolist(), dimension.rows.tolist()
+            # Code 0 is no domain.
+            rows_of[0] = 0
+            counted = [value for value, rows in zip(numbers, rows_of) if rows]  # noqa: B905 - equally long
+            domains = sum(rows_of) if dimension.by_row else len(counted)
+            return 0 if domains < max(1, constraint.min_domains) else min(counted)
         rows = dimension.rows[1:]
         there = rows.nonzero()[0]
         domains = int(rows.sum()) if dimension.by_row else len(there)
