@@ -28,6 +28,7 @@ from koord.agent.host.topology import Topology, topology
 from koord.agent.live import kubelet
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
+from koord.agent.live.pod_watch import PodWatch
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.qos.decision import Eviction
 from koord.agent.report import node_resource_topology
@@ -212,6 +213,7 @@ class Daemon:
 
     async def _ask_kubelet(self, sources: Sources) -> None:
         async with AsyncExitStack() as stack:
+            watch = stack.enter_context(PodWatch(self.cgroups, self.driver, self._clock))
             address, client = "", None
             while True:
                 node = sources.node.get(self._options.node)
@@ -221,7 +223,8 @@ class Daemon:
                     client = await stack.enter_async_context(kubelet.client_of(self._client.config, address))
                 if client is not None:
                     await self._kubelet_round(client, sources)
-                await self._clock.sleep(self._options.kubelet_s)
+                    watch.follow(pod.directory for pod in sources.pods.values())
+                await watch.next_look(self._options.kubelet_s)
 
     async def _kubelet_round(self, client: Client, sources: Sources) -> None:
         found = await kubelet.pods(client)

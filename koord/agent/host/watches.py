@@ -1,0 +1,96 @@
+"""Directories that come and go in others, told by the kernel (inotify), so that nobody has to look again and again.
+
+A cgroup that is removed does not end its own watch, as a plain directory does: whoever is told that it is gone ends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+_IN_MOVED_FROM: Final = 0x40
+_IN_MOVED_TO: Final = 0x80
+_IN_CREATE: Final = 0x100
+_IN_DELETE: Final = 0x200
+_IN_Q_OVERFLOW: Final = 0x4000
+_IN_ONLYDIR: Final = 0x0100_0000
+_IN_ISDIR: Final = 0x4000_0000
+_WATCHED: Final = _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE | _IN_ONLYDIR
+_HEAD: Final = struct.Struct("iIII")
+_CHUNK: Final = 64 * 1024
+
+
+class Change(NamedTuple):
+    directory: str
+    "The watched one, by the path that was given; empty where the kernel had more to tell than it could keep."
+    name: str
+    "Of the directory in it."
+    is_there: bool
+
+
+class Watches:
+    def __init__(self) -> None:
+        """Raises OSError where a user has too many of these already."""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.fd: Final = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify")
+        self._paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, path: str) -> None:
+        """Raises FileNotFoundError, and OSError (ENOSPC) where a user has too many watches already."""
+        number = self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), _WATCHED), path)
+        if self._numbers.get(path, number) != number:
+            # Another directory had that name.
+            self.remove(path)
+        self._paths[number] = path
+        self._numbers[path] = number
+
+    def remove(self, path: str) -> None:
+        number = self._numbers.pop(path, None)
+        if number is not None:
+            self._paths.pop(number, None)
+            # The kernel may have ended it already.
+            self._libc.inotify_rm_watch(self.fd, number)
+
+    def remove_gone(self, but: Collection[str]) -> None:
+        """Those of directories that are not there any more, where nobody said so; of others than these."""
+        for path in [path for path in self._numbers if path not in but and not os.path.isdir(path)]:
+            self.remove(path)
+
+    def changes(self) -> list[Change]:
+        """What was told since, without waiting."""
+        found: list[Change] = []
+        while True:
+            try:
+                told = os.read(self.fd, _CHUNK)
+            except BlockingIOError:
+                return found
+            at = 0
+            while at < len(told):
+                number, mask, _, length = _HEAD.unpack_from(told, at)
+                at += _HEAD.size + length
+                if mask & _IN_Q_OVERFLOW:
+                    found.append(Change("", "", is_there=True))
+                path = self._paths.get(number)
+                if path is not None and mask & _IN_ISDIR:
+                    name = os.fsdecode(told[at - length : at].rstrip(b"\0"))
+                    found.append(Change(path, name, is_there=bool(mask & (_IN_CREATE | _IN_MOVED_TO))))
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    @staticmethod
+    def _checked(answer: int, what: str) -> int:
+        if answer < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), what)
+        return answer

@@ -1,0 +1,74 @@
+"""Directories that come and go, as the kernel tells them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koord.agent.host.watches import Change, Watches
+
+
+@pytest.fixture
+def watches() -> Iterator[Watches]:
+    found = Watches()
+    yield found
+    found.close()
+
+
+def test_directories_are_told_and_files_are_not(watches: Watches, tmp_path: Path) -> None:
+    watches.add(str(tmp_path))
+    assert watches.changes() == []
+    (tmp_path / "cpu.max").write_text("max")
+    (tmp_path / "pod1").mkdir()
+    (tmp_path / "pod1" / "container").mkdir()
+    (tmp_path / "pod1" / "container").rename(tmp_path / "moved")
+    (tmp_path / "pod1").rmdir()
+    assert watches.changes() == [
+        Change(str(tmp_path), "pod1", is_there=True),
+        Change(str(tmp_path), "moved", is_there=True),
+        Change(str(tmp_path), "pod1", is_there=False),
+    ]
+
+
+def test_only_a_directory_that_is_there_can_be_watched(watches: Watches, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotFoundError):
+        watches.add(str(tmp_path / "nowhere"))
+    with pytest.raises(NotADirectoryError):
+        watches.add(str(tmp_path / "file"))
+    assert len(watches) == 0
+
+
+def test_a_directory_made_anew_is_watched_anew(watches: Watches, tmp_path: Path) -> None:
+    pods = tmp_path / "kubepods"
+    for _ in range(3):
+        pods.mkdir()
+        watches.add(str(pods))
+        watches.add(str(pods))
+        assert len(watches) == 1
+        (pods / "pod1").mkdir()
+        assert [change.name for change in watches.changes()] == ["pod1"]
+        (pods / "pod1").rmdir()
+        pods.rmdir()
+
+
+def test_watches_of_what_is_gone_are_ended_but_for_those_that_are_wanted(watches: Watches, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        watches.add(str(tmp_path / name))
+    (tmp_path / "a").rmdir()
+    (tmp_path / "b").rmdir()
+    watches.remove_gone(but={str(tmp_path / "b")})
+    assert [str(tmp_path / name) in watches for name in ("a", "b", "c")] == [False, True, True]
+
+
+def test_more_than_the_kernel_keeps_is_told_as_such(watches: Watches, tmp_path: Path) -> None:
+    watches.add(str(tmp_path))
+    kept = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    for _ in range(kept // 2 + 10):
+        os.mkdir(tmp_path / "pod1")
+        os.rmdir(tmp_path / "pod1")
+    assert Change("", "", is_there=True) in watches.changes()

@@ -1,0 +1,136 @@
+"""The daemon beside a kubelet that is asked once a minute: what a new pod needs is there long before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.convert import shares_of_milli
+from koord.agent.host.knobs import CPU_SHARES
+from koord.agent.live.run import Options, run
+from koord.agent.pods import BATCH_CPU
+from koord.api.cgroup import CgroupDriver, pod_dir
+from koord.api.kinds import NODE_SLOS, NODES
+from koord.api.words import KubeQoS
+from koord.kube.client import Client
+from koord.up.bootstrap import bootstrap
+from tests.agent.real import make, real_cgroups
+from tests.agent.trees import Tree
+from tests.scheduler.live.embedded import node_manifest, serving
+
+pytestmark = pytest.mark.timeout(120)
+
+KUBELET_S = 60.0
+WITHIN_S = 30.0
+"Twice as early as the interval would be; on an idle machine it takes two seconds."
+DRIVER = CgroupDriver.CGROUPFS
+NODE = "n1"
+
+
+class FakeKubelet:
+    def __init__(self, pods: list[dict[str, Any]]) -> None:
+        self.pods = pods
+        self.asked = 0
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        if request.path != "/pods":
+            return web.json_response({"kubeletconfig": {}})
+        self.asked += 1
+        return web.json_response({"items": self.pods})
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        runner = web.ServerRunner(web.Server(self.answer))
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+def batch_pod(name: str, cpu_milli: int, *, has_container: bool) -> dict[str, Any]:
+    resources = {"requests": {BATCH_CPU: str(cpu_milli)}, "limits": {BATCH_CPU: str(cpu_milli)}}
+    running = [{"name": "main", "containerID": f"containerd://{name}-main", "state": {"running": {}}}]
+    return {
+        "metadata": {"namespace": "ns", "name": name, "uid": name, "labels": {"koordinator.sh/qosClass": "BE"}},
+        "spec": {"containers": [{"name": "main", "resources": resources}], "priority": 5500},
+        "status": {"phase": "Running", "containerStatuses": running if has_container else []},
+    }
+
+
+@asynccontextmanager
+async def working(client: Client, options: Options) -> AsyncIterator[None]:
+    ready = asyncio.Event()
+    task = asyncio.create_task(run(client, options, on_ready=ready.set))
+    try:
+        await asyncio.wait_for(ready.wait(), WITHIN_S)
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@dataclass(frozen=True)
+class Host:
+    cgroups: Cgroups
+    root: str
+    make: Callable[[str], object]
+
+
+@contextmanager
+def host(kind: str, folder: Path) -> Iterator[Host]:
+    """With cgroups of this machine, or of plain files."""
+    if kind == "real":
+        with real_cgroups(DRIVER) as cgroups:
+            yield Host(cgroups, "/", partial(make, cgroups))
+    else:
+        tree = Tree(folder, Version(kind), DRIVER)
+        yield Host(tree.cgroups, str(folder), tree.cgroup)
+
+
+async def until_set(cgroups: Cgroups, directory: str, milli: int) -> None:
+    place = cgroups.place(CPU_SHARES)
+    assert place is not None
+    wanted, until_s = place.form.write(shares_of_milli(milli)), time.monotonic() + WITHIN_S
+    while cgroups.text(CPU_SHARES, directory) != wanted:
+        assert time.monotonic() < until_s, f"{directory} is not looked after"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", ["v1", "v2", pytest.param("real", marks=pytest.mark.root)])
+async def test_a_new_pod_is_looked_after_long_before_kubelet_is_asked_at_intervals(kind: str, tmp_path: Path) -> None:
+    kubelet = FakeKubelet([batch_pod("old", 250, has_container=True)])
+    with host(kind, tmp_path / "host") as machine:
+        cgroups, old = machine.cgroups, pod_dir("old", KubeQoS.BEST_EFFORT, DRIVER)
+        for directory in (old, f"{old}/old-main"):
+            machine.make(directory)
+        async with serving(tmp_path / "api") as client, kubelet.serving() as address:
+            await bootstrap(client)
+            await client.create(NODES, node_manifest(NODE))
+            await client.create(NODE_SLOS, {"metadata": {"name": NODE}, "spec": {}})
+            options = Options(NODE, machine.root, cgroups.root, tmp_path / "state", address, kubelet_s=KUBELET_S)
+            async with working(client, options):
+                await until_set(cgroups, f"{old}/old-main", 250)
+                # As kubelet does it: a pod, its directory, a container's one, and last what it says of that.
+                new = pod_dir("new", KubeQoS.BEST_EFFORT, DRIVER)
+                kubelet.pods = [*kubelet.pods, batch_pod("new", 500, has_container=False)]
+                machine.make(new)
+                await until_set(cgroups, new, 500)
+                machine.make(f"{new}/new-main")
+                await asyncio.sleep(0.5)
+                kubelet.pods = [*kubelet.pods[:1], batch_pod("new", 500, has_container=True)]
+                await until_set(cgroups, f"{new}/new-main", 500)
+                assert kubelet.asked < 15, "it is not asked all the time"
