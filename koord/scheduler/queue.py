@@ -205,7 +205,8 @@ class Queue:
 
     def pop(self, now_s: float) -> Attempt | None:
         """The next one, now in flight; None where none is ready. Its outcome must be told."""
-        self.tick(now_s)
+        if self._backoff.items or self._backoff_after_error.items or now_s - self._swept_s >= SWEEP_EVERY_S:
+            self.tick(now_s)
         attempt = self._active.pop() or self._backoff.pop()
         if attempt is None:
             return None
@@ -287,7 +288,7 @@ class Queue:
     def tick(self, now_s: float) -> None:
         """Do what only time does: end backoffs, and try again whom no event helped for long."""
         for heap in self._resting:
-            while heap.items and (first := heap.first()) is not None and not _backs_off(first, now_s):
+            while (first := heap.first()) is not None and not _backs_off(first, now_s):
                 self._leave(first)
                 self._ready(first, now_s, RESTED, at_once=True)
         if now_s - self._swept_s >= SWEEP_EVERY_S:
@@ -439,7 +440,8 @@ class _Heap:
         return self.items[0][3] if self.items else None
 
     def pop(self) -> Attempt | None:
-        found = self.first()
-        if found is not None:
-            heappop(self.items)
-        return found
+        while self.items:
+            _, _, stamp, attempt = heappop(self.items)
+            if attempt._stamp == stamp:
+                return attempt
+        return None

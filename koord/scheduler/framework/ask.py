@@ -61,7 +61,7 @@ class Ask:
     def template(self) -> Template:
         return template_of(self.pod, self.spec)
 
-    @once
+    @property
     def shape(self) -> Shape:
         return self.template.shape
 

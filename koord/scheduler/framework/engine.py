@@ -104,7 +104,7 @@ class Engine:
 
     def _key(self, ask: Ask) -> Hashable:
         """What all plugins look at in a pod. Of what depends on its spec alone, a number stands for all of it."""
-        settled, others = self._of_shape.get(ask.shape) or self._look_at_spec(ask)
+        settled, others = self._of_shape.get(ask.template.shape) or self._look_at_spec(ask)
         cluster = self.cluster
         return (settled, *[plugin.key(ask, cluster) for plugin in others])
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
 from koord.scheduler.framework.panels import LOST, Seat, panels_of
-from koord.scheduler.framework.plugin import Cells, Many, Numbers, One, Overlay
+from koord.scheduler.framework.plugin import Cells, Many, Numbers, OfRow, One, Overlay
 from koord.scheduler.framework.stable import stable_hash, tie, ties
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.cluster import Cluster
@@ -42,6 +42,15 @@ class _Plan(NamedTuple):
     bodies: int
 
 
+class _Single(NamedTuple):
+    """The same for one row."""
+
+    by_row: list[tuple[OfRow, Hashable, int]]
+    "Filters that take its number, with their own numbers and bits."
+    by_cells: list[tuple[_Body, int]]
+    plan: _Plan
+
+
 class Judged:
     """Verdicts and scores of every row."""
 
@@ -59,6 +68,9 @@ class Judged:
         self._scorers: list[tuple[_Body, int]] = [
             (part.judge.score, part.weight) for part in self.scorers if part in self._joining
         ]
+        self._scorers_by_row: list[tuple[OfRow, Hashable, int]] = []
+        self._singles: dict[int, _Single] = {}
+        "By reasons. What is in it is good for as long as the table has not grown."
         self._other_scorers = [part for part in self.scorers if part not in self._joining]
         self._plans: dict[tuple[int, bool], _Plan] = {}
         self.overlay: Overlay | None = None
@@ -124,6 +136,7 @@ class Judged:
             self._others = np.zeros(capacity, np.int32)
         self.base, self._standing = np.full(capacity, NEVER, np.int64), np.zeros(capacity, np.uint8)
         self.barred, self._unscored, self.verdicts = {}, set(), None
+        self._singles.clear()
         if self._table.used:
             self._judge(slice(0, self._table.used), _ANY, None)
 
@@ -273,36 +286,55 @@ class Judged:
         self.bodies_run += len(base) * plan.bodies
         return base, were
 
+    def _single(self, reasons: int) -> _Single:
+        of_row = {id(part): part.judge.of_row(self._table.columns) for part in self._joining}
+        self._scorers_by_row = [
+            (of_row[id(part)][1], part.judge.numbers, part.weight) for part in self.scorers if part in self._joining
+        ]
+        again = [(part, 1 << i) for i, part in enumerate(self.filters) if part.judge.filters_on & reasons]
+        by_row = [(of_row[id(part)][0], part.judge.numbers, bit) for part, bit in again if part in self._joining]
+        by_cells: list[tuple[_Body, int]] = [
+            (part.judge.feasible, bit) for part, bit in again if part not in self._joining
+        ]
+        found = self._singles[reasons] = _Single(by_row, by_cells, self._plan(reasons, False))
+        return found
+
     def judge_one(self, row: Row, reasons: int) -> None:
-        cells = One(self._table.columns, row, self.overlay)
-        plan = self._plan(reasons, False)
+        single = self._singles.get(reasons)
+        if single is None:
+            single = self._single(reasons)
+        by_row, by_cells, plan = single
+        scorers = self._scorers_by_row
         self.rows_judged += 1
-        self.bodies_run += len(plan.filters)
+        self.bodies_run += len(plan.filters) + len(scorers)
         if self.barred:
             self.barred.pop(row, None)
         blocked = before = self.blocked.item(row)
-        for feasible, bit in plan.filters:
-            blocked = blocked | bit if feasible(cells) else blocked & ~bit
+        for feasible_row, numbers, bit in by_row:
+            blocked = blocked | bit if feasible_row(row, numbers) else blocked & ~bit
+        if by_cells:
+            cells = One(self._table.columns, row, self.overlay)
+            for feasible, bit in by_cells:
+                blocked = blocked | bit if feasible(cells) else blocked & ~bit
         if blocked != before:
             self.blocked[row] = blocked
         if self.verdicts is not None:
-            self.verdicts.judge(row, blocked, cells)
+            self.verdicts.judge(row, blocked, One(self._table.columns, row, self.overlay))
         if blocked or not self._table.alive.item(row) or (self._only is not None and row not in self._only):
             if self._other_scorers:
                 self._unscored.add(row)
             self.base[row] = NEVER
             self._standing[row] = _JOINTLY_OUT if blocked & self._joint else 0
             return
-        self.bodies_run += len(self._scorers)
         total = 0
-        for score, weight in self._scorers:
-            total += weight * score(cells)
+        for score, numbers, weight in scorers:
+            total += weight * score(row, numbers)
         if self._other_scorers:
-            total += self._other(row, cells, plan)
+            total += self._other(row, plan)
         self.base[row] = total << TIE_BITS | tie(self._cluster.node_hashes().item(row), self._salt)
         self._standing[row] = _CANDIDATE
 
-    def _other(self, row: Row, cells: One, plan: _Plan) -> int:
+    def _other(self, row: Row, plan: _Plan) -> int:
         """What those scorers give a row that join nobody."""
         if row in self._unscored:
             self._unscored.discard(row)
@@ -310,6 +342,7 @@ class Judged:
         if plan.others is None:
             known: int = self._others.item(row)
             return known
+        cells = One(self._table.columns, row, self.overlay)
         total = sum(weight * int(score(cells)) for score, weight in plan.others)
         self._others[row] = total
         self.bodies_run += len(plan.others)

@@ -405,13 +405,12 @@ class _Evener(Grouped, FewGroups):
             few = self._few = self._look_at(groups)
         if not few.is_scored:
             return None
-        numbers = [candidates if domains is None else domains for domains in few.numbers]
-        last = len(numbers) - 1
+        *others, last = few.numbers
         raw = few.nothing
-        for i in range(last):
-            worth = self._few_worth(i, few, numbers[i])
+        for i, domains in enumerate(others):
+            worth = self._few_worth(i, few, candidates if domains is None else domains)
             raw = worth if raw is few.nothing else [a + b for a, b in zip(raw, worth)]  # noqa: B905 - equally long
-        whole = few.add_last(raw, self._by_code(last, numbers[last]))
+        whole = few.add_last(raw, self._by_code(len(others), candidates if last is None else last))
         most = max(whole)
         if most == 0:
             return [100] * len(whole)

@@ -118,7 +118,9 @@ class Dimension:
             if self.by_row:
                 for move in moves:
                     row = move if move >= 0 else ~move
-                    self._recode(row)
+                    # A row that does not count has the number 0, whatever comes or goes.
+                    if self._counts.item(row):
+                        self._recode(row)
                     recoded.append(row)
             else:
                 codes, counts, values = self.codes, self._counts, self.values
@@ -175,18 +177,21 @@ class Dimension:
         return amount
 
     def _recode(self, row: Row) -> None:
-        old, code = self.codes.item(row), self._code(row)
-        if code != old:
-            self.codes[row] = code
-            if self._counts.item(row):
-                rows = self.rows
+        """The number of a row that counts, and is its own domain, may be another one."""
+        old = self.codes.item(row)
+        if old:
+            code = self._code_for(self._amount(row))
+            if code != old:
+                self.codes[row], rows = code, self.rows
                 rows[old], rows[code] = rows.item(old) - 1, rows.item(code) + 1
 
     def _code(self, row: Row) -> int:
         """The code of a row that is its own domain."""
         if self._ids.item(row) == ABSENT:
             return 0
-        value = self._amount(row) if self._counts.item(row) else 0
+        return self._code_for(self._amount(row) if self._counts.item(row) else 0)
+
+    def _code_for(self, value: int) -> int:
         if self._most is not None and value > self._most:
             value = self._most
         code = self._code_of_value.get(value)

@@ -87,9 +87,9 @@ class Changes:
         return found
 
     def __len__(self) -> int:
-        if self.lasts is not None:
-            return int(np.count_nonzero(self.lasts))
-        return len(self.rows if self._index is None else self._index)
+        if self._rows is not None:
+            return len(self._rows)
+        return len(self.rows) if self.lasts is None else int(np.count_nonzero(self.lasts))
 
     @property
     def rows(self) -> list[Row]:
@@ -146,6 +146,10 @@ class Table:
         self._free: list[Row] = list(range(FIRST_ROWS - 1, -1, -1))
         self._log_rows: Array = np.zeros(2 * LONGEST_LOG, np.intp)
         self._log_reasons: Array = np.zeros(2 * LONGEST_LOG, np.int32)
+        self._log_lasts: Array = np.zeros(2 * LONGEST_LOG, np.bool_)
+        "Which entries are the last ones of their rows."
+        # Single cells of a memoryview are read and written in half the time that those of an array take.
+        self._log = self._log_rows.data, self._log_reasons.data, self._log_lasts.data
         self._logged = 0
         "How much of the log is in use; its first entry is change number `_log_start`."
         self._log_start = 0
@@ -154,8 +158,6 @@ class Table:
         self._why_at: dict[int, int] = {}
         """By reasons that a change has had together, the version after the last such change. They are few: to go
         through them costs less than to go through a part of the log."""
-        self._log_lasts: Array = np.zeros(2 * LONGEST_LOG, np.bool_)
-        "Which entries are the last ones of their rows."
         self._last_of: memoryview = np.full(FIRST_ROWS, -1, np.int64).data
         "By row, the number of its last change."
         self._gaining: dict[int, _Gaining] = {}
@@ -241,7 +243,6 @@ class Table:
         reasons = 0
         for name, _ in gains:
             reasons |= self._reasons[name]
-        # Single cells of a memoryview are read and written in half the time that those of an array take.
         cells = [(self.columns[name].data, amount) for name, amount in gains]
         found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons)
         return found
@@ -262,15 +263,16 @@ class Table:
             self._log_lasts[:LONGEST_LOG] = self._log_lasts[LONGEST_LOG:]
             self._log_start += LONGEST_LOG
             at = LONGEST_LOG
-        self._log_rows[at], self._log_reasons[at], self._log_lasts[at] = row, reason, True
-        before = self._last_of[row] - self._log_start
+        rows, reasons, lasts = self._log
+        rows[at], reasons[at], lasts[at] = row, reason, True
+        last_of, version = self._last_of, self.version
+        before = last_of[row] - self._log_start
         if before >= 0:
-            self._log_lasts[before] = False
-        self._last_of[row] = self.version
+            lasts[before] = False
+        last_of[row] = version
         self._logged = at + 1
-        self.version += 1
+        self.version = self._why_at[reason] = version + 1
         self._last_row, self._last_why = row, reason
-        self._why_at[reason] = self.version
 
     def reasons(self, since: int) -> int | None:
         """Why rows changed after a version, all together; None where that is too long ago to tell."""
