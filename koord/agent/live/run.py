@@ -1,7 +1,8 @@
 """The agent as a daemon on one node, until it is cancelled.
 
 Each second a round; beside it kubelet is asked for its pods, and usage is reported. A round that fails is told and the
-next one comes: a kernel file that cannot be read now may be there in a second.
+next one comes: a kernel file that cannot be read now may be there in a second. Neither does any other failure end it: a
+node without an agent keeps the limits of its last second.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +60,7 @@ ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 TOPOLOGY_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
+AGAIN_S: Final = 5.0
 KINDS: Final = (NODE_SLOS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES)
 MOST_FILES: Final = 65536
 FIELD_MANAGER: Final = "koord-agent"
@@ -135,11 +137,20 @@ class Daemon:
             on_ready()
             await self._find_driver()
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            tasks.create_task(self._ask_kubelet(sources), name="kubelet")
-            tasks.create_task(self._report(sources), name="report")
+            tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources)), name="kubelet")
+            tasks.create_task(self._again("report", lambda: self._report(sources)), name="report")
             if self._options.gates[AgentGate.NODE_TOPOLOGY_REPORT]:
-                tasks.create_task(self._report_topology(sources), name="topology")
-            await self._rounds(sources, evictor)
+                tasks.create_task(self._again("topology", lambda: self._report_topology(sources)), name="topology")
+            await self._again("rounds", lambda: self._rounds(sources, evictor))
+
+    async def _again(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
+        """The supervisor of what the agent does side by side."""
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("%s of node %s failed, and begin again in %g s", part, self._options.node, AGAIN_S)
+            await self._clock.sleep(AGAIN_S)
 
     async def _find_driver(self) -> None:
         """By kubelet's directories, which may come after the agent; without any for a minute, as most nodes have it."""
@@ -160,7 +171,7 @@ class Daemon:
                     self._tell(done)
                     for eviction in done.evictions:
                         await evictor.evict(eviction)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 log.warning("this round is left out: %s", error)
             await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))
 

@@ -1,8 +1,9 @@
-"""The daemon beside a kubelet that is asked once a minute: what a new pod needs is there long before."""
+"""The daemon beside a kubelet: a new pod is looked after soon, and nothing that fails for once ends it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,7 +27,7 @@ from koord.kube.client import Client
 from koord.up.bootstrap import bootstrap
 from tests.agent.real import make, real_cgroups
 from tests.agent.trees import Tree
-from tests.scheduler.live.embedded import node_manifest, serving
+from tests.scheduler.live.embedded import node_manifest, serving, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -68,6 +69,12 @@ def batch_pod(name: str, cpu_milli: int, *, has_container: bool) -> dict[str, An
         "spec": {"containers": [{"name": "main", "resources": resources}], "priority": 5500},
         "status": {"phase": "Running", "containerStatuses": running if has_container else []},
     }
+
+
+async def ready_node(client: Client) -> None:
+    await bootstrap(client)
+    await client.create(NODES, node_manifest(NODE))
+    await client.create(NODE_SLOS, {"metadata": {"name": NODE}, "spec": {}})
 
 
 @asynccontextmanager
@@ -118,9 +125,7 @@ async def test_a_new_pod_is_looked_after_long_before_kubelet_is_asked_at_interva
         for directory in (old, f"{old}/old-main"):
             machine.make(directory)
         async with serving(tmp_path / "api") as client, kubelet.serving() as address:
-            await bootstrap(client)
-            await client.create(NODES, node_manifest(NODE))
-            await client.create(NODE_SLOS, {"metadata": {"name": NODE}, "spec": {}})
+            await ready_node(client)
             options = Options(NODE, machine.root, cgroups.root, tmp_path / "state", address, kubelet_s=KUBELET_S)
             async with working(client, options):
                 await until_set(cgroups, f"{old}/old-main", 250)
@@ -134,3 +139,27 @@ async def test_a_new_pod_is_looked_after_long_before_kubelet_is_asked_at_interva
                 kubelet.pods = [*kubelet.pods[:1], batch_pod("new", 500, has_container=True)]
                 await until_set(cgroups, f"{new}/new-main", 500)
                 assert kubelet.asked < 15, "it is not asked all the time"
+
+
+async def test_what_cannot_be_read_for_once_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of the kernel, a file that is empty; of kubelet, a pod that asks for what is no amount."""
+    good = batch_pod("good", 250, has_container=False)
+    bad = json.loads(json.dumps(batch_pod("bad", 250, has_container=False)).replace('"250"', '"much"'))
+    kubelet = FakeKubelet([bad])
+    tree = Tree(tmp_path / "host", driver=DRIVER)
+    pod = tree.cgroup(pod_dir("good", KubeQoS.BEST_EFFORT, DRIVER))
+    stat = tree.read("proc/stat")
+    tree.write("proc/stat", "")
+    async with serving(tmp_path / "api") as client, kubelet.serving() as address:
+        await ready_node(client)
+        options = Options(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.2, round_s=0.2)
+        async with working(client, options):
+            for failing in ("this round is left out", "kubelet of node n1 failed"):
+                await until(partial(_has_told, caplog, failing))
+            tree.write("proc/stat", stat)
+            kubelet.pods = [good]
+            await until_set(tree.cgroups, pod, 250)
+
+
+async def _has_told(caplog: pytest.LogCaptureFixture, words: str) -> bool:
+    return any(words in record.getMessage() for record in caplog.records)
