@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import time
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from koord.kube.metrics import Metrics
 
 STATE_DIR: Final = "/var/lib/koord/agent"
+_CONTAINER_ID: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+"""A table has room for as much of it as people know it by."""
 
 
 @click.group(
@@ -152,7 +155,9 @@ def audit(options: dict[str, Any], last: int, output: str) -> int:
         return 0
     rows = [("WHEN", "WHAT", "BY", "WHERE", "FROM", "TO", "WHY")]
     for each in events:
-        where = f"{each.directory}/{each.file}" if each.directory else f"{each.namespace}/{each.name}"
+        where = f"{each.namespace}/{each.name}"
+        if each.directory:
+            where = _CONTAINER_ID.sub(r"\1", each.directory) + f"/{each.file}"
         rows.append((each.created_at, each.type, each.reason, where, each.old, each.value, each.message))
     click.echo(table(rows))
     return 0

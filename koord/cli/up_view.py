@@ -18,6 +18,7 @@ from koord.kube.client import Client
 from koord.up.bands import KEPT, Bands
 from koord.up.health import age
 from koord.up.picture import Picture, event_time, followed
+from koord.up.plan import LOCAL_NODE
 from koord.up.run import Up
 from koord.up.this_node import ThisNode, scrape
 
@@ -56,8 +57,10 @@ async def show(up: Up, client: Client) -> None:
                 while True:
                     if time.monotonic() - looked_s >= LOOK_S:
                         looked_s = time.monotonic()
-                        picture.look()
                         here.look(*[await scrape(session, _address(up, name)) for name in ("local", "agent")])
+                        if here.used is not None:
+                            picture.used[LOCAL_NODE] = here.used
+                        picture.look()
                     live.update(view(up, picture, here, time.time()), refresh=True)
                     await asyncio.sleep(REFRESH_S)
             finally:

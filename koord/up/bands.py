@@ -32,11 +32,16 @@ class Room:
     lent_milli: int = 0
 
 
+def band_of(priority: str) -> str:
+    """Of a priority class; whoever has none counts as a service."""
+    band = priority.removeprefix("koord-")
+    return band if band in BANDS else "prod"
+
+
 def used_of(metric: NodeMetric) -> Used:
     found = dict.fromkeys(BANDS, 0)
     for pod in metric.status.pods_metric:
-        band = pod.priority.removeprefix("koord-") or "prod"
-        found[band if band in found else "prod"] += milli(pod.pod_usage.resources.get("cpu", 0))
+        found[band_of(pod.priority)] += milli(pod.pod_usage.resources.get("cpu", 0))
     if metric.status.node_metric is not None:
         found["system"] = milli(metric.status.node_metric.system_usage.resources.get("cpu", 0))
     return Used(found)

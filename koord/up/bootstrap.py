@@ -32,7 +32,8 @@ from koord.kube.errors import AlreadyExists
 
 FIELD_MANAGER: Final = "koord-up"
 ESTABLISHED_WITHIN_S: Final = 30.0
-REPORTED_EACH_S: Final = 10
+REPORTED_EACH_S: Final = 30
+"""As often as agents do."""
 
 _DESCRIPTIONS: Final[Mapping[PriorityClass, str]] = {
     PriorityClass.PROD: "Services for which resources are guaranteed.",

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from koord.local.live.probes import ANSWERED
+from koord.up.bands import BANDS, Used, band_of
 
 BEST_EFFORT: Final = "BE"
 WINDOW: Final = 30
@@ -31,6 +32,8 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class ThisNode:
+    used: Used | None = None
+    "Sooner than its next report tells."
     held: Held | None = None
     evicted: int = 0
     _answers: deque[Mapping[float, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -48,6 +51,7 @@ class ThisNode:
             self._answers.clear()
         self._answers.append(standing)
         told = list(agent)
+        self.used = _used(told)
         of = {each.labels["what"]: each.value for each in told if each.name == "koordlet_be_cpu_milli"}
         self.held = Held(of["used"], of["limit"]) if {"used", "limit"} <= of.keys() else None
         evictions = [each for each in told if each.name == "koordlet_actions_total" and each.labels["what"] == "evict"]
@@ -62,6 +66,21 @@ class ThisNode:
 
 
 _ALL: Final = float("inf")
+
+
+def _used(told: Iterable[Sample]) -> Used | None:
+    found, node_milli = dict.fromkeys(BANDS, 0), None
+    for each in told:
+        if each.labels.get("resource") != "cpu":
+            continue
+        if each.name == "koordlet_node_usage":
+            node_milli = int(each.value * 1000)
+        elif each.name == "koordlet_pod_usage":
+            found[band_of(each.labels["priority"])] += int(each.value * 1000)
+    if node_milli is None:
+        return None
+    found["system"] = max(node_milli - sum(found.values()), 0)
+    return Used(found)
 
 
 def quantile(cumulative: Mapping[float, float], part: float) -> float | None:

@@ -118,3 +118,21 @@ def test_a_node_that_began_anew_is_counted_from_there() -> None:
 def test_beyond_the_largest_bound_nothing_is_made_up() -> None:
     assert quantile({0.1: 1, float("inf"): 10}, 0.99) == 0.1
     assert quantile({}, 0.5) is None
+
+
+def test_bands_of_this_node_come_from_its_agent() -> None:
+    pod = {"pod_namespace": "default", "qos": "LS", "resource": "cpu"}
+    here = ThisNode()
+    here.look([], [])
+    assert here.used is None
+    here.look(
+        [],
+        [
+            Sample("koordlet_node_usage", {"resource": "cpu"}, 1.5),
+            Sample("koordlet_node_usage", {"resource": "memory"}, 2.0**30),
+            Sample("koordlet_pod_usage", {**pod, "pod_name": "web", "priority": "koord-prod"}, 0.5),
+            Sample("koordlet_pod_usage", {**pod, "pod_name": "plain", "priority": ""}, 0.25),
+            Sample("koordlet_pod_usage", {**pod, "pod_name": "job", "priority": "koord-batch"}, 0.625),
+        ],
+    )
+    assert here.used == Used({"prod": 750, "mid": 0, "batch": 625, "free": 0, "system": 125})
