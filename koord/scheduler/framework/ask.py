@@ -39,7 +39,9 @@ class once(Generic[T]):  # noqa: N801 - reads as the decorator that it is
         self._work, self._name = work, work.__name__
 
     def __get__(self, ask: Ask, _owner: type | None = None) -> T:
-        value = ask.__dict__[self._name] = self._work(ask)
+        value = self._work(ask)
+        # Not by way of `__dict__`: whoever asks for that has the interpreter make one.
+        setattr(ask, self._name, value)
         return value
 
 
@@ -107,7 +109,7 @@ class Ask:
             spec.priority or 0,
             meta.deletion_timestamp is not None,
             shared_owner(meta.controller) if meta.owner_references else None,
-            self.terms.held,
+            self.terms.held if spec.affinity is not None else (),
             self.claims if spec.volumes else (),
             self.own_claims if spec.volumes else (),
             disks_of(pod) if spec.volumes else (),

@@ -68,6 +68,7 @@ class Engine:
             if type(plugin).release is not Plugin.release and plugin.release not in cluster.releases:
                 cluster.releases.append(plugin.release)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._last: PodClass | None = None
         self._judging = [each for each in profile.plugins if type(each).compile is not Plugin.compile]
         self._reservers = [each for each in profile.plugins if type(each).reserve is not Plugin.reserve]
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
@@ -98,8 +99,9 @@ class Engine:
                 _, dropped = self._classes.popitem(last=False)
                 self._judged_before += dropped.rows_judged
                 self._run_before += dropped.bodies_run
-        else:
+        elif found is not self._last:
             self._classes.move_to_end(key)
+        self._last = found
         return found
 
     def _key(self, ask: Ask) -> Hashable:

@@ -57,8 +57,9 @@ class Judged:
     def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
         self._cluster, self._table = cluster, cluster.table
-        self.filters = [part for part in parts if part.judge.filters_on]
-        self.scorers = [part for part in parts if part.judge.scores_on and part.weight]
+        # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
+        self.filters = [part for part in parts if int(part.judge.filters_on)]
+        self.scorers = [part for part in parts if part.weight and int(part.judge.scores_on)]
         self._viewers = [part.judge for part in parts if part.judge.changes_view]
         alone = bool(self._viewers) or any(part.judge.promised for part in parts)
         self._joining = [part for part in parts if part.judge.alike is not None and not alone]
@@ -126,7 +127,7 @@ class Judged:
             return changed
         touched = {row for overlay in (before or {}, self.overlay) for cells in overlay.values() for row in cells}
         rows = np.array(list(dict.fromkeys([*changed.rows, *touched])), np.intp)
-        return Changes(rows, int(Reason.ANY & ~Reason.NODE))
+        return Changes(int(Reason.ANY & ~Reason.NODE), _index=rows)
 
     def judge_all(self) -> None:
         capacity = self._table.capacity
@@ -213,18 +214,17 @@ class Judged:
 
     def _plan(self, reasons: int, answered: bool) -> _Plan:
         """`answered`: those who join others have given their answers."""
-        # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
         found = self._plans.get((reasons, answered))
         if found is None:
             joint = self._joining if answered else []
             again = [
                 (part, 1 << i)
                 for i, part in enumerate(self.filters)
-                if part.judge.filters_on & reasons or part in joint
+                if int(part.judge.filters_on) & reasons or part in joint
             ]
             filters: list[tuple[_Body, int]] = [(part.judge.feasible, bit) for part, bit in again if part not in joint]
             others: list[tuple[_Body, int]] | None = None
-            if any(part.judge.scores_on & reasons for part in self._other_scorers):
+            if any(int(part.judge.scores_on) & reasons for part in self._other_scorers):
                 others = [(part.judge.score, part.weight) for part in self._other_scorers]
             kept = _ALL_BITS ^ sum(bit for _, bit in again)
             bodies = len(filters) + len(others or ())
@@ -277,10 +277,9 @@ class Judged:
         were = None
         if not same:
             self.blocked[rows] = blocked
-            were = self.base[rows] > LOW
-            standing = (base > LOW).astype(np.uint8)
-            standing[blocked & np.uint32(self._joint) != 0] = _JOINTLY_OUT
-            self._standing[rows] = standing
+            were = None if isinstance(rows, slice) else self.base[rows] > LOW
+            jointly = (blocked & np.uint32(self._joint)) != 0
+            self._standing[rows] = ~out * np.uint8(_CANDIDATE) + jointly * np.uint8(_JOINTLY_OUT)
         self.base[rows] = base
         self.rows_judged += len(base)
         self.bodies_run += len(base) * plan.bodies
@@ -291,7 +290,7 @@ class Judged:
         self._scorers_by_row = [
             (of_row[id(part)][1], part.judge.numbers, part.weight) for part in self.scorers if part in self._joining
         ]
-        again = [(part, 1 << i) for i, part in enumerate(self.filters) if part.judge.filters_on & reasons]
+        again = [(part, 1 << i) for i, part in enumerate(self.filters) if int(part.judge.filters_on) & reasons]
         by_row = [(of_row[id(part)][0], part.judge.numbers, bit) for part, bit in again if part in self._joining]
         by_cells: list[tuple[_Body, int]] = [
             (part.judge.feasible, bit) for part, bit in again if part not in self._joining

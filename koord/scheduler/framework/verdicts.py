@@ -11,7 +11,7 @@ from koord.scheduler.framework.plugin import Cells, Judge, Many, Overlay, Plugin
 from koord.scheduler.state.table import Array, Row, Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """One plugin's share in a class."""
 

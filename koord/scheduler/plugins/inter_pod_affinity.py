@@ -52,7 +52,10 @@ class InterPodAffinity(Plugin):
         self._hard_weight, self._own_only = args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        terms, meta, counts = ask.terms, ask.meta, cluster.counts
+        counts = cluster.counts
+        if ask.spec.affinity is None and not counts.terms_held:
+            return None
+        terms, meta = ask.terms, ask.meta
         others = counts.held(counts.face(meta.namespace, meta.labels)) if counts.terms_held else ()
         if not terms.held:
             return others or None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -64,27 +65,19 @@ class Column:
     fill: int | float = 0
 
 
-class Changes:
+class Changes(msgspec.Struct):
     """Rows that changed, each once, and all the reasons together."""
 
-    __slots__ = ("_index", "_log", "_rows", "lasts", "reasons", "since")
-
-    def __init__(self, rows: Array | list[Row], reasons: int) -> None:
-        self._rows: list[Row] | None = rows if isinstance(rows, list) else None
-        self._index: Array | None = None if isinstance(rows, list) else rows
-        self.reasons = reasons
-        self.since: int | None = None
-        "The version after which they changed, where this is a part of the table's log."
-        self.lasts: Array | None = None
-        "Which of its entries are the last ones of their rows; None: all."
-        self._log: tuple[Array, Array] | None = None
-
-    @classmethod
-    def logged(cls, since: int, reasons: int, rows: Array, why: Array, lasts: Array) -> Changes:
-        """What is in a part of the log, with the reasons of each change."""
-        found = cls([], reasons)
-        found._rows, found.since, found.lasts, found._log = None, since, lasts, (rows, why)
-        return found
+    reasons: int
+    _rows: list[Row] | None = None
+    _index: Array | None = None
+    "One of these two at least, or a part of the table's log."
+    _log: tuple[Array, Array] | None = None
+    "The row of every change, and its reasons."
+    since: int | None = None
+    "The version after which they changed, where this is a part of the log."
+    lasts: Array | None = None
+    "Which of its entries are the last ones of their rows; None: all."
 
     def __len__(self) -> int:
         if self._rows is not None:
@@ -290,12 +283,12 @@ class Table:
     def changes(self, since: int) -> Changes | None:
         """What changed after a version; None where that is too long ago to tell."""
         if since == self.version - 1:
-            return Changes([self._last_row], self._last_why)
+            return Changes(self._last_why, [self._last_row])
         start, end = since - self._log_start, self._logged
         if start < 0:
             return None
         rows, reasons, lasts = self._log_rows[start:end], self._log_reasons[start:end], self._log_lasts[start:end]
-        return Changes.logged(since, self._reasons_after(since), rows, reasons, lasts)
+        return Changes(self._reasons_after(since), _log=(rows, reasons), since=since, lasts=lasts)
 
     def changed_rows(self, since: int) -> Array:
         """The row of every change after a version, which is not too long ago to tell."""
