@@ -34,11 +34,9 @@ BY_INSTRUCTIONS = Guest(
     ("-smp", "1", "-icount", "shift=2,sleep=off"),
     ("gives_way", "saved_up_time", "throttled_service", "idle_class"),
 )
-FOUR_CPUS = Guest(
-    "four CPUs",
-    ("-smp", "4"),
-    ("fewer_cpus", "make_room", "memory_is_freed", "second_writer_is", "killed_at_any_point"),
-)
+_MACHINE = ("fewer_cpus", "make_room", "memory_is_freed", "a_second_writer_is", "killed_at_any_point")
+_WATCHED = ("come_and_go", "watches_of_cgroups")
+FOUR_CPUS = Guest("four CPUs", ("-smp", "4"), (*_MACHINE, *_WATCHED))
 BESIDE_SYSTEMD = ("systemd_as_the_second_writer", "systemd_starts_again")
 GUESTS = (
     *(replace(guest, driver=driver) for guest in (BY_INSTRUCTIONS, FOUR_CPUS) for driver in CgroupDriver),

@@ -16,10 +16,9 @@ from koord.agent.host.cgroups import Version
 from koord.agent.host.watches import Watches
 from koord.agent.live import pod_watch
 from koord.agent.live.pod_watch import PodWatch
-from koord.api.cgroup import CgroupDriver, pod_dir
+from koord.api.cgroup import CgroupDriver
 from koord.api.words import KubeQoS
 from koord.kube.clock import SystemClock
-from tests.agent.real import make, real_cgroups, remove
 from tests.agent.trees import Tree
 
 LONG_S = 60.0
@@ -149,36 +148,3 @@ async def test_with_too_few_watches_those_that_there_are_serve_and_it_is_told_on
         assert await is_early(watch)
     assert len(caplog.records) == 1
     assert "No space left on device" in caplog.records[0].getMessage()
-
-
-@pytest.mark.root
-async def test_real_cgroups_are_noticed_as_they_come_and_go() -> None:
-    with real_cgroups() as cgroups, PodWatch(cgroups, CgroupDriver.CGROUPFS, SystemClock()) as watch:
-        pod = pod_dir("a", KubeQoS.BURSTABLE, CgroupDriver.CGROUPFS)
-        for directory in (pod, f"{pod}/main"):
-            make(cgroups, directory)
-            assert await is_early(watch)
-        assert len(watch) == 4
-        remove(cgroups, pod)
-        assert await is_early(watch)
-        assert len(watch) == 3
-
-
-@pytest.mark.root
-async def test_the_kernel_is_not_left_with_watches_of_cgroups_that_are_gone() -> None:
-    with real_cgroups() as cgroups, PodWatch(cgroups, CgroupDriver.CGROUPFS, SystemClock()) as watch:
-        await asyncio.sleep(0)
-        before = _watches_of_this_process()
-        for number in range(20):
-            pod = make(cgroups, pod_dir(f"a{number}", KubeQoS.BURSTABLE, CgroupDriver.CGROUPFS))
-            await asyncio.sleep(0.01)
-            remove(cgroups, pod)
-            await asyncio.sleep(0.01)
-        assert await is_early(watch)
-        assert _watches_of_this_process() == before
-
-
-def _watches_of_this_process() -> int:
-    """By the kernel's word."""
-    found = [path.read_text() for path in Path("/proc/self/fdinfo").iterdir() if path.exists()]
-    return sum(text.count("inotify wd:") for text in found)
