@@ -24,6 +24,7 @@ MIB: Final = 1024**2
 LEAST_BYTES: Final = 23 * MIB
 MOST_BYTES: Final = 1000 * MIB
 """For each container."""
+_CONCERNS_IT: Final = int(Reason.NODE | Reason.IMAGES)
 
 
 class ImagesOnNodes(Index):
@@ -102,7 +103,7 @@ class _Holdings:
         self._number: dict[tuple[int | None, ...], int] = {self._none: 0}
 
     def refresh(self, changed: Changes | None) -> bool:
-        if changed is not None and not changed.reasons & (Reason.NODE | Reason.IMAGES):
+        if changed is not None and not changed.reasons & _CONCERNS_IT:
             return False
         self._groups = np.zeros(self._cluster.table.capacity, np.int64)
         by_image = [self._index.sizes.get(name, {}) for name, _ in self._images]

@@ -34,6 +34,7 @@ ENFORCED_MISMATCH = "node(s) didn't match scheduler-enforced node affinity"
 CONFLICT = "pod affinity terms conflict"
 _OWN: Final = 1
 _ENFORCED: Final = 2
+_CONCERNS_IT: Final = int(Reason.NODE | Reason.LABELS)
 
 
 class NodeAffinity(Plugin):
@@ -214,7 +215,7 @@ class _Preferred:
         self._raw = np.zeros(1, np.int64)
 
     def refresh(self, changed: Changes | None) -> bool:
-        if changed is not None and not changed.reasons & (Reason.NODE | Reason.LABELS):
+        if changed is not None and not changed.reasons & _CONCERNS_IT:
             return False
         raw = np.zeros(self._cluster.table.capacity, np.int64)
         for weight, term in self._terms:
