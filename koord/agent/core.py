@@ -70,6 +70,8 @@ class Agent:
     "By strategy."
     _quota_since: tuple[int, float] = (UNLIMITED, NEVER)
     "The quota of best effort, and since when it is that."
+    _quotas: dict[str, int] = field(default_factory=dict)
+    "Of services, as last seen: where nobody but the agent writes they are read slowly."
     _slow_s: float = NEVER
     _hooked_s: float = NEVER
     _hooked_for: NodeState | None = None
@@ -78,6 +80,7 @@ class Agent:
         is_slow = now_s - self._slow_s >= SLOWLY_S or self.rates.kept_for is not state
         if is_slow:
             self._slow_s = now_s
+            self._quotas.clear()
         asks_pressure = is_slow and self.gates[AgentGate.PSI_COLLECTOR]
         collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks_pressure, is_slow))
         return self.decide(state, now_s)
@@ -98,7 +101,10 @@ class Agent:
             writes = [*self._hook_writes(state, ran), *writes]
             if self.gates[AgentGate.OOM_SCORE_ADJ] and not self.executor.is_dry_run:
                 oom_score.apply(state, self.cgroups)
-        return Done(self.executor.apply(writes, ran, now_s), tuple(evictions))
+        outcome = self.executor.apply(writes, ran, now_s)
+        for each in outcome.done:
+            self._quotas.pop(each.write.directory, None)
+        return Done(outcome, tuple(evictions))
 
     def was_evicted(self, eviction: Eviction, now_s: float) -> None:
         """It is on its way: it is not evicted again, and the strategy waits for the effect."""
@@ -151,9 +157,11 @@ class Agent:
 
     def _burst(self, state: NodeState, now_s: float) -> Decision | None:
         directories = state.once(cpu_burst.directories)
-        quotas = {directory: quota for directory in directories if (quota := self._quota(directory)) is not None}
+        for directory in directories:
+            if directory not in self._quotas and (quota := self._quota(directory)) is not None:
+                self._quotas[directory] = quota
         ratio = normalization_ratio(state) if self.gates[AgentGate.CPU_NORMALIZATION] else None
-        outcome = cpu_burst.decide(state, self.samples, quotas, self.tokens, self.seed, now_s, ratio)
+        outcome = cpu_burst.decide(state, self.samples, self._quotas, self.tokens, self.seed, now_s, ratio)
         if outcome is None:
             return None
         self.tokens = outcome.tokens
