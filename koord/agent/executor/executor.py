@@ -74,7 +74,7 @@ class Executor:
         outcome = Outcome(disagreed=disagreed)
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
         everything = {**wanted, **{write.spot: write for write in restores}}
-        now = self._otherwise(everything.values(), now_s)
+        now = self._otherwise(everything.values(), outcome, now_s)
         steps = ordered([everything[spot] for spot in now], {spot: seen.value for spot, seen in now.items()})
         texts: dict[Spot, list[str]] = {}
         for step in steps:
@@ -126,7 +126,10 @@ class Executor:
     def _is_ours(self, entry: Entry, knob: Knob, place: Place) -> bool:
         """A spot that is gone needs nothing; one that shows another's value is theirs."""
         held = self._read(knob, entry.directory)
-        return held is not None and any(place.form.same(held, each) for each in entry.wrote)
+        try:
+            return held is not None and any(place.form.same(held, each) for each in entry.wrote)
+        except ValueError:
+            return False
 
     def _intend(self, write: Write, texts: Iterable[str]) -> None:
         found = self._read(write.knob, write.directory)
@@ -140,8 +143,8 @@ class Executor:
         assert place is not None, "only what this kernel has is written"
         return place.form.write(step.value)
 
-    def _otherwise(self, writes: Iterable[Write], now_s: float) -> dict[Spot, _Seen]:
-        """What the spots hold that are there, and are not as wanted."""
+    def _otherwise(self, writes: Iterable[Write], outcome: Outcome, now_s: float) -> dict[Spot, _Seen]:
+        """What the spots hold that are there, and are not as wanted. One that shows no value is left, and told."""
         values = {}
         for write in writes:
             seen = None if write.is_watched else self._seen.get(write.spot)
@@ -157,10 +160,16 @@ class Executor:
             if text is None:
                 self._seen.pop(write.spot, None)
                 self.ledger.forget(write.spot)
-            elif place.form.same(text, wanted):
+                continue
+            try:
+                held, is_so = place.form.read(text), place.form.same(text, wanted)
+            except ValueError:
+                outcome.refused.append(Refused(write, f"{write.value}: the file shows {text!r}"))
+                continue
+            if is_so:
                 self._seen[write.spot] = _Seen(write.value, wanted, now_s)
             else:
-                values[write.spot] = _Seen(place.form.read(text), text, now_s)
+                values[write.spot] = _Seen(held, text, now_s)
         return values
 
     def _read(self, knob: Knob, directory: str) -> str | None:

@@ -7,6 +7,7 @@ version writes and reads it is the knob's own business. Which kernels have it is
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -29,6 +30,7 @@ Value: TypeAlias = int | CPUSet
 MOST_BYTES: Final = 2**63 - 1
 """What stands for "max" where no limit has a number."""
 _V1_UNLIMITED_FROM: Final = 0x7FFF_FFFF_FFFF_F000
+_PAGE_BYTES: Final = mmap.PAGESIZE
 
 
 class Present(Enum):
@@ -57,12 +59,18 @@ class Form:
     read: Callable[[str], Value]
     is_literal: bool = False
     "Whether two texts that read the same are still not the same: a quota of another period."
+    unit: int = 1
+    "The kernel keeps whole multiples of it alone: bytes are shown as so many pages."
 
     def same(self, one: str, other: str) -> bool:
         """Whether two texts say the same. No limit, written -1, may be shown as a very large number."""
         if self.is_literal:
             return one.split() == other.split()
-        return self.read(one) == self.read(other)
+        return self._kept(one) == self._kept(other)
+
+    def _kept(self, text: str) -> Value:
+        value = self.read(text)
+        return value if isinstance(value, CPUSet) else value // self.unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ def _max_as(none: int) -> Form:
     return Form(
         write=lambda value: "max" if value == none else str(value),
         read=lambda text: none if text.strip() == "max" else int(text),
+        unit=_PAGE_BYTES,
     )
 
 
@@ -165,7 +174,9 @@ def _v1_quota_per(period_us: int) -> Form:
 _NUMBER: Final = Form(write=str, read=_number)
 _LIMIT: Final = _max_as(UNLIMITED)
 _BOUND: Final = _max_as(MOST_BYTES)
-_V1_LIMIT: Final = Form(write=str, read=_v1_limit)
+_V1_BOUND: Final = Form(write=str, read=_BOUND.read, unit=_PAGE_BYTES)
+"""Kernels that brought these to v1 take the number, and show `max`."""
+_V1_LIMIT: Final = Form(write=str, read=_v1_limit, unit=_PAGE_BYTES)
 _WEIGHT: Final = Form(write=_weight, read=lambda text: shares_of_weight(int(text)))
 _CPUS: Final = Form(write=str, read=CPUSet.parse)
 
@@ -179,12 +190,13 @@ def _same(
     least: int | None = None,
     most: int | None = None,
     growth: Growth = Growth.FREE,
+    v1_form: Form = _NUMBER,
     v2_form: Form = _NUMBER,
 ) -> Knob:
-    """A knob that both versions spell alike."""
+    """A knob that both versions call alike."""
     return Knob(
         name,
-        None if v1 is None else Place(file, _NUMBER, controller, v1),
+        None if v1 is None else Place(file, v1_form, controller, v1),
         None if v2 is None else Place(file, v2_form, "", v2),
         least,
         most,
@@ -240,9 +252,9 @@ MEMORY_LIMIT: Final = Knob(
     growth=Growth.LARGER,
     unlimited=True,
 )
-MEMORY_MIN: Final = _same("memory.min", "memory", "memory.min", _K, _A, 0, None, Growth.LARGER, _BOUND)
-MEMORY_LOW: Final = _same("memory.low", "memory", "memory.low", _K, _A, 0, None, Growth.LARGER, _BOUND)
-MEMORY_HIGH: Final = _same("memory.high", "memory", "memory.high", _K, _A, 0, None, Growth.LARGER, _BOUND)
+MEMORY_MIN: Final = _same("memory.min", "memory", "memory.min", _K, _A, 0, None, Growth.LARGER, _V1_BOUND, _BOUND)
+MEMORY_LOW: Final = _same("memory.low", "memory", "memory.low", _K, _A, 0, None, Growth.LARGER, _V1_BOUND, _BOUND)
+MEMORY_HIGH: Final = _same("memory.high", "memory", "memory.high", _K, _A, 0, None, Growth.LARGER, _V1_BOUND, _BOUND)
 MEMORY_WMARK_RATIO: Final = _same("memory.wmark_ratio", "memory", "memory.wmark_ratio", _K, _T, 0, 100)
 MEMORY_WMARK_SCALE: Final = _same("memory.wmark_scale_factor", "memory", "memory.wmark_scale_factor", _K, _T, 1, 1000)
 MEMORY_WMARK_MIN_ADJ: Final = _same("memory.wmark_min_adj", "memory", "memory.wmark_min_adj", _K, _T, -25, 50)

@@ -11,7 +11,18 @@ from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger, LedgerError
 from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, Knob, Value
+from koord.agent.host.knobs import (
+    CPU_BURST,
+    CPU_QUOTA,
+    CPU_SHARES,
+    CPUSET_CPUS,
+    GROUP_IDENTITY,
+    MEMORY_HIGH,
+    MEMORY_LIMIT,
+    MOST_BYTES,
+    Knob,
+    Value,
+)
 from koord.api.cgroup import CgroupDriver
 from koord.api.cpuset import CPUSet
 from koord.api.words import KubeQoS
@@ -98,6 +109,53 @@ def test_shares_are_not_written_again_though_a_weight_reads_back_otherwise(tree:
     assert len(executor.apply([want(pod, 1740, CPU_SHARES)], {"suppress"}, now_s=0).done) == 1
     assert executor.apply([want(pod, 1740, CPU_SHARES)], {"suppress"}, now_s=100).done == []
     executor.apply([], {"suppress"}, now_s=101)
+    assert len(executor.ledger) == 0
+
+
+def test_a_limit_that_the_kernel_keeps_in_pages_is_as_wanted_and_is_put_back(tree: Tree) -> None:
+    """1 GB is not a whole number of pages: the kernel shows a little less."""
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    write = want(pod, 10**9, MEMORY_LIMIT)
+    executor.apply([write], {"suppress"}, now_s=0)
+    tree.write(tree.cgroups.file(MEMORY_LIMIT, pod), f"{10**9 // 4096 * 4096}\n")
+    assert executor.apply([write], {"suppress"}, now_s=100).done == []
+    executor.apply([], {"suppress"}, now_s=101)
+    assert tree.cgroups.get(MEMORY_LIMIT, pod) == -1
+
+
+def test_no_bound_is_told_as_max_on_either_version(tmp_path: Path) -> None:
+    """Where v1 has these files at all, it shows the word too."""
+    for version in Version:
+        tree = Tree(tmp_path / version, version, CgroupDriver.CGROUPFS, anolis=True)
+        pod = tree.pod("1", KubeQoS.BURSTABLE)
+        tree.write(tree.cgroups.file(MEMORY_HIGH, pod), "max\n")
+        assert tree.cgroups.get(MEMORY_HIGH, pod) == MOST_BYTES
+        executor = Executor(tree.cgroups, Ledger())
+        assert executor.apply([want(pod, MOST_BYTES, MEMORY_HIGH)], {"suppress"}, now_s=0).done == []
+
+
+def test_a_file_that_shows_no_value_is_told_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """The weight of a v2 directory that somebody put into the idle class is shown as 0, and cannot be set."""
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT, "c1")
+    tree.write(tree.cgroups.file(CPU_SHARES, pod), "0\n")
+    executor = Executor(tree.cgroups, Ledger())
+    outcome = executor.apply([want(pod, 1024, CPU_SHARES), want(pod, 20_000)], {"suppress"}, now_s=0)
+    assert [done.write.knob for done in outcome.done] == [CPU_QUOTA]
+    assert [(refused.write.knob, refused.error) for refused in outcome.refused] == [
+        (CPU_SHARES, "1024: the file shows '0'")
+    ]
+    assert tree.read(tree.cgroups.file(CPU_SHARES, pod)) == "0\n"
+
+
+def test_what_shows_no_value_any_more_is_left_to_whoever_did_that(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
+    pod = tree.pod("1", KubeQoS.BEST_EFFORT)
+    executor = Executor(tree.cgroups, Ledger())
+    executor.apply([want(pod, 1024, CPU_SHARES)], {"suppress"}, now_s=0)
+    tree.write(tree.cgroups.file(CPU_SHARES, pod), "0\n")
+    assert executor.apply([], {"suppress"}, now_s=1).done == []
     assert len(executor.ledger) == 0
 
 
