@@ -1,18 +1,27 @@
-"""Pods and containers: CPU, memory, throttling. One that vanishes between two reads has no sample, and no error."""
+"""Pods and containers: CPU, memory, throttling. One that vanishes between two reads has no sample, and no error.
+
+Short files are looked at first. Of one that used no CPU, or whose memory is what it was, the long ones would tell what
+they told before; they are half of what a round costs.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from koord.agent.collect.round import Round
 from koord.agent.host import usage
 from koord.agent.pods import AgentContainer
 from koord.agent.series import names
+from koord.agent.series.samples import Series
+
+SAME_WITHIN_S: Final = 5.0
 
 
 def collect(this: Round) -> None:
     for uid, pod in this.state.pods.items():
         try:
             this.cpu(names.pod_cpu(uid), usage.cpu_ns(this.cgroups, pod.directory))
-            this.put(names.pod_memory(uid), usage.memory(this.cgroups, pod.directory).without_page_cache)
+            _memory(this, names.pod_memory(uid), names.pod_charged(uid), pod.directory)
         except FileNotFoundError:
             continue
         for container in pod.containers:
@@ -20,26 +29,44 @@ def collect(this: Round) -> None:
                 _container(this, container)
 
 
+def _memory(this: Round, series: Series, charged: Series, directory: str) -> None:
+    is_same = _is_same(this, charged, directory) and not this.is_thorough
+    before = this.samples.last(series, this.now_s, SAME_WITHIN_S) if is_same else None
+    this.put(series, usage.memory(this.cgroups, directory).without_page_cache if before is None else before)
+
+
+def _is_same(this: Round, charged: Series, directory: str) -> bool:
+    try:
+        return this.rates.growth(charged, usage.memory_charged(this.cgroups, directory), this.now_s) == 0
+    except FileNotFoundError:
+        return False
+
+
 def _container(this: Round, container: AgentContainer) -> None:
     directory, series = container.directory, names.container_cpu(container.id)
     try:
         if container.limits.get("cpu", 0) > 0:
-            used_ns, throttling = usage.cpu_and_throttling(this.cgroups, directory)
+            used_ns, throttling = usage.cpu_and_throttling(this.cgroups, directory, this.rates.stood(series))
             this.cpu(series, used_ns)
             _throttled(this, container.id, throttling)
         else:
             this.cpu(series, usage.cpu_ns(this.cgroups, directory))
-        if this.asks_containers_memory:
+        if this.is_thorough:
             memory = usage.memory(this.cgroups, directory)
             this.put(names.container_memory(container.id), memory.without_page_cache)
     except FileNotFoundError:
         return
 
 
-def _throttled(this: Round, container_id: str, found: usage.Throttling) -> None:
-    """Only who has a limit can be throttled."""
-    series = names.container_throttled(container_id)
-    periods = this.rates.growth(names.container_periods(container_id), found.periods, this.now_s)
+def _throttled(this: Round, container_id: str, found: usage.Throttling | None) -> None:
+    """Only who has a limit can be throttled, and who runs."""
+    series, periods_series = names.container_throttled(container_id), names.container_periods(container_id)
+    if found is None:
+        this.rates.stands(series, this.now_s)
+        this.rates.stands(periods_series, this.now_s)
+        this.put(series, 0.0)
+        return
+    periods = this.rates.growth(periods_series, found.periods, this.now_s)
     throttled = this.rates.growth(series, found.throttled, this.now_s)
     if periods is not None and throttled is not None:
         this.put(series, throttled / periods if periods > 0 else 0.0)

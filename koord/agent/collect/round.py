@@ -36,6 +36,17 @@ class Rates:
             return None
         return counter - before[0]
 
+    def stood(self, series: Series) -> float | None:
+        """Where a counter stood in the round before."""
+        before = self._before.get(series)
+        return None if before is None else before[0]
+
+    def stands(self, series: Series, now_s: float) -> None:
+        """It was not read, since it cannot have grown."""
+        before = self._before.get(series)
+        if before is not None:
+            self._before[series] = (before[0], now_s)
+
     def keep(self, owners: Iterable[str]) -> None:
         """Forgets the counters of owners that are gone."""
         living = {"", *owners}
@@ -53,8 +64,8 @@ class Round:
     asks_pressure: bool = False
     "Whether it is time to look at pressure, which the kernel averages over ten seconds."
 
-    asks_containers_memory: bool = True
-    "Whether it is time to look at the memory of containers, which is only reported, as a mean over minutes."
+    is_thorough: bool = True
+    "Whether it is time to look at what need not be known by the second: the memory of containers is only reported."
 
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""

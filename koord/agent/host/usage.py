@@ -66,10 +66,13 @@ def throttling(cgroups: Cgroups, directory: str) -> Throttling:
     return _throttling(text, 1 if cgroups.version is Version.V1 else 1000)
 
 
-def cpu_and_throttling(cgroups: Cgroups, directory: str) -> tuple[int, Throttling]:
-    """Both, which one file tells on v2."""
+def cpu_and_throttling(
+    cgroups: Cgroups, directory: str, stood_ns: float | None = None
+) -> tuple[int, Throttling | None]:
+    """Both, which one file tells on v2. Where two do, the second is not read (None) if nothing was used since then."""
     if cgroups.version is Version.V1:
-        return cpu_ns(cgroups, directory), throttling(cgroups, directory)
+        used_ns = cpu_ns(cgroups, directory)
+        return used_ns, None if used_ns == stood_ns else throttling(cgroups, directory)
     text = cgroups.files.read(cgroups.name("", directory, "cpu.stat"))
     return _used_ns(text), _throttling(text, 1000)
 
@@ -84,6 +87,12 @@ def memory(cgroups: Cgroups, directory: str) -> Memory:
         values = [_field(text, b"total_" + each if is_v1 else each) for each in _LISTS]
     inactive_anon, active_anon, inactive_file, active_file, unevictable = values
     return Memory(inactive_anon + active_anon, unevictable, active_file, inactive_file)
+
+
+def memory_charged(cgroups: Cgroups, directory: str) -> int:
+    """Bytes charged, with all page cache: what is compared with the limit."""
+    file = "memory.usage_in_bytes" if cgroups.version is Version.V1 else "memory.current"
+    return int(cgroups.files.read(cgroups.name("memory", directory, file)))
 
 
 def pressure(cgroups: Cgroups, directory: str, resource: str) -> Pressure | None:

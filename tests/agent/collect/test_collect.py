@@ -19,6 +19,7 @@ from tests.agent.states import GIB, NOW, cpus, node, pod
 from tests.agent.trees import Tree
 
 S = 1_000_000_000
+MIB = 1 << 20
 
 
 class Watched:
@@ -30,9 +31,9 @@ class Watched:
         self.samples, self.rates, self.now_s = Samples(), Rates(), NOW
         self.cgroups = tree.cgroups
 
-    def round(self, seconds: float = 1.0) -> None:
+    def round(self, seconds: float = 1.0, *, is_thorough: bool = True) -> None:
         self.now_s += seconds
-        collect(Round(self.cgroups, self.state, self.samples, self.rates, self.now_s))
+        collect(Round(self.cgroups, self.state, self.samples, self.rates, self.now_s, is_thorough=is_thorough))
 
     def last(self, series: Series) -> float | None:
         return self.samples.last(series, self.now_s, 0.5)
@@ -99,7 +100,9 @@ def test_throttled_periods_of_periods(host: Watched) -> None:
     def stat(periods: int, throttled: int) -> None:
         v1 = host.tree.version is Version.V1
         where = "cpu/kubepods" if v1 else "kubepods"
-        text = f"usage_usec 0\nnr_periods {periods}\nnr_throttled {throttled}\n"
+        text = f"usage_usec {periods}\nnr_periods {periods}\nnr_throttled {throttled}\n"
+        if v1:
+            host.tree.write("sys/fs/cgroup/cpuacct/kubepods/burstable/podweb/web-main/cpuacct.usage", f"{periods}000\n")
         host.tree.write(f"sys/fs/cgroup/{where}/burstable/podweb/web-main/cpu.stat", text)
 
     stat(100, 10)
@@ -110,6 +113,32 @@ def test_throttled_periods_of_periods(host: Watched) -> None:
     assert host.last(series) == pytest.approx(42 / 600)
     host.round()
     assert host.last(series) == 0
+    # After a rest as well, what went by since then counts.
+    for _ in range(30):
+        host.round()
+    stat(710, 57)
+    host.round()
+    assert host.last(series) == pytest.approx(0.5)
+
+
+def test_memory_that_is_as_large_as_before_is_what_it_was_and_looked_at_again_in_time(host: Watched) -> None:
+    def charge(charged: int, anon: int) -> None:
+        host.tree.used("kubepods/burstable/podweb", anon=anon, file=charged - anon)
+
+    series = names.pod_memory("web")
+    charge(100 * MIB, anon=60 * MIB)
+    host.round()
+    host.round(is_thorough=False)
+    assert host.last(series) == 60 * MIB
+    charge(100 * MIB, anon=61 * MIB)
+    host.round(is_thorough=False)
+    assert host.last(series) == 60 * MIB
+    charge(102 * MIB, anon=62 * MIB)
+    host.round(is_thorough=False)
+    assert host.last(series) == 62 * MIB
+    charge(102 * MIB, anon=63 * MIB)
+    host.round()
+    assert host.last(series) == 63 * MIB
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(450_000, 4500), (-1, 6000)])
