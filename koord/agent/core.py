@@ -8,7 +8,7 @@ over a normalised quota.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from koord.agent.executor.write import Write
 from koord.agent.hooks import oom_score
 from koord.agent.hooks.ratio import normalization_ratio
 from koord.agent.hooks.registry import HOOKS
+from koord.agent.hooks.untold import cpus_of_untold
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import UNLIMITED
@@ -26,7 +27,7 @@ from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPUSET_CPUS
 from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, memory_evict, memory_qos
 from koord.agent.qos.burst_tokens import Tokens
 from koord.agent.qos.decision import Decision, Eviction
-from koord.agent.qos.evicting import PENDING_RELEASE_S
+from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.api.cgroup import qos_dir
@@ -66,10 +67,12 @@ class Agent:
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     evicted_s: dict[str, float] = field(default_factory=dict)
     "By uid, when a pod was evicted."
+    refused_s: dict[str, float] = field(default_factory=dict)
+    "By uid, when the API did not let a pod go."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
-    _quota_since: tuple[int, float] = (UNLIMITED, NEVER)
-    "The quota of best effort, and since when it is that."
+    _quota_since: tuple[int | None, float] = (None, NEVER)
+    "The quota of best effort, and since when it is that: the first that is seen, since ever."
     _quotas: dict[str, int] = field(default_factory=dict)
     "Of services, as last seen: where nobody but the agent writes they are read slowly."
     _slow_s: float = NEVER
@@ -87,6 +90,7 @@ class Agent:
 
     def decide(self, state: NodeState, now_s: float) -> Done:
         self.evicted_s = {uid: at_s for uid, at_s in self.evicted_s.items() if now_s - at_s < PENDING_RELEASE_S}
+        self.refused_s = {uid: at_s for uid, at_s in self.refused_s.items() if now_s - at_s < REFUSED_LATELY_S}
         ran: set[str] = set()
         writes: list[Write] = []
         evictions: list[Eviction] = []
@@ -112,9 +116,13 @@ class Agent:
         strategy = memory_evict.NAME if "Memory" in eviction.by else cpu_evict.NAME
         self.last_release_s[strategy] = now_s
 
+    def was_refused(self, eviction: Eviction, now_s: float) -> None:
+        """The next round asks others first."""
+        self.refused_s[eviction.pod.uid] = now_s
+
     def _strategies(self, state: NodeState, now_s: float) -> Iterable[tuple[str, bool, Callable[[], Decision | None]]]:
         gates, samples = self.gates, self.samples
-        going = frozenset(self.evicted_s)
+        going, refused = frozenset(self.evicted_s), frozenset(self.refused_s)
         evicts_cpu = any(map(gates.get, _CPU_GATES))
         evicts_memory = any(map(gates.get, _MEMORY_GATES))
         last_cpu = self.last_release_s.get(cpu_evict.NAME, self.started_s)
@@ -125,17 +133,17 @@ class Agent:
             (
                 cpu_suppress.NAME,
                 gates[AgentGate.BE_CPU_SUPPRESS],
-                lambda: cpu_suppress.decide(state, samples, self._held(state, now_s), now_s),
+                lambda: self._suppress(state, now_s),
             ),
             (
                 cpu_evict.NAME,
                 evicts_cpu,
-                lambda: cpu_evict.decide(state, samples, gates, going, last_cpu, now_s),
+                lambda: cpu_evict.decide(state, samples, gates, going, last_cpu, now_s, refused),
             ),
             (
                 memory_evict.NAME,
                 evicts_memory,
-                lambda: memory_evict.decide(state, samples, gates, going, last_memory, now_s),
+                lambda: memory_evict.decide(state, samples, gates, going, last_memory, now_s, refused),
             ),
         )
 
@@ -151,9 +159,16 @@ class Agent:
         for hook in HOOKS:
             if state.slo is None:
                 continue
-            ran.add(hook.name)
+            writes: Collection[Write] = ()
             if self.gates[hook.gate] and not state.is_colocation_off:
-                yield from state.once(hook.writes)
+                try:
+                    writes = state.once(hook.writes)
+                except BadInput as error:
+                    log.error("%s wants nothing new: %s", hook.name, error)
+                    continue
+            ran.add(hook.name)
+            yield from writes
+            yield from cpus_of_untold(self.cgroups, state, writes)
 
     def _burst(self, state: NodeState, now_s: float) -> Decision | None:
         directories = state.once(cpu_burst.directories)
@@ -167,10 +182,16 @@ class Agent:
         self.tokens = outcome.tokens
         return outcome.decision
 
+    def _suppress(self, state: NodeState, now_s: float) -> Decision | None:
+        held = self._held(state, now_s)
+        if self.gates[AgentGate.BE_CPU_MANAGER]:
+            return cpu_suppress.managed(state, held)
+        return cpu_suppress.decide(state, self.samples, held, now_s)
+
     def _held(self, state: NodeState, now_s: float) -> cpu_suppress.Held:
         best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
         pods, containers = [], []
-        if cpu_suppress.is_by_cpus(state):
+        if self.gates[AgentGate.BE_CPU_MANAGER] or cpu_suppress.is_by_cpus(state):
             pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
             containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
         try:
@@ -182,8 +203,9 @@ class Agent:
             yields = self._yields(best_effort)
         except FileNotFoundError:
             quota, yields = UNLIMITED, False
-        if quota != self._quota_since[0]:
-            self._quota_since = (quota, now_s)
+        known, _ = self._quota_since
+        if quota != known:
+            self._quota_since = (quota, NEVER if known is None else now_s)
         return cpu_suppress.Held(
             cpus if isinstance(cpus, CPUSet) else NO_CPUS,
             quota,

@@ -1,8 +1,8 @@
 """Evictions, carried out: through the API, so that budgets and graceful endings hold.
 
-A refusal is told on the pod and tried again next round; only what was accepted counts as released. In an emergency,
-when the node is about to run out of memory, the processes of a pod that may not go are killed. Before a pod goes, its
-band is noted on the node: the scheduler then places nobody of that band there for a while.
+A refusal is told on the pod, and the next round asks others first; only what was accepted counts as released. In an
+emergency, when the node is about to run out of memory, the processes of a pod that may not go are killed. Before a pod
+goes, its band is noted on the node: the scheduler then places nobody of that band there for a while.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ class Evictor:
         cgroups: Cgroups,
         done: Callable[[Eviction], None],
         node: Callable[[], Node | None],
+        kept: Callable[[Eviction], None] = lambda eviction: None,
     ) -> None:
+        """`done` and `kept` are told whether a pod goes; `node` is where it runs."""
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
-        self._cgroups, self._node = cgroups, node
+        self._cgroups, self._node, self._kept = cgroups, node, kept
         self._noted_s: dict[str, float] = {}
         self._refused = ""
         "Who was refused last, by uid."
@@ -68,6 +70,7 @@ class Evictor:
                 self._kill(eviction, regarding, f"{note}; the API refused: {error}")
                 return
             self._refused = pod.uid
+            self._kept(eviction)
             self._audit_of("refused", eviction, f"{note}; refused: {error}")
             self._events.record(regarding, "evictPodFail", f"{note}; {error}", action="Evicting", type="Warning")
             log.warning("cannot evict %s: %s", pod.key, error)

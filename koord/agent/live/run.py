@@ -133,6 +133,7 @@ class Daemon:
                 self.cgroups,
                 self._evicted,
                 lambda: sources.node.get(self._options.node),
+                lambda eviction: self.agent.was_refused(eviction, self._clock.monotonic()),
             )
             on_ready()
             await self._find_driver()

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from koord.agent.pods import BATCH_CPU, CPU, MID_CPU, AgentPod
-from koord.agent.qos.allocatable_evict import allocatable_tasks
+from koord.agent.qos.allocatable_evict import Resources, allocatable_tasks
 from koord.agent.qos.decision import NOTHING, Decision
-from koord.agent.qos.evicting import Account, Candidate, Task, by_importance, evictions, is_offered, may_be_evicted
+from koord.agent.qos.evicting import Account, Task, by_importance, evictions, is_offered, may_be_evicted
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Window
 from koord.agent.state import NodeState
@@ -26,7 +26,9 @@ COOL_DOWN_S: Final = 20.0
 COLLECT_INTERVAL_S: Final = 1.0
 _HIGHEST_LOWER_PERCENT: Final = 60
 
-_RESOURCES: Final = (CPU, MID_CPU, BATCH_CPU)
+_RESOURCES: Final = Resources(CPU, MID_CPU, BATCH_CPU)
+
+_BEST_EFFORT: Final = (names.BE_CPU_REQUEST, names.BE_CPU_LIMIT, names.BE_CPU)
 
 
 def decide(
@@ -36,8 +38,9 @@ def decide(
     on_their_way: Collection[str],
     last_release_s: float,
     now_s: float,
+    refused: Collection[str] = (),
 ) -> Decision | None:
-    """`last_release_s`: when this last evicted somebody, or the agent's start."""
+    """`last_release_s`: when this last evicted somebody, or the agent's start. `refused`: whom the API lately kept."""
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
@@ -57,7 +60,8 @@ def decide(
         )
     if gates[AgentGate.CPU_EVICT]:
         tasks += _usage(state, samples, strategy, now_s)
-    return Decision(evictions=evictions(tasks, on_their_way))
+    leaving = [pod for uid, pod in state.pods.items() if uid in on_their_way]
+    return Decision(evictions=evictions(tasks, leaving, refused))
 
 
 def _satisfaction(
@@ -68,11 +72,11 @@ def _satisfaction(
     if not (0 < lower <= _HIGHEST_LOWER_PERCENT and 0 < upper < 100 and upper >= lower):
         return
     window_s = max(COLLECT_INTERVAL_S, float(strategy.cpu_evict_time_window_seconds or 0))
-    found = [
-        samples.window(series, now_s, window_s) for series in (names.BE_CPU_REQUEST, names.BE_CPU_LIMIT, names.BE_CPU)
-    ]
+    found = [samples.window(series, now_s, window_s) for series in _BEST_EFFORT]
     windows = [window for window in found if window is not None and _is_enough(window, window_s)]
-    if len(windows) < len(found):
+    just_now = [samples.last(series, now_s, 2 * COLLECT_INTERVAL_S) for series in _BEST_EFFORT]
+    last = [value for value in just_now if value is not None]
+    if len(windows) < len(_BEST_EFFORT) or len(last) < len(_BEST_EFFORT):
         return
     threshold = strategy.cpu_evict_be_usage_threshold_percent or CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT
     sold = state.allocatable.get(BATCH_CPU, -1) if strategy.cpu_evict_policy == "evictByAllocatable" else None
@@ -82,17 +86,21 @@ def _satisfaction(
         to_release(request, limit if sold is None else sold, used, lower, upper, threshold)
         for request, limit, used in (
             tuple(window.mean for window in windows),
-            tuple(window.values[-1] for window in windows),
+            tuple(last),
         )
     ]
     if min(needs) > 0:
         feature = str(AgentGate.BE_CPU_EVICT)
-        candidates = [pod for pod in state.pods.values() if pod.qos is QoSClass.BE and may_be_evicted(pod, feature)]
+        # Only who is labelled: a pod that Kubernetes alone takes for best effort has never heard of this.
+        candidates = [
+            pod
+            for pod in state.pods.values()
+            if pod.labelled_qos is QoSClass.BE and _frees(pod) > 0 and may_be_evicted(pod, feature)
+        ]
         candidates.sort(key=lambda pod: _by_priority_then_use(pod, samples, now_s))
         request, limit, _ = (window.mean for window in windows)
         why = f"best-effort pods have {limit:.0f}m of the {request:.0f}m of CPU that they asked for"
-        account = Account("request", BATCH_CPU)
-        yield Task(feature, account, min(needs), [Candidate(pod, _batch_cpu(pod)) for pod in candidates], why)
+        yield Task(feature, Account("request", BATCH_CPU), min(needs), candidates, _frees, why)
 
 
 def to_release(
@@ -108,16 +116,17 @@ def to_release(
 
 
 def _is_enough(window: Window, seconds: float) -> bool:
-    return len(window.values) * COLLECT_INTERVAL_S >= seconds / 3
+    return len(window.values) * COLLECT_INTERVAL_S >= seconds // 3
 
 
-def _batch_cpu(pod: AgentPod) -> int:
-    return pod.requests.get(BATCH_CPU, 0)
+def _frees(pod: AgentPod) -> int:
+    """What of the sum of requests is this pod's."""
+    return pod.requests.get(BATCH_CPU, 0) if pod.qos is QoSClass.BE and pod.is_active else 0
 
 
 def _by_priority_then_use(pod: AgentPod, samples: Samples, now_s: float) -> tuple[int, float, str]:
     used = samples.last(names.pod_cpu(pod.uid), now_s, 2 * COLLECT_INTERVAL_S) or 0.0
-    return pod.priority or 0, -used / max(_batch_cpu(pod), 1), pod.key
+    return pod.priority or 0, -used / max(_frees(pod), 1), pod.key
 
 
 def _usage(state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float) -> Iterator[Task]:
@@ -143,4 +152,4 @@ def _usage(state: NodeState, samples: Samples, strategy: ResourceThresholdStrate
     pods.sort(key=by_importance(lambda pod: measured[pod.uid]))
     need = state.capacity_cpu_milli * (percent - lower) // 100
     why = f"the node's CPU usage is {percent}%, at or above {threshold}%"
-    yield Task(feature, Account("usage", CPU), need, [Candidate(pod, measured[pod.uid]) for pod in pods], why)
+    yield Task(feature, Account("usage", CPU), need, pods, lambda pod: measured.get(pod.uid, 0), why)

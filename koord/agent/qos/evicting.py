@@ -1,23 +1,28 @@
 """Whom to evict, when several reasons ask for it at once.
 
 Each reason is a `Task`: so much is to be released, of these pods in this order. A pod that goes helps every task that
-counts what it holds, and one that was evicted a moment ago and still runs counts as released. So nobody is evicted for
-what another's leaving already gives back.
+counts what it holds, also one that would not have chosen it, and one that was evicted a moment ago and still runs
+counts as released. So nobody is evicted for what another's leaving already gives back. Whom the API would not let go
+comes last for a while: a budget that protects one pod must not keep the node from helping itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Eviction
+from koord.api import names
 from koord.api.annotations.pod_qos import EVICTION_ENABLED, EVICTION_POLICY, EVICTION_PRIORITY
-from koord.api.priority import SubPriorityError, sub_priority
+from koord.api.priority import DEFAULT_PRIORITY, SubPriorityError, sub_priority
 
 PENDING_RELEASE_S: Final = 120.0
 """For so long an evicted pod counts as on its way out."""
+REFUSED_LATELY_S: Final = 60.0
+"""For so long a pod whose eviction was refused comes after all others."""
 
 
 class Account(NamedTuple):
@@ -27,47 +32,48 @@ class Account(NamedTuple):
     resource: str
 
 
-class Candidate(NamedTuple):
-    pod: AgentPod
-    frees: int
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
     feature: str
     account: Account
     need: int
-    candidates: Sequence[Candidate]
+    candidates: Sequence[AgentPod]
     "In the order in which they go."
+    frees: Callable[[AgentPod], int]
+    "What any pod's leaving gives to the account: zero for one that was not counted."
     why: str
     is_emergency: bool = False
 
 
-def evictions(tasks: Sequence[Task], on_their_way: Collection[str]) -> tuple[Eviction, ...]:
-    """`on_their_way`: uids of pods that were evicted lately."""
+def evictions(
+    tasks: Sequence[Task], leaving: Collection[AgentPod], refused: Collection[str] = ()
+) -> tuple[Eviction, ...]:
+    """`leaving`: pods that were evicted lately and are still there. `refused`: uids of those that lately might not."""
     chosen: dict[str, Eviction] = {}
+    gone = {pod.uid for pod in leaving}
     for task in tasks:
-        released = sum(_worth(uid, task.account, tasks) for uid in {*chosen, *on_their_way})
-        for pod, _ in task.candidates:
+        released = sum(_worth(pod, task.account, tasks) for pod in leaving)
+        released += sum(_worth(each.pod, task.account, tasks) for each in chosen.values())
+        for pod in _in_order(task, refused):
             if released >= task.need:
                 break
-            if pod.uid in chosen or pod.uid in on_their_way:
+            if pod.uid in chosen or pod.uid in gone:
                 continue
             chosen[pod.uid] = Eviction(pod, task.feature, task.why, task.is_emergency)
-            released += _worth(pod.uid, task.account, tasks)
+            released += _worth(pod, task.account, tasks)
     return tuple(chosen.values())
 
 
-def _worth(uid: str, account: Account, tasks: Sequence[Task]) -> int:
+def _in_order(task: Task, refused: Collection[str]) -> Sequence[AgentPod]:
+    # In an emergency a refusal does not count: who is first by importance goes.
+    if not refused or task.is_emergency:
+        return task.candidates
+    return sorted(task.candidates, key=lambda pod: pod.uid in refused)
+
+
+def _worth(pod: AgentPod, account: Account, tasks: Sequence[Task]) -> int:
     """What a pod's leaving gives to an account; where tasks value it differently, the most."""
-    values = [
-        candidate.frees
-        for task in tasks
-        if task.account == account
-        for candidate in task.candidates
-        if candidate.pod.uid == uid
-    ]
-    return max(values, default=0)
+    return max((task.frees(pod) for task in tasks if task.account == account), default=0)
 
 
 def may_be_evicted(pod: AgentPod, feature: str) -> bool:
@@ -78,19 +84,23 @@ def may_be_evicted(pod: AgentPod, feature: str) -> bool:
 
 def is_offered(pod: AgentPod, feature: str, highest_priority: int) -> bool:
     """Of pods of any class: those that say so, up to a priority."""
-    priority = pod.priority or 0
-    return may_be_evicted(pod, feature) and priority <= highest_priority and EVICTION_ENABLED.read(pod.meta)
+    return may_be_evicted(pod, feature) and priority_of(pod) <= highest_priority and EVICTION_ENABLED.read(pod.meta)
+
+
+def priority_of(pod: AgentPod) -> int:
+    """A pod without a priority has that of its band: a service that names none is not the least important."""
+    return pod.priority or DEFAULT_PRIORITY[pod.band]
 
 
 def by_importance(frees: Callable[[AgentPod], int]) -> Callable[[AgentPod], tuple[int, int, int, int, str]]:
     """The order of pods of any class: the least important first, among equals the one that frees most."""
 
     def key(pod: AgentPod) -> tuple[int, int, int, int, str]:
-        priority = pod.priority or 0
-        try:
-            below = sub_priority(pod.meta.labels) or priority
-        except SubPriorityError:
-            below = priority
+        priority = priority_of(pod)
+        below = priority
+        if pod.meta.labels.get(names.LABEL_PRIORITY):
+            with suppress(SubPriorityError):
+                below = sub_priority(pod.meta.labels)
         return EVICTION_PRIORITY.read(pod.meta), priority, below, -frees(pod), pod.key
 
     return key

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from koord.agent.pods import BATCH_MEMORY, MEMORY, MID_MEMORY, AgentPod
-from koord.agent.qos.allocatable_evict import allocatable_tasks
+from koord.agent.qos.allocatable_evict import Resources, allocatable_tasks
 from koord.agent.qos.decision import NOTHING, Decision
-from koord.agent.qos.evicting import Account, Candidate, Task, by_importance, evictions, is_offered, may_be_evicted
+from koord.agent.qos.evicting import Account, Task, by_importance, evictions, is_offered, may_be_evicted
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -27,7 +27,8 @@ EMERGENCY_PERCENT: Final = 95
 """From here on the kernel may kill anybody any moment: better the pod that is chosen, also against the API's word."""
 FRESH_WITHIN_S: Final = 2.0
 
-_RESOURCES: Final = (MEMORY, MID_MEMORY, BATCH_MEMORY)
+_USAGE: Final = Account("usage", MEMORY)
+_RESOURCES: Final = Resources(MEMORY, MID_MEMORY, BATCH_MEMORY)
 
 
 def decide(
@@ -37,8 +38,9 @@ def decide(
     on_their_way: Collection[str],
     last_release_s: float,
     now_s: float,
+    refused: Collection[str] = (),
 ) -> Decision | None:
-    """`last_release_s`: when this last evicted somebody."""
+    """`last_release_s`: when this last evicted somebody. `refused`: whom the API lately kept."""
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
@@ -58,7 +60,8 @@ def decide(
         )
     if gates[AgentGate.MEMORY_EVICT]:
         tasks += _of_any_class(state, samples, strategy, now_s)
-    return Decision(evictions=evictions(tasks, on_their_way))
+    leaving = [pod for uid, pod in state.pods.items() if uid in on_their_way]
+    return Decision(evictions=evictions(tasks, leaving, refused))
 
 
 def to_release(
@@ -96,12 +99,13 @@ def _best_effort(
         return
     feature = str(AgentGate.BE_MEMORY_EVICT)
     used = _used(state, samples, now_s)
-    pods = [pod for pod in state.pods.values() if pod.qos is QoSClass.BE and may_be_evicted(pod, feature)]
+    # Only who is labelled: a pod that Kubernetes alone takes for best effort has never heard of this.
+    pods = [pod for pod in state.pods.values() if pod.labelled_qos is QoSClass.BE and may_be_evicted(pod, feature)]
     # By name, the last first, where nothing is known: a stable choice among equals.
     pods.sort(key=lambda pod: pod.key, reverse=True)
     pods.sort(key=lambda pod: _order(pod, used))
-    candidates = [Candidate(pod, used.get(pod.uid, 0)) for pod in pods]
-    yield Task(feature, Account("usage", MEMORY), need, candidates, why, is_emergency(state, samples, now_s))
+    is_last_moment = is_emergency(state, samples, now_s)
+    yield Task(feature, _USAGE, need, pods, lambda pod: used.get(pod.uid, 0), why, is_last_moment)
 
 
 def _order(pod: AgentPod, used: Mapping[str, int]) -> tuple[bool, int, int]:
@@ -121,4 +125,4 @@ def _of_any_class(
     used = _used(state, samples, now_s)
     pods = [pod for uid, pod in state.pods.items() if uid in used and is_offered(pod, feature, highest)]
     pods.sort(key=by_importance(lambda pod: used[pod.uid]))
-    yield Task(feature, Account("usage", MEMORY), need, [Candidate(pod, used[pod.uid]) for pod in pods], why)
+    yield Task(feature, _USAGE, need, pods, lambda pod: used.get(pod.uid, 0), why)

@@ -56,18 +56,26 @@ async def test_only_a_node_about_to_run_out_kills_against_the_apis_word(
     assert decision is not None
     (eviction,) = decision.evictions
     done: list[Eviction] = []
+    kept: list[Eviction] = []
     told, audit = Told(), Audit()
     evictor = Evictor(
-        cast(Any, Refusing()), cast(Any, told), audit, SystemClock(), tree.cgroups, done.append, lambda: None
+        cast(Any, Refusing()),
+        cast(Any, told),
+        audit,
+        SystemClock(),
+        tree.cgroups,
+        done.append,
+        lambda: None,
+        kept.append,
     )
     try:
         await evictor.evict(eviction)
         if is_killed:
             assert await asyncio.wait_for(victim.wait(), 10) == -9
-            assert done == [eviction]
+            assert (done, kept) == ([eviction], [])
         else:
             assert victim.returncode is None
-            assert done == []
+            assert (done, kept) == ([], [eviction])
     finally:
         if victim.returncode is None:
             victim.kill()

@@ -101,8 +101,17 @@ def test_by_allocatable_the_limit_is_what_the_node_sells() -> None:
 
 
 def test_too_few_samples_decide_nothing() -> None:
-    short = filled({BE_CPU_REQUEST: [18_000.0] * 3, BE_CPU_LIMIT: [5400.0] * 3, BE_CPU: [5100.0] * 3, **USED})
-    assert evicted(satisfaction(), short, BE) == []
+    def seconds(number: int) -> Samples:
+        own = {BE_CPU_REQUEST: [18_000.0], BE_CPU_LIMIT: [5400.0], BE_CPU: [5100.0]}
+        return filled({**{series: values * number for series, values in own.items()}, **USED})
+
+    assert evicted(satisfaction(), seconds(2), BE) == []
+    assert evicted(satisfaction(), seconds(3), BE) == ["B", "A"], "a third of the window, in whole seconds, is enough"
+
+
+def test_what_is_no_longer_measured_evicts_nobody() -> None:
+    decision = cpu_evict.decide(satisfaction(), satisfied(), BE, (), LONG_AGO, NOW + 3)
+    assert decision == NOTHING
 
 
 @pytest.mark.parametrize("bounds", [(0, 75), (61, 75), (40, 100), (40, 39)])
