@@ -8,7 +8,7 @@ over a normalised quota.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +19,6 @@ from koord.agent.executor.write import Write
 from koord.agent.hooks import oom_score
 from koord.agent.hooks.ratio import normalization_ratio
 from koord.agent.hooks.registry import HOOKS
-from koord.agent.hooks.untold import cpus_of_untold
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import UNLIMITED
@@ -71,8 +70,8 @@ class Agent:
     "By uid, when the API did not let a pod go."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
-    _quota_since: tuple[int | None, float] = (None, NEVER)
-    "The quota of best effort, and since when it is that: the first that is seen, since ever."
+    _quota_since: tuple[int, float] = (UNLIMITED, NEVER)
+    "The quota of best effort, and since when it is that."
     _quotas: dict[str, int] = field(default_factory=dict)
     "Of services, as last seen: where nobody but the agent writes they are read slowly."
     _slow_s: float = NEVER
@@ -133,7 +132,7 @@ class Agent:
             (
                 cpu_suppress.NAME,
                 gates[AgentGate.BE_CPU_SUPPRESS],
-                lambda: self._suppress(state, now_s),
+                lambda: cpu_suppress.decide(state, samples, self._held(state, now_s), now_s),
             ),
             (
                 cpu_evict.NAME,
@@ -159,16 +158,9 @@ class Agent:
         for hook in HOOKS:
             if state.slo is None:
                 continue
-            writes: Collection[Write] = ()
-            if self.gates[hook.gate] and not state.is_colocation_off:
-                try:
-                    writes = state.once(hook.writes)
-                except BadInput as error:
-                    log.error("%s wants nothing new: %s", hook.name, error)
-                    continue
             ran.add(hook.name)
-            yield from writes
-            yield from cpus_of_untold(self.cgroups, state, writes)
+            if self.gates[hook.gate] and not state.is_colocation_off:
+                yield from state.once(hook.writes)
 
     def _burst(self, state: NodeState, now_s: float) -> Decision | None:
         directories = state.once(cpu_burst.directories)
@@ -182,16 +174,10 @@ class Agent:
         self.tokens = outcome.tokens
         return outcome.decision
 
-    def _suppress(self, state: NodeState, now_s: float) -> Decision | None:
-        held = self._held(state, now_s)
-        if self.gates[AgentGate.BE_CPU_MANAGER]:
-            return cpu_suppress.managed(state, held)
-        return cpu_suppress.decide(state, self.samples, held, now_s)
-
     def _held(self, state: NodeState, now_s: float) -> cpu_suppress.Held:
         best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
         pods, containers = [], []
-        if self.gates[AgentGate.BE_CPU_MANAGER] or cpu_suppress.is_by_cpus(state):
+        if cpu_suppress.is_by_cpus(state):
             pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
             containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
         try:
@@ -203,9 +189,8 @@ class Agent:
             yields = self._yields(best_effort)
         except FileNotFoundError:
             quota, yields = UNLIMITED, False
-        known, _ = self._quota_since
-        if quota != known:
-            self._quota_since = (quota, NEVER if known is None else now_s)
+        if quota != self._quota_since[0]:
+            self._quota_since = (quota, now_s)
         return cpu_suppress.Held(
             cpus if isinstance(cpus, CPUSet) else NO_CPUS,
             quota,
