@@ -8,7 +8,7 @@ over a normalised quota.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from koord.agent.executor.write import Write
 from koord.agent.hooks import oom_score
 from koord.agent.hooks.ratio import normalization_ratio
 from koord.agent.hooks.registry import HOOKS
+from koord.agent.hooks.untold import cpus_of_untold
 from koord.agent.host import usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import UNLIMITED
@@ -158,9 +159,16 @@ class Agent:
         for hook in HOOKS:
             if state.slo is None:
                 continue
-            ran.add(hook.name)
+            writes: Collection[Write] = ()
             if self.gates[hook.gate] and not state.is_colocation_off:
-                yield from state.once(hook.writes)
+                try:
+                    writes = state.once(hook.writes)
+                except BadInput as error:
+                    log.error("%s wants nothing new: %s", hook.name, error)
+                    continue
+            ran.add(hook.name)
+            yield from writes
+            yield from cpus_of_untold(self.cgroups, state, writes)
 
     def _burst(self, state: NodeState, now_s: float) -> Decision | None:
         directories = state.once(cpu_burst.directories)

@@ -107,6 +107,7 @@ class Daemon:
         self.agent = Agent(self.cgroups, executor, options.gates, started_s=clock.monotonic())
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
+        self._kubelet_pods = kubelet.Pods()
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
 
@@ -239,7 +240,7 @@ class Daemon:
                 await watch.next_look(self._options.kubelet_s)
 
     async def _kubelet_round(self, client: Client, sources: Sources) -> None:
-        found = await kubelet.pods(client)
+        found = await self._kubelet_pods.news(client)
         if found is not None:
             pods = pods_of(found, self.driver)
             if pods != sources.pods:
