@@ -35,7 +35,11 @@ _CLASS_OF: Final[Mapping[QoSClass, QOSClass]] = {
     QoSClass.BE: "BE",
     QoSClass.SYSTEM: "SYSTEM",
 }
-_DIRECTORY_CLASS: Final = {KubeQoS.BURSTABLE: QoSClass.LS, KubeQoS.BEST_EFFORT: QoSClass.BE}
+_DIRECTORY_CLASS: Final = {
+    KubeQoS.GUARANTEED: QoSClass.LSR,
+    KubeQoS.BURSTABLE: QoSClass.LS,
+    KubeQoS.BEST_EFFORT: QoSClass.BE,
+}
 
 
 def decide(state: NodeState) -> Decision | None:
@@ -57,25 +61,30 @@ def protected(request: int, config: MemoryQOS) -> tuple[int | None, int | None]:
 
 def slowed_from(request: int, limit: int, allocatable: int, least: int, percent: int) -> int:
     """memory.high."""
-    if percent == 0:
-        return MOST_BYTES
     towards = limit if limit > 0 else allocatable
+    if percent == 0 or towards <= 0:
+        return MOST_BYTES
     high = (request + (towards - request) * percent // 100) // _PAGE * _PAGE
     return max(high, least)
 
 
 def page_cache_writes(directory: str, limit: int, config: MemoryQOS) -> Iterator[Write]:
-    """Of a pod: size beats percent; zero is no limit."""
-    size, percent = config.page_cache_limit_size, config.page_cache_limit_percent
-    if size is None and percent is None:
-        return
-    wanted = size if size is not None else limit * (percent or 0) // 100
-    wanted = min(wanted, limit) if limit > 0 else wanted
-    enable = config.page_cache_enable if config.page_cache_enable is not None else wanted > 0
+    """Of a pod: size beats percent, which is of a limit; zero is no limit; the switch alone sets no size."""
+    size, percent, enable = config.page_cache_limit_size, config.page_cache_limit_percent, config.page_cache_enable
+    if size is not None:
+        wanted = min(size, limit) if limit > 0 else size
+    elif percent is not None and limit > 0:
+        wanted = limit * percent // 100
+    else:
+        wanted = None
     why = "memory QoS: page cache"
-    yield Write(knobs.PAGE_CACHE_SIZE, directory, wanted, NAME, why)
-    yield Write(knobs.PAGE_CACHE_SYNC, directory, int(bool(config.page_cache_reclaim_sync)), NAME, why)
-    yield Write(knobs.PAGE_CACHE_LIMIT, directory, int(enable), NAME, why)
+    if wanted is not None:
+        enable = wanted > 0 if enable is None else enable
+        yield Write(knobs.PAGE_CACHE_SIZE, directory, wanted, NAME, why)
+        if wanted > 0:
+            yield Write(knobs.PAGE_CACHE_SYNC, directory, int(bool(config.page_cache_reclaim_sync)), NAME, why)
+    if enable is not None:
+        yield Write(knobs.PAGE_CACHE_LIMIT, directory, int(enable), NAME, why)
 
 
 def _config(state: NodeState, pod: AgentPod) -> MemoryQOS:
@@ -129,7 +138,7 @@ def _pod_writes(state: NodeState, pod: AgentPod, config: MemoryQOS) -> Iterator[
         least, low = protected(request, config)
         yield from _each(container.directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
         if config.throttling_percent is not None:
-            high = slowed_from(request, limit, state.allocatable.get(name, 0), least or 0, config.throttling_percent)
+            high = slowed_from(request, limit, state.allocatable.get(MEMORY, 0), least or 0, config.throttling_percent)
             if high == MOST_BYTES and limit > 0 and not state.kernel.has_watermarks and config.wmark_ratio:
                 # Without watermarks, being slowed down early is what comes nearest to being reclaimed early.
                 high = max(limit * config.wmark_ratio // 100 // _PAGE * _PAGE, least or 0)
@@ -163,14 +172,14 @@ def _directory_writes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS
     for qos, (least, low) in {**sums, KubeQoS.GUARANTEED: everything}.items():
         directory, why = qos_dir(qos, state.driver), "the sum of the pods below"
         yield from _each(directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
-        if qos in _DIRECTORY_CLASS:
-            config = _of_class(state, _DIRECTORY_CLASS[qos])
-            rank: dict[Knob, int | None] = {
-                knobs.MEMORY_PRIORITY: config.priority,
-                knobs.MEMORY_PRIORITY_OOM: config.priority_enable,
-                knobs.MEMORY_OOM_GROUP: config.oom_kill_group,
-            }
-            yield from _each(directory, f"memory QoS of {_DIRECTORY_CLASS[qos]}", rank)
+        config = _of_class(state, _DIRECTORY_CLASS[qos])
+        rank: dict[Knob, int | None] = {
+            knobs.MEMORY_PRIORITY: config.priority,
+            knobs.MEMORY_PRIORITY_OOM: config.priority_enable,
+        }
+        if qos is not KubeQoS.GUARANTEED:  # That directory holds all pods: killed as one group, none would be left.
+            rank[knobs.MEMORY_OOM_GROUP] = config.oom_kill_group
+        yield from _each(directory, f"memory QoS of {_DIRECTORY_CLASS[qos]}", rank)
 
 
 def _each(directory: str, why: str, values: Mapping[Knob, int | None]) -> Iterator[Write]:

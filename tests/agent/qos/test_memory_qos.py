@@ -12,6 +12,7 @@ from koord.api.crd.resource_qos import MemoryQOS
 from tests.agent.states import GIB, node, pod
 
 MIB = 1 << 20
+RANKS = {"lsr": 12, "ls": 6, "be": 0}
 
 
 def of(state: NodeState, knob: Knob) -> dict[str, Value]:
@@ -34,6 +35,7 @@ def test_what_is_protected_and_from_where_on_it_is_slowed() -> None:
     assert slowed_from(2 * GIB, 6 * GIB, 0, 1073741824, 75) == 5368709120
     assert slowed_from(1500 * MIB, 0, 60 * GIB, 0, 80) == 51854180352
     assert slowed_from(2 * GIB, 6 * GIB, 0, 0, 0) == MOST_BYTES
+    assert slowed_from(2 * GIB, 0, 0, 0, 75) == MOST_BYTES, "neither the container nor the node tells of an end"
 
 
 def test_directories_have_the_sums_of_their_pods() -> None:
@@ -67,13 +69,41 @@ def test_the_page_cache_of_a_pod() -> None:
     assert values(page_cache_limit_size=5 * GIB)[f"{prefix}.size"] == 3221225472
     off = values(page_cache_limit_size=0)
     assert (off[f"{prefix}.size"], off[f"{prefix}.enable"]) == (0, 0)
+    assert f"{prefix}.sync" not in off
     assert values() == {}
+    assert values(page_cache_enable=True) == {f"{prefix}.enable": 1}, "the switch alone leaves the size as it is"
+    both = values(page_cache_limit_size=GIB, page_cache_enable=False)
+    assert (both[f"{prefix}.size"], both[f"{prefix}.enable"]) == (GIB, 0)
+
+
+def test_a_part_of_no_limit_is_no_page_cache_limit() -> None:
+    assert list(page_cache_writes("d", 0, MemoryQOS(page_cache_limit_percent=25))) == []
 
 
 def test_best_effort_is_measured_by_its_batch_memory() -> None:
     resources = {"kubernetes.io/batch-memory": "1Gi"}
     state = node(pod("be", "BE", requests=resources, limits=resources), slo=settings(be={"throttlingPercent": 50}))
     assert of(state, knobs.MEMORY_HIGH)["kubepods/besteffort/podbe/be-main"] == GIB
+
+
+def test_best_effort_without_a_limit_is_slowed_towards_the_nodes_memory() -> None:
+    # The node may say nothing of batch memory; the container may use what the node has.
+    containers: list[dict[str, Any]] = [
+        {"name": "helper"},
+        {"name": "main", "resources": {"requests": {"kubernetes.io/batch-memory": "1Gi"}}},
+    ]
+    state = node(pod("be", "BE", containers=containers), memory=10 * GIB, slo=settings(be={"throttlingPercent": 50}))
+    found = of(state, knobs.MEMORY_HIGH)
+    assert found["kubepods/besteffort/podbe/be-helper"] == 5 * GIB
+    assert found["kubepods/besteffort/podbe/be-main"] == (1 * GIB + 9 * GIB // 2) // 4096 * 4096
+
+
+def test_priorities_hold_between_the_directories_of_classes_too() -> None:
+    ranked = {name: {"priority": rank, "priorityEnable": 1, "oomKillGroup": 1} for name, rank in RANKS.items()}
+    state = node(slo=settings(**ranked))
+    assert of(state, knobs.MEMORY_PRIORITY) == {"kubepods": 12, "kubepods/burstable": 6, "kubepods/besteffort": 0}
+    assert of(state, knobs.MEMORY_PRIORITY_OOM) == dict.fromkeys(of(state, knobs.MEMORY_PRIORITY), 1)
+    assert "kubepods" not in of(state, knobs.MEMORY_OOM_GROUP), "all pods of a node are no group to be killed together"
 
 
 def test_without_watermarks_the_ratio_becomes_a_point_from_where_on_it_is_slowed() -> None:
