@@ -16,6 +16,7 @@ class Tokens:
     capacity: int
     left: float
     at_s: float
+    period_s: int = 0
 
     @staticmethod
     def capacity_of(period_s: int, percent: int) -> int:
@@ -26,11 +27,15 @@ class Tokens:
         """Begins with up to half of the capacity, so that the containers of a node do not all run out at once."""
         capacity = cls.capacity_of(period_s, percent)
         digest = blake2b(f"{seed}/{container}".encode(), digest_size=8).digest()
-        return cls(capacity, capacity * int.from_bytes(digest) / 2**65, now_s)
+        return cls(capacity, capacity * int.from_bytes(digest) / 2**65, now_s, period_s)
 
     @property
     def allows(self) -> bool:
         return self.left > 0
+
+    def is_over(self, now_s: float) -> bool:
+        """Nobody has asked for two periods: then it begins afresh."""
+        return now_s - self.at_s > 2 * self.period_s
 
     def after(self, used_percent: float, now_s: float) -> Tokens:
         """Time has passed at this usage."""

@@ -2,7 +2,7 @@
 
 Two means. The kernel lets a container save up unused quota (`cpu.cfs_burst_us`); and its quota itself is raised while
 it is throttled, by a fifth per round up to a multiple of its limit, and lowered again when the share pool fills up.
-Pods of LSR, LSE and BE have no part in it.
+Pods with CPUs of their own (LSR, LSE) and best effort have no part in it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from koord.agent.cpu_pools import own_cpus
 from koord.agent.executor.write import Write
-from koord.agent.hooks.ratio import normalized
+from koord.agent.hooks.ratio import normalization_ratio, normalized
 from koord.agent.host.convert import PERIOD_US, UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA
 from koord.agent.pods import CPU, AgentContainer, AgentPod
@@ -38,7 +39,6 @@ LOWERED: Final = 0.8
 COOLING: Final = 0.9
 """From this part of the threshold on, quotas are no longer raised."""
 
-_EXEMPT: Final = frozenset({QoSClass.LSR, QoSClass.LSE, QoSClass.BE})
 _OWN_CPUS: Final = frozenset({QoSClass.LSR, QoSClass.LSE})
 
 
@@ -80,7 +80,7 @@ def decide(
         return None
     pool = pool_state(state, samples, plan.strategy.share_pool_threshold_percent or 0, now_s)
     writes = [*plan.saving]
-    kept: dict[str, Tokens] = {}
+    kept = {container: own for container, own in tokens.items() if not own.is_over(now_s)}
     for pod, config in plan.raising:
         writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
     return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
@@ -104,15 +104,20 @@ def _plan(state: NodeState) -> _Plan | None:
     saving: list[Write] = []
     raising = []
     for pod in state.pods.values():
-        if not pod.is_active or pod.qos in _EXEMPT:
+        if not pod.is_active or _has_own_cpus(pod) or pod.qos is QoSClass.BE:
             continue
         config = _config(strategy, pod)
         if config.policy not in (None, "none"):
             if config.policy != "cfsQuotaBurstOnly":
-                saving += _burst_writes(pod, config, state.kernel.burst_within_quota)
+                saving += _burst_writes(pod, config, state.kernel.burst_within_quota, normalization_ratio(state))
             if config.policy != "cpuBurstOnly":
                 raising.append((pod, config))
     return _Plan(strategy, tuple(saving), tuple(raising))
+
+
+def _has_own_cpus(pod: AgentPod) -> bool:
+    """By its label or the scheduler's word. A Guaranteed pod with neither runs on shared CPUs like any service."""
+    return pod.labelled_qos in _OWN_CPUS or bool(own_cpus(pod))
 
 
 def directories(state: NodeState) -> list[str]:
@@ -131,15 +136,21 @@ def pool_state(state: NodeState, samples: Samples, threshold_percent: int, now_s
     node = samples.mean(names.NODE_CPU, now_s, WINDOW_S)
     if node is None:
         return Pool.UNKNOWN
-    owned = sum(pod.requests.get(CPU, 0) for pod in state.pods.values() if pod.qos in _OWN_CPUS)
-    others = [uid for uid, pod in state.pods.items() if pod.qos in _OWN_CPUS or pod.qos is QoSClass.BE]
+    total, others = state.once(_shared)
     used_by_others = sum(samples.mean(names.pod_cpu(uid), now_s, WINDOW_S) or 0.0 for uid in others)
-    total = state.capacity_cpu_milli - owned
     ratio = 1.0 if total <= 0 else (node - used_by_others) / total
     threshold = threshold_percent / 100
     if ratio >= threshold:
         return Pool.OVERLOAD
     return Pool.COOLING if ratio >= COOLING * threshold else Pool.IDLE
+
+
+def _shared(state: NodeState) -> tuple[int, list[str]]:
+    """Milli-cores that services share, and the pods that do not run on them, or give way."""
+    owners = {uid for uid, pod in state.pods.items() if _has_own_cpus(pod)}
+    owned = sum(state.pods[uid].requests.get(CPU, 0) for uid in owners)
+    others = [uid for uid, pod in state.pods.items() if uid in owners or pod.qos is QoSClass.BE]
+    return state.capacity_cpu_milli - owned, others
 
 
 def _config(strategy: CPUBurstStrategy, pod: AgentPod) -> CPUBurstConfig:
@@ -151,15 +162,18 @@ def _config(strategy: CPUBurstStrategy, pod: AgentPod) -> CPUBurstConfig:
         return own
 
 
-def _burst_writes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool) -> Iterator[Write]:
+def _burst_writes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool, ratio: float | None) -> Iterator[Write]:
     percent = config.cpu_burst_percent or 0
     limited = {each.directory: each.limits[CPU] for each in _limited(pod)}
-    values = {directory: burst_us(limit, percent, within_quota) for directory, limit in limited.items()}
+    values = {directory: burst_us(limit, percent, within_quota, ratio) for directory, limit in limited.items()}
     if values:
         why = f"unused time is saved up to {percent}% of the limit" + (
             ", or one period's quota" if within_quota else ""
         )
-        for directory, value in ((pod.directory, sum(values.values())), *values.items()):
+        # What is rounded up for each container can be more than the pod's quota.
+        most = burst_us(sum(limited.values()), percent, within_quota, ratio)
+        together = min(sum(values.values()), most) if within_quota else sum(values.values())
+        for directory, value in ((pod.directory, together), *values.items()):
             yield Write(CPU_BURST, directory, value, NAME, why)
 
 
@@ -181,7 +195,7 @@ def _quota_writes(
         if held == UNLIMITED:
             continue
         allowed = True
-        if (config.cfs_quota_burst_period_seconds or 0) > 0:
+        if _is_limited(config):
             own = kept[each.id] = _spent(each, config, samples, tokens, seed, now_s)
             allowed = own.allows
         move = move_of(pool, samples.last(names.container_throttled(each.id), now_s, FRESH_WITHIN_S), allowed)
@@ -200,9 +214,9 @@ def _limited(pod: AgentPod) -> list[AgentContainer]:
     return [each for each in pod.containers if each.directory and each.limits.get(CPU, 0) > 0]
 
 
-def burst_us(limit_milli: int, percent: int, within_quota: bool) -> int:
-    """Of a container, how much unused time it can save up."""
-    most = quota_of_milli(limit_milli) if within_quota else MOST_BURST_US
+def burst_us(limit_milli: int, percent: int, within_quota: bool, ratio: float | None = None) -> int:
+    """Of a container, how much unused time it can save up. Where its quota is the most, the normalised one is."""
+    most = normalized(quota_of_milli(limit_milli), ratio) if within_quota else MOST_BURST_US
     return min(limit_milli * percent * PERIOD_US // 100_000, most)
 
 
@@ -228,6 +242,12 @@ def moved(move: Move, base_us: int, held_us: int, most_percent: int) -> int:
     return min(max(wished, base_us), max(base_us * most_percent // 100, base_us))
 
 
+def _is_limited(config: CPUBurstConfig) -> bool:
+    """No period at all (negative) is for ever; one of nothing allows nothing."""
+    period = config.cfs_quota_burst_period_seconds
+    return period is not None and period >= 0
+
+
 def _spent(
     container: AgentContainer,
     config: CPUBurstConfig,
@@ -241,4 +261,5 @@ def _spent(
     if own is None or own.capacity != Tokens.capacity_of(period, percent):
         own = Tokens.fresh(period, percent, seed, container.id, now_s)
     used = samples.last(names.container_cpu(container.id), now_s, FRESH_WITHIN_S)
-    return own if used is None else own.after(used * 100 / container.limits[CPU], now_s)
+    # Where nobody knows what it used, it neither spent nor earned in that time.
+    return own.after(100.0 if used is None else used * 100 / container.limits[CPU], now_s)

@@ -1,5 +1,6 @@
 """CPU burst: the specification's examples, and who has no part in it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,6 +104,60 @@ def test_tokens_of_a_short_period_run_out() -> None:
         tokens = tokens.after(used, at_s)
         seen.append((tokens.left, tokens.allows))
     assert seen == [(250, True), (-500, False), (100, True)]
+
+
+def test_a_period_of_nothing_lets_no_quota_stay_raised() -> None:
+    usage = samples({NODE_CPU: 1_000, container_throttled("containerd://web-main"): 0.5})
+    for period, expected in ((0, 240_000), (-1, 360_000)):
+        state = bursting(web(), policy="cfsQuotaBurstOnly", cfsQuotaBurstPeriodSeconds=period)
+        writes = decided(state, usage, {POD: 300_000, CONTAINER: 300_000}).decision.writes
+        assert {write.value for write in writes} == {expected}
+
+
+def test_tokens_outlive_a_round_without_their_container_and_are_gone_after_two_periods() -> None:
+    state = bursting(cfsQuotaBurstPeriodSeconds=300)
+    tokens = {
+        name: replace(Tokens.fresh(300, 300, 0, name, NOW), at_s=NOW - ago_s)
+        for name, ago_s in (("late", 590.0), ("gone", 610.0))
+    }
+    outcome = decide(state, samples({NODE_CPU: 1_000}), {}, tokens, seed=0, now_s=NOW)
+    assert outcome is not None
+    assert outcome.tokens == {"late": tokens["late"]}
+
+
+def test_a_time_of_which_nobody_knows_costs_no_tokens() -> None:
+    state = bursting(web(), cfsQuotaBurstPeriodSeconds=300)
+    before = replace(Tokens.fresh(300, 300, 0, "x", NOW), left=1000.0, at_s=NOW - 50)
+    quotas = {POD: 150_000, CONTAINER: 150_000}
+    outcome = decide(state, samples({NODE_CPU: 1_000}), quotas, {"containerd://web-main": before}, 0, NOW)
+    assert outcome is not None
+    assert outcome.tokens["containerd://web-main"] == replace(before, at_s=NOW)
+
+
+def test_a_guaranteed_pod_on_shared_cpus_is_a_service_like_others() -> None:
+    own = {"cpu": "2", "memory": "1Gi"}
+    cpus_of_its_own = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-1"}'}
+    usage = samples({NODE_CPU: 1_000, container_throttled("containerd://g-main"): 0.5})
+    quotas = {"kubepods/podg": 200_000, "kubepods/podg/g-main": 200_000}
+    shared = bursting(pod("g", requests=own, limits=own), policy="cfsQuotaBurstOnly")
+    assert {write.value for write in decided(shared, usage, quotas).decision.writes} == {240_000}
+    bound = bursting(pod("g", requests=own, limits=own, annotations=cpus_of_its_own))
+    assert decided(bound, usage, quotas).decision == NOTHING
+    # 13000 of 32000 are used; of 30000, where two CPUs are a pod's that uses none.
+    used = samples({NODE_CPU: 13_500})
+    assert pool_state(shared, used, 50, NOW) is Pool.IDLE
+    assert pool_state(bound, used, 50, NOW) is Pool.COOLING
+
+
+def test_beside_a_normalised_quota_no_more_than_that_is_saved_up() -> None:
+    # The kernel refuses a quota below what is saved up, and what is saved up above the quota.
+    two = [{"name": name, "resources": {"limits": {"cpu": "1"}}} for name in ("a", "b")]
+    state = bursting(pod("web", "LS", containers=two), policy="cpuBurstOnly")
+    ratio = {"node.koordinator.sh/cpu-normalization-ratio": "1.15"}
+    meta = node(annotations=ratio).node
+    writes = decided(replace(state, node=meta), samples({NODE_CPU: 1_000}), {}).decision.writes
+    # 100000 / 1.15 = 86956.5; the pod's 200000 / 1.15 = 173913.04
+    assert [write.value for write in writes] == [173_914, 86_957, 86_957]
 
 
 def test_a_throttled_container_and_its_pod_get_more() -> None:
