@@ -72,7 +72,12 @@ class AgentPod:
     @property
     def is_active(self) -> bool:
         """Running or about to, and not on its way out."""
-        return self.phase in (PodPhase.RUNNING, PodPhase.PENDING) and self.meta.deletion_timestamp is None
+        return self.is_present and self.meta.deletion_timestamp is None
+
+    @property
+    def is_present(self) -> bool:
+        """Running or about to. One on its way out still runs, has its CPUs and keeps within its limits."""
+        return self.phase in (PodPhase.RUNNING, PodPhase.PENDING)
 
     @property
     def is_best_effort(self) -> bool:

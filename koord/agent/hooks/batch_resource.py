@@ -1,6 +1,7 @@
 """Batch resources: kubelet does not know them, so their shares, quota and memory limit are set here.
 
-A pod has the sums of its containers; a resource that some container does not limit has no limit at all.
+A pod has the sums of its containers; a resource that some container does not limit has no limit at all. A container
+without batch resources is kubelet's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
 
 
 def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Write]:
-    if _has_batch(pod):
+    if _has_batch(pod) and _names_batch(container):
         yield from _writes(
             state,
             container.directory,
@@ -55,14 +56,16 @@ def _quota(state: NodeState, limit_milli: int) -> int:
 
 
 def _sum(limits: Iterable[Mapping[str, int]], resource: str) -> int:
-    values = [each.get(resource, UNLIMITED) for each in limits]
-    return UNLIMITED if UNLIMITED in values else sum(values)
+    values = [each.get(resource, 0) for each in limits]
+    return sum(values) if all(value > 0 for value in values) else UNLIMITED
 
 
 def _has_batch(pod: AgentPod) -> bool:
-    return pod.qos is QoSClass.BE and any(
-        name in each.requests or name in each.limits for each in pod.containers for name in (BATCH_CPU, BATCH_MEMORY)
-    )
+    return pod.qos is QoSClass.BE and any(map(_names_batch, pod.containers))
+
+
+def _names_batch(container: AgentContainer) -> bool:
+    return any(name in container.requests or name in container.limits for name in (BATCH_CPU, BATCH_MEMORY))
 
 
 HOOK: Final = Hook(NAME, AgentGate.BATCH_RESOURCE, for_pod=_for_pod, for_container=_for_container)

@@ -34,12 +34,13 @@ def _quotas(state: NodeState, pod: AgentPod) -> Iterator[tuple[str, int]]:
     ratio = normalization_ratio(state)
     if ratio is None or not _concerns(pod):
         return
-    limits = {each.directory: each.limits.get(CPU, 0) for each in pod.containers if each.directory}
-    for directory, limit in limits.items():
-        if limit > 0:
+    limits = [(each.directory, each.limits.get(CPU, 0)) for each in pod.containers]
+    for directory, limit in limits:
+        if directory and limit > 0:
             yield directory, normalized(quota_of_milli(limit), ratio)
-    if limits and all(limit > 0 for limit in limits.values()):
-        yield pod.directory, normalized(quota_of_milli(sum(limits.values())), ratio)
+    # Those to come count too, as they do for kubelet: v1 takes no child with more than its parent has.
+    if all(limit > 0 for _, limit in limits):
+        yield pod.directory, normalized(quota_of_milli(pod.limits.get(CPU, 0)), ratio)
 
 
 def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:

@@ -1,8 +1,10 @@
 """On which CPUs a pod runs: its own, those of its NUMA nodes, or those that all services share.
 
 The first that applies: CPUs that the scheduler gave it; the share pools of the NUMA nodes that it was given; for a
-system pod the CPUs for those; for a service all share pools; best effort is left to suppression; beside kubelet's
-static policy others are left alone. Who has its own CPUs needs no quota.
+system pod the CPUs for those; for a service all share pools; what lies below best effort is left to suppression; beside
+kubelet's static policy others are left alone. Who has its own CPUs needs no quota.
+
+Where all CPUs are for everybody there is nothing to keep services from, and they are left as they are.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.host_applications import directory_of
 from koord.agent.pods import BATCH_CPU, CPU, AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
+from koord.api.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool, NUMANodeResource
 from koord.api.annotations.value import AnnotationError
 from koord.api.cgroup import qos_dir
 from koord.api.cpuset import NO_CPUS, CPUSet
 from koord.api.features import AgentGate
 from koord.api.priority import QoSClass
+from koord.api.resources import amounts
 from koord.api.words import KubeQoS
 
 NAME: Final = "cpu_set"
@@ -37,17 +40,32 @@ def cpus_of(state: NodeState, pod: AgentPod) -> tuple[CPUSet, str] | None:
         return None
     if status.cpuset:
         return status.cpus, "the scheduler gave it these CPUs"
-    nodes = {each.node for each in status.numa_node_resources if {CPU, BATCH_CPU} & each.resources.keys()}
-    if nodes and not pod.is_best_effort:
+    if pod.uid in state.kubelet.static_cpus:
+        return None
+    nodes = {each.node for each in status.numa_node_resources if _has_cpu(each)}
+    if nodes and pod.labelled_qos is not QoSClass.BE:
         return joined(pool for pool in service_pools(state) if pool.node in nodes), f"shared CPUs of NUMA nodes {nodes}"
     if pod.labelled_qos is QoSClass.SYSTEM:
         system = SYSTEM_QOS_RESOURCE.read(state.node.metadata).cpus
-        return (system, "the CPUs for system pods") if system else None
-    if pod.labelled_qos is QoSClass.LS:
-        return joined(service_pools(state)), "the CPUs that services share"
-    if pod.is_best_effort or state.kubelet.cpu_policy == "static":
+        if system:
+            return system, "the CPUs for system pods"
+    is_left = pod.kube_qos is KubeQoS.BEST_EFFORT or state.kubelet.cpu_policy == "static"
+    if is_left and pod.labelled_qos is not QoSClass.LS:
         return None
-    return joined(service_pools(state)), "the CPUs that services share"
+    shared = state.once(_shared)
+    return (shared, "the CPUs that services share") if shared else None
+
+
+def _has_cpu(given: NUMANodeResource) -> bool:
+    """Not only memory or huge pages."""
+    has = amounts(given.resources)
+    return has.get(CPU, 0) > 0 or has.get(BATCH_CPU, 0) > 0
+
+
+def _shared(state: NodeState) -> CPUSet:
+    """What services share; none where that is all CPUs, or where none are left."""
+    cpus = joined(service_pools(state))
+    return NO_CPUS if cpus == state.topology.all else cpus
 
 
 def joined(pools: Iterator[CPUSharedPool] | Sequence[CPUSharedPool]) -> CPUSet:
@@ -64,30 +82,26 @@ def _has_own(pod: AgentPod) -> bool:
         return False
 
 
-def _is_in_force(state: NodeState) -> bool:
-    """Only where somebody has CPUs of his own is there something to keep the others from."""
-    return any(pod.is_active and _has_own(pod) for pod in state.pods.values())
-
-
 def _for_node(state: NodeState) -> Iterator[Write]:
-    if state.once(_is_in_force) and state.kubelet.cpu_policy != "static":
-        cpus = joined(service_pools(state))
-        if cpus:
-            for application in state.slo.host_applications if state.slo else ():
-                if application.qos == QoSClass.LS:
-                    directory = directory_of(application, state.driver)
-                    yield Write(CPUSET_CPUS, directory, cpus, NAME, "the CPUs that services share")
-            # Pods with CPUs of their own lie there too; those directories follow the pods', and are larger for them.
-            directory = qos_dir(KubeQoS.BURSTABLE, state.driver)
-            bound = (cpus_of(state, pod) for pod in state.pods.values() if pod.kube_qos is KubeQoS.BURSTABLE)
-            for found in bound:
-                cpus |= found[0] if found else NO_CPUS
+    cpus = state.once(_shared)
+    if not cpus:
+        return
+    for application in state.slo.host_applications if state.slo else ():
+        if application.qos == QoSClass.LS:
+            directory = directory_of(application, state.driver)
             yield Write(CPUSET_CPUS, directory, cpus, NAME, "the CPUs that services share")
+    if state.kubelet.cpu_policy == "static":
+        return
+    # Pods with CPUs of their own lie there too, and ones that are left alone: the directory has room for all of them.
+    for pod in state.pods.values():
+        if pod.kube_qos is KubeQoS.BURSTABLE and pod.is_present:
+            found = cpus_of(state, pod)
+            cpus |= found[0] if found else state.topology.all
+    directory = qos_dir(KubeQoS.BURSTABLE, state.driver)
+    yield Write(CPUSET_CPUS, directory, cpus, NAME, "the CPUs that services share")
 
 
 def _writes(state: NodeState, pod: AgentPod, directory: str) -> Iterator[Write]:
-    if not state.once(_is_in_force):
-        return
     found = cpus_of(state, pod)
     if found is not None and found[0]:
         yield Write(CPUSET_CPUS, directory, found[0], NAME, found[1])

@@ -33,16 +33,25 @@ def identity(settings: ResourceQOS | None) -> int:
     return settings.cpu_qos.group_identity or 0
 
 
+def class_identity(state: NodeState, of: str) -> int:
+    """Of a QoS class; what is in none has no side."""
+    qos = state.qos
+    settings: dict[str, ResourceQOS | None] = {
+        QoSClass.LSE: qos.lsr_class,
+        QoSClass.LSR: qos.lsr_class,
+        QoSClass.LS: qos.ls_class,
+        QoSClass.BE: qos.be_class,
+        QoSClass.SYSTEM: qos.system_class,
+    }
+    return identity(settings.get(of))
+
+
 def pod_identity(state: NodeState, pod: AgentPod) -> int:
     qos = state.qos
-    if pod.labelled_qos in (QoSClass.LSE, QoSClass.LSR):
-        return identity(qos.lsr_class)
-    if pod.labelled_qos is QoSClass.BE:
-        return identity(qos.be_class)
-    if pod.labelled_qos is QoSClass.SYSTEM:
-        return identity(qos.system_class)
     if pod.labelled_qos is QoSClass.LS:
         return _own_or(pod, identity(qos.ls_class))
+    if pod.labelled_qos is not QoSClass.NONE:
+        return class_identity(state, pod.labelled_qos)
     if pod.kube_qos is KubeQoS.GUARANTEED and is_enabled(qos.lsr_class):
         return identity(qos.lsr_class)
     return identity(qos.be_class if pod.kube_qos is KubeQoS.BEST_EFFORT else qos.ls_class)
@@ -82,8 +91,7 @@ def _for_node(state: NodeState) -> Iterator[Write]:
     )
     yield Write(GROUP_IDENTITY, best_effort, identity(state.qos.be_class), NAME, "identity of BE")
     for application in state.slo.host_applications if state.slo else ():
-        is_best_effort = application.qos == QoSClass.BE
-        value = identity(state.qos.be_class if is_best_effort else state.qos.ls_class)
+        value = class_identity(state, application.qos)
         directory = directory_of(application, state.driver)
         yield Write(GROUP_IDENTITY, directory, value, NAME, f"identity of host application {application.name}")
 

@@ -30,7 +30,7 @@ class Hook:
     def _writes(self, state: NodeState) -> Iterable[Write]:
         yield from self.for_node(state)
         for pod in state.pods.values():
-            if not pod.is_active:
+            if not pod.is_present:
                 continue
             yield from self.for_pod(state, pod)
             for container in pod.containers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from koord.agent.host.cgroups import Cgroups
@@ -9,11 +10,13 @@ from koord.agent.state import NodeState
 from koord.api.annotations.pod_qos import oom_score_adj
 from koord.api.annotations.value import AnnotationError
 
+log = logging.getLogger(__name__)
+
 
 def wanted(state: NodeState) -> Iterator[tuple[str, int]]:
     """Directories of containers, and the score that their processes shall have."""
     for pod in state.pods.values():
-        if not pod.is_active:
+        if not pod.is_present:
             continue
         for container in pod.containers:
             if not container.directory:
@@ -27,7 +30,7 @@ def wanted(state: NodeState) -> Iterator[tuple[str, int]]:
 
 
 def apply(state: NodeState, cgroups: Cgroups) -> int:
-    """How many processes were changed. One that ends meanwhile needs no score."""
+    """How many processes were changed. One that ends meanwhile needs no score; one that refuses it keeps its own."""
     changed = 0
     for directory, score in wanted(state):
         try:
@@ -42,4 +45,6 @@ def apply(state: NodeState, cgroups: Cgroups) -> int:
                     changed += 1
             except (FileNotFoundError, ProcessLookupError):
                 continue
+            except OSError as error:
+                log.warning("the oom score of process %s in %s stays: %s", pid, directory, error.strerror)
     return changed
