@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Step, Write
-from koord.agent.host.cgroups import Cgroups
-from koord.agent.host.knobs import Knob, Place, Value
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.knobs import CPUSET_CPUS, Knob, Place, Value
 
 log = logging.getLogger(__name__)
 
@@ -167,10 +167,19 @@ class Executor:
                 outcome.refused.append(Refused(write, f"{write.value}: the file shows {text!r}"))
                 continue
             if is_so:
+                if write.spot not in self._seen:
+                    self._inherit(write, text)
                 self._seen[write.spot] = _Seen(write.value, wanted, now_s)
             else:
                 values[write.spot] = _Seen(held, text, now_s)
         return values
+
+    def _inherit(self, write: Write, text: str) -> None:
+        """On v1 what is made below a directory with fewer CPUs for now has those, and is to be put back like it."""
+        if self._cgroups.version is Version.V1 and write.knob is CPUSET_CPUS and write.spot not in self.ledger:
+            above = self.ledger.get(Spot(write.knob.name, write.directory.rpartition("/")[0]))
+            if above is not None:
+                self.ledger.intend(write, above.found, [text])
 
     def _read(self, knob: Knob, directory: str) -> str | None:
         try:

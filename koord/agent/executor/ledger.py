@@ -57,6 +57,12 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, spot: Spot) -> bool:
+        return spot in self._entries
+
+    def get(self, spot: Spot) -> Entry | None:
+        return self._entries.get(spot)
+
     def intend(self, write: Write, found: str, on_the_way: Iterable[str]) -> None:
         """Before the spot is written: what it holds is remembered once, and all that it may show soon."""
         before = self._entries.get(write.spot)

@@ -93,6 +93,22 @@ def test_what_is_no_longer_wanted_is_as_it_was_found(tree: Tree) -> None:
     assert len(executor.ledger) == 0
 
 
+def test_what_is_made_below_fewer_cpus_is_put_back_like_what_it_was_made_below(tree: Tree) -> None:
+    """On v1 a new directory has its parent's CPUs, fewer for now; on v2 it has none of its own."""
+    above, few, born = "kubepods/burstable", CPUSet([0, 1]), "" if tree.version is Version.V2 else "0-1"
+    tree.cgroups.set(CPUSET_CPUS, above, CPUSet(range(8)))
+    executor = Executor(tree.cgroups, Ledger())
+    executor.apply([want(above, few, CPUSET_CPUS)], {"suppress"}, now_s=0)
+    pod = tree.pod("1", KubeQoS.BURSTABLE, "c1")
+    directories = [above, pod, f"{pod}/c1"]
+    for directory in (pod, f"{pod}/c1"):
+        tree.write(tree.cgroups.file(CPUSET_CPUS, directory), born)
+    executor.apply([want(each, few, CPUSET_CPUS) for each in directories], {"suppress"}, now_s=1)
+    executor.apply([], {"suppress"}, now_s=2)
+    free = CPUSet() if tree.version is Version.V2 else CPUSet(range(8))
+    assert [tree.cgroups.configured(CPUSET_CPUS, each) for each in directories] == [CPUSet(range(8)), free, free]
+
+
 def test_a_spot_that_another_took_over_is_left_to_them(tree: Tree) -> None:
     pod = tree.pod("1", KubeQoS.BEST_EFFORT)
     executor = Executor(tree.cgroups, Ledger())
