@@ -179,3 +179,31 @@ def test_what_this_kernel_can_do(tmp_path: Path, anolis: bool) -> None:
     assert found["slowed memory"].is_there == anolis
     if not anolis:
         assert "cpu.idle" in found["group identity"].how
+
+
+def test_a_pods_sandbox_goes_where_its_pod_goes(tree: Tree) -> None:
+    """On v1, or its pod's directory could not have fewer CPUs; on v2 it follows by itself."""
+    host = Host(tree)
+    sandbox = tree.cgroup("kubepods/burstable/podweb/pause")
+    tree.cgroups.set(CPUSET_CPUS, sandbox, CPUSet(range(8)))
+    before = files_of(tree)
+    reserved = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-1"}'}
+    host.state = replace(host.state, node=node(annotations=reserved).node)
+    host.round()
+    rest = CPUSet(range(2, 8))
+    assert host.get(CPUSET_CPUS, "kubepods/burstable/podweb") == rest
+    assert host.get(CPUSET_CPUS, sandbox) == (rest if tree.version is Version.V1 else CPUSet(range(8)))
+    host.agent.executor.restore_all(host.now_s)
+    assert files_of(tree) == before
+
+
+def test_an_annotation_that_cannot_be_read_leaves_its_hook_as_it_was(tree: Tree, caplog: Any) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    reserved = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-1"}'}
+    host.state = replace(host.state, node=node(annotations=reserved).node)
+    host.round()
+    host.state = replace(host.state, node=node(annotations={"node.koordinator.sh/reservation": "{"}).node)
+    host.round()
+    assert "cpu_set wants nothing new" in caplog.text
+    assert host.get(CPUSET_CPUS, "kubepods/burstable/podweb") == CPUSet(range(2, 8))
+    assert host.get(CPU_SHARES, f"{BE}/podjob") != 1024, "the others go on"
