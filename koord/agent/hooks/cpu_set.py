@@ -40,8 +40,6 @@ def cpus_of(state: NodeState, pod: AgentPod) -> tuple[CPUSet, str] | None:
         return None
     if status.cpuset:
         return status.cpus, "the scheduler gave it these CPUs"
-    if pod.uid in state.kubelet.static_cpus:
-        return None
     nodes = {each.node for each in status.numa_node_resources if _has_cpu(each)}
     if nodes and pod.labelled_qos is not QoSClass.BE:
         return joined(pool for pool in service_pools(state) if pool.node in nodes), f"shared CPUs of NUMA nodes {nodes}"

@@ -280,7 +280,7 @@ def test_without_pods_with_cpus_of_their_own(
 
 
 def test_cpus_that_kubelet_gave_away_stay_where_they_are() -> None:
-    own = pod("own", "LS", requests={"cpu": "2", "memory": "1Gi"}, limits={"cpu": "2", "memory": "1Gi"})
+    own = pod("own", requests={"cpu": "2", "memory": "1Gi"}, limits={"cpu": "2", "memory": "1Gi"})
     web = pod("web", "LS", requests={"cpu": "1"})
     kubelet = Kubelet("static", static_cpus={"own": CPUSet([0, 1])})
     found = wanted(cpu_set.HOOK, node(own, web, topology=cpus(1, 8, 1), kubelet=kubelet))
