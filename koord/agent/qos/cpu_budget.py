@@ -50,9 +50,9 @@ class CpuBudget:
 def cpu_budget(
     state: NodeState, samples: Samples, threshold_percent: int, min_percent: int | None, now_s: float
 ) -> CpuBudget | None:
-    """None where the node's or a pod's usage is not known."""
+    """None where the node's or the pods' usage is not known, or no pod is: then best effort would count as system."""
     used = samples.last(names.NODE_CPU, now_s, FRESH_WITHIN_S)
-    if used is None:
+    if used is None or not state.pods:
         return None
     pods = {uid: samples.last(names.pod_cpu(uid), now_s, FRESH_WITHIN_S) for uid in samples.owners("pod_cpu")}
     measured = {uid: value for uid, value in pods.items() if value is not None}

@@ -6,7 +6,7 @@ own are lent in proportion.
 
 from __future__ import annotations
 
-from itertools import cycle, pairwise
+from itertools import pairwise
 
 from koord.agent.host.topology import Cpu, Topology
 from koord.api.cpuset import NO_CPUS, CPUSet
@@ -27,20 +27,20 @@ def _spread(count: int, among: CPUSet, topology: Topology) -> CPUSet:
         return NO_CPUS
     buckets = _buckets(among, topology)
     chosen: list[int] = []
-    turn = cycle(range(len(buckets)))
-    idle = 0
-    at = next(turn)
-    while count - len(chosen) > 1 and idle < len(buckets):
+    at, at_last_lap = 0, -1
+    while count - len(chosen) > 1:
+        if at == 0:
+            if len(chosen) == at_last_lap:
+                break
+            at_last_lap = len(chosen)
         pair = _whole_core(buckets[at])
-        if pair:
-            chosen += [cpu.id for cpu in pair]
-            buckets[at] = [cpu for cpu in buckets[at] if cpu not in pair]
-        idle = 0 if pair else idle + 1
-        at = next(turn)
+        chosen += [cpu.id for cpu in pair]
+        buckets[at] = [cpu for cpu in buckets[at] if cpu not in pair]
+        at = (at + 1) % len(buckets)
     while len(chosen) < count:
         if buckets[at]:
             chosen.append(buckets[at].pop(0).id)
-        at = next(turn)
+        at = (at + 1) % len(buckets)
     return CPUSet(chosen)
 
 

@@ -86,6 +86,12 @@ def test_cpus_of_lsr_pods_are_lent_in_proportion_and_those_of_others_never() -> 
     assert str(choose(9, cpus(2, 6, 2), never, lsr)) == "0,3-4,7-8,15-16,19-20"
 
 
+def test_single_cpus_begin_anew_once_no_whole_core_is_left() -> None:
+    # Of node 0 there are the core 0,8 and CPUs 1, 2, 3, of node 1 CPUs 4, 5, 6, 7: the core, then 1, 4, 2.
+    never = CPUSet.parse("9-15")
+    assert str(choose(5, cpus(2, 4, 2), never, NO_CPUS)) == "0-2,4,8"
+
+
 def test_a_node_without_a_cpu_to_give_is_left_as_it_is() -> None:
     assert choose(2, cpus(1, 1, 2), CPUSet([0, 1]), NO_CPUS) == NO_CPUS
 
@@ -170,6 +176,11 @@ def test_without_fresh_usage_nothing_is_decided() -> None:
     assert decide(state, usage, FREE, NOW + 3) is None
     assert decide(state, Samples(), FREE, NOW) is None
     assert decide(node(slo=None), usage, FREE, NOW) is None
+
+
+def test_while_no_pod_is_known_nothing_is_decided() -> None:
+    # Kubelet has not answered yet: what best effort uses would count as the system's.
+    assert decide(node(slo=slo()), samples({NODE_CPU: 3_000}), FREE, NOW) is None
 
 
 def test_switched_off_it_wants_nothing() -> None:
