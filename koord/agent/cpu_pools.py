@@ -1,7 +1,8 @@
 """The CPUs that pods share: those of services without CPUs of their own, and those of best effort.
 
 By NUMA node. Services share what nobody has for himself; best effort may also run on the CPUs of LSR pods, never on
-those of LSE pods. Neither gets CPUs that are reserved or exclusive for system pods.
+those of LSE pods. Neither gets CPUs that the node's annotation reserves or that are exclusive for system pods. Those
+that kubelet reserves services share, as they do under kubelet alone; best effort does not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Owned:
     """CPUs that are not for everybody."""
 
     never: CPUSet
-    "Reserved, or exclusive for system pods."
+    "For best effort: reserved, or exclusive for system pods."
+    system: CPUSet
+    "Of those, what services may not have either."
     lse: CPUSet
     bound: CPUSet
     "Of all pods with CPUs of their own, by the scheduler's or kubelet's word."
@@ -42,22 +45,39 @@ def owned_cpus(state: NodeState) -> Owned:
 
 
 def _owned_cpus(state: NodeState) -> Owned:
-    meta = state.node.metadata
-    never = NODE_RESERVATION.read(meta).cpus | state.kubelet.reserved_cpus
-    system = SYSTEM_QOS_RESOURCE.read(meta)
-    if system.cpuset_exclusive:
-        never |= system.cpus
+    kept = reserved_cpus(state)
+    for_system_pods = SYSTEM_QOS_RESOURCE.read(state.node.metadata)
+    if for_system_pods.cpuset_exclusive:
+        kept |= for_system_pods.cpus
+    never = kept | state.kubelet.reserved_cpus
     lse = lsr = bound = NO_CPUS
     for pod in state.pods.values():
         if not pod.is_present:
             continue
         cpus = own_cpus(pod)
-        bound |= cpus | state.kubelet.static_cpus.get(pod.uid, NO_CPUS)
+        bound |= cpus
         if pod.qos is QoSClass.LSE:
             lse |= cpus
         elif pod.qos is QoSClass.LSR:
             lsr |= cpus
-    return Owned(never, lse, bound, lsr)
+    for cpus in given_by_kubelet(state).values():
+        bound |= cpus
+    return Owned(never, kept if state.kubelet.shares_reserved else never, lse, bound, lsr)
+
+
+def reserved_cpus(state: NodeState) -> CPUSet:
+    """By the node's annotation: the CPUs that it names, else as many as its amount comes to."""
+    told = NODE_RESERVATION.read(state.node.metadata)
+    return told.cpus or state.topology.first(told.cores)
+
+
+def given_by_kubelet(state: NodeState) -> dict[str, CPUSet]:
+    """By pod uid, whether the pod is known or not. Where the scheduler gave a pod its CPUs, kubelet's do not count."""
+    return {
+        uid: cpus
+        for uid, cpus in sorted(state.kubelet.static_cpus.items())
+        if cpus and not ((pod := state.pods.get(uid)) and own_cpus(pod))
+    }
 
 
 def service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
@@ -66,7 +86,7 @@ def service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
 
 def _service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:
     owned = owned_cpus(state)
-    return _by_node(state.topology, owned.never | owned.bound)
+    return _by_node(state.topology, owned.system | owned.bound)
 
 
 def best_effort_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:

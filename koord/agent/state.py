@@ -30,6 +30,15 @@ class Kubelet:
     reserved_cpus: CPUSet = NO_CPUS
     static_cpus: Mapping[str, CPUSet] = field(default_factory=dict)
     "By pod uid, what its own CPU manager gave away."
+    cpu_options: Mapping[str, str] = field(default_factory=dict)
+    "Of its CPU manager's policy."
+    topology_policy: str = "None"
+    "How it aligns pods or containers with NUMA nodes, in the words of a NodeResourceTopology."
+
+    @property
+    def shares_reserved(self) -> bool:
+        """Whether pods without CPUs of their own run on the reserved ones too: they do unless it is told otherwise."""
+        return self.cpu_options.get("strict-cpu-reservation") != "true"
 
 
 @dataclass(frozen=True, slots=True)

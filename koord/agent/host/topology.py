@@ -52,6 +52,11 @@ class Topology:
         """By NUMA node, its CPUs."""
         return self._grouped([(cpu.node, cpu.id) for cpu in self.cpus])
 
+    def first(self, count: int) -> CPUSet:
+        """So many CPUs, as kubelet would reserve them: whole cores, all of one socket before the next."""
+        ordered = sorted(self.cpus, key=lambda cpu: (cpu.socket, cpu.node, cpu.core, cpu.id))
+        return CPUSet(cpu.id for cpu in ordered[: max(count, 0)])
+
     @property
     def hyper_threads(self) -> bool:
         return any(len(threads) > 1 for threads in self.siblings.values())

@@ -13,9 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
+from koord.agent.host.topology import Topology
 from koord.agent.state import Kubelet
 from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.names import RESOURCE_CPU
 from koord.api.node import Node
+from koord.api.quantity import milli
 from koord.api.runnable import RunnablePod
 from koord.kube.client import Client
 from koord.kube.cluster_config import ClusterConfig
@@ -25,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 3.0
 DEFAULT_PORT: Final = 10250
+STATIC: Final = "static"
 
 
 class _Pods(msgspec.Struct, frozen=True):
@@ -33,7 +37,12 @@ class _Pods(msgspec.Struct, frozen=True):
 
 class _Config(msgspec.Struct, frozen=True, rename="camel"):
     cpu_manager_policy: str = "none"
+    cpu_manager_policy_options: dict[str, str] | None = None
     reserved_system_cpus: str = msgspec.field(name="reservedSystemCPUs", default="")
+    kube_reserved: dict[str, str] | None = None
+    system_reserved: dict[str, str] | None = None
+    topology_manager_policy: str = ""
+    topology_manager_scope: str = ""
     cgroup_driver: str = ""
 
 
@@ -74,15 +83,46 @@ class Pods:
         return found or None
 
 
-async def settings(client: Client, before: Kubelet) -> Kubelet:
+_LEVELS: Final = {"container": "ContainerLevel", "pod": "PodLevel"}
+_TOPOLOGY_POLICIES: Final = {
+    "single-numa-node": "SingleNUMANode",
+    "restricted": "Restricted",
+    "best-effort": "BestEffort",
+}
+
+
+def topology_policy(policy: str, scope: str) -> str:
+    """Kubelet's topology manager in the words of a NodeResourceTopology."""
+    if policy not in _TOPOLOGY_POLICIES or scope not in _LEVELS:
+        return "None"
+    return _TOPOLOGY_POLICIES[policy] + _LEVELS[scope]
+
+
+def reserved_cpus(config: _Config, topology: Topology) -> CPUSet:
+    """Those that it names, else as many as it reserves for itself and the system. Only its static policy has any."""
+    if config.cpu_manager_policy != STATIC:
+        return NO_CPUS
+    named = CPUSet.parse(config.reserved_system_cpus)
+    reserved = (config.kube_reserved or {}, config.system_reserved or {})
+    cpu_milli = sum(milli(each.get(RESOURCE_CPU, 0)) for each in reserved)
+    return named or topology.first(-(-cpu_milli // 1000))
+
+
+async def settings(client: Client, before: Kubelet, topology: Topology) -> Kubelet:
     try:
         _, _, body = await client.raw("GET", "/configz")
         config = msgspec.json.decode(body, type=_Configz).kubeletconfig
-        reserved = CPUSet.parse(config.reserved_system_cpus)
+        reserved = reserved_cpus(config, topology)
     except (ApiError, OSError, ValueError) as error:
         log.warning("kubelet does not tell its configuration, the last one stays: %s", error)
         return before
-    return replace(before, cpu_policy=config.cpu_manager_policy, reserved_cpus=reserved)
+    return replace(
+        before,
+        cpu_policy=config.cpu_manager_policy,
+        reserved_cpus=reserved,
+        cpu_options=config.cpu_manager_policy_options or {},
+        topology_policy=topology_policy(config.topology_manager_policy, config.topology_manager_scope),
+    )
 
 
 def static_cpus(state: bytes) -> dict[str, CPUSet]:

@@ -12,7 +12,7 @@ import logging
 import resource
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,9 +37,11 @@ from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
 from koord.api.cgroup import CgroupDriver, qos_dir
+from koord.api.cpuset import CPUSet
 from koord.api.crd.node_metric import NodeMetric
 from koord.api.crd.node_resource_topology import NodeResourceTopology
 from koord.api.crd.node_slo import NodeSLO
+from koord.api.faults import BadInput
 from koord.api.features import AgentGate
 from koord.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koord.api.node import Node
@@ -247,14 +249,22 @@ class Daemon:
                 for uid in sources.pods.keys() - pods.keys():
                     self.agent.executor.forget(sources.pods[uid].directory)
                 sources.pods = pods
-        asked = await kubelet.settings(client, sources.kubelet)
-        try:
-            given = kubelet.static_cpus(self.files.once("var/lib/kubelet/cpu_manager_state"))
-        except (OSError, ValueError):
-            given = {}
-        new = Kubelet(asked.cpu_policy, asked.reserved_cpus, given)
+        asked = await kubelet.settings(client, sources.kubelet, self.topology)
+        new = replace(asked, static_cpus=self._static_cpus(asked))
         if new != sources.kubelet:
             sources.kubelet = new
+
+    def _static_cpus(self, asked: Kubelet) -> Mapping[str, CPUSet]:
+        """A file that cannot be read leaves what was known: those CPUs are still given away."""
+        if asked.cpu_policy != kubelet.STATIC:
+            return {}
+        try:
+            return kubelet.static_cpus(self.files.once("var/lib/kubelet/cpu_manager_state"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.warning("kubelet's cpu_manager_state cannot be read, what was known stays: %s", error)
+            return asked.static_cpus
 
     async def _report(self, sources: Sources) -> None:
         while True:
@@ -269,7 +279,11 @@ class Daemon:
         while True:
             state = self._state
             known = sources.topology.get(self._options.node)
-            wanted = None if state is None else node_resource_topology.change(state, self.files, known)
+            try:
+                wanted = None if state is None else node_resource_topology.change(state, self.files, known)
+            except BadInput as error:
+                log.error("the topology stays as it was reported: %s", error)
+                wanted = None
             if wanted is not None:
                 await self._write_topology(wanted, is_new=known is None)
             await self._clock.sleep(TOPOLOGY_S)

@@ -68,7 +68,7 @@ def node_metric_status(
             numa_usages=_by_numa_node(state, samples, now_s, window_s),
         ),
         pods_metric=tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.namespace, pod.name))),
-        host_application_metric=tuple(applications),
+        host_application_metric=tuple(sorted(applications, key=lambda each: each.name)),
     )
 
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import msgspec
 
-from koord.agent.cpu_pools import best_effort_pools, service_pools
+from koord.agent.cpu_pools import best_effort_pools, given_by_kubelet, reserved_cpus, service_pools
 from koord.agent.host import proc
 from koord.agent.host.files import Files
 from koord.agent.state import NodeState
+from koord.api import names
 from koord.api.annotations import cpu
 from koord.api.crd.node_resource_topology import NodeResourceTopology, Zone, ZoneResource
+from koord.api.meta import OwnerReference
 from koord.api.quantity import render
+from koord.api.resources import amounts
 
 
 def topology_annotations(state: NodeState) -> dict[str, str]:
@@ -25,17 +28,14 @@ def topology_annotations(state: NodeState) -> dict[str, str]:
     detail = tuple(
         cpu.CPUInfo(id=each.id, core=each.core, socket=each.socket, node=each.node) for each in state.topology.cpus
     )
-    given = tuple(
-        cpu.PodCPUAlloc(
-            namespace=pod.meta.namespace, name=pod.meta.name, uid=uid, cpuset=str(cpus), managed_by_kubelet=True
-        )
-        for uid, cpus in state.kubelet.static_cpus.items()
-        if (pod := state.pods.get(uid)) is not None and not cpu.RESOURCE_STATUS.is_on(pod.meta)
-    )
+    given = tuple(_given(state, uid, str(cpus)) for uid, cpus in given_by_kubelet(state).items())
     policy = cpu.KubeletCPUManagerPolicy(
         policy="static" if state.kubelet.cpu_policy == "static" else "none",
+        options=state.kubelet.cpu_options,
         reserved_cpus=str(state.kubelet.reserved_cpus),
     )
+    meta = state.node.metadata
+    reservation = msgspec.structs.replace(cpu.NODE_RESERVATION.read(meta), reserved_cpus=str(reserved_cpus(state)))
     about = cpu.CPUBasicInfo(
         cpu_model=state.topology.model,
         hyper_thread_enabled=state.topology.hyper_threads,
@@ -49,12 +49,34 @@ def topology_annotations(state: NodeState) -> dict[str, str]:
         cpu.BE_CPU_SHARED_POOLS.key: cpu.BE_CPU_SHARED_POOLS.render(best_effort_pools(state)),
         cpu.CPU_MANAGER_POLICY.key: cpu.CPU_MANAGER_POLICY.render(policy),
         cpu.CPU_BASIC_INFO.key: cpu.CPU_BASIC_INFO.render(about),
+        cpu.NODE_RESERVATION.key: cpu.NODE_RESERVATION.render(reservation),
+        cpu.SYSTEM_QOS_RESOURCE.key: cpu.SYSTEM_QOS_RESOURCE.render(cpu.SYSTEM_QOS_RESOURCE.read(meta)),
     }
 
 
+def _given(state: NodeState, uid: str, cpus: str) -> cpu.PodCPUAlloc:
+    """A pod that is not known by name holds its CPUs all the same."""
+    pod = state.pods.get(uid)
+    if pod is None:
+        return cpu.PodCPUAlloc(uid=uid, cpuset=cpus, managed_by_kubelet=True)
+    return cpu.PodCPUAlloc(pod.meta.namespace, pod.meta.name, uid, cpus, True)
+
+
+def topology_labels(state: NodeState, known: NodeResourceTopology | None) -> dict[str, str | None]:
+    """The node's own label, for those who only look at its zones; None takes back what the node no longer says."""
+    key = cpu.ENABLE_NUMA_RESERVATION.key
+    told = state.node.metadata.labels.get(key)
+    has = known.metadata.labels.get(key) if known else None
+    return {} if told == has else {key: told}
+
+
 def zones(state: NodeState, files: Files, known: NodeResourceTopology | None) -> tuple[Zone, ...]:
-    """One for each NUMA node. What others have written into a zone stays there."""
+    """One for each NUMA node. What others have written into a zone stays there.
+
+    Where the node's label says so, what kubelet keeps back is shared out among them.
+    """
     before = {zone.name: zone for zone in known.zones} if known else {}
+    kept = _kept_in_each_zone(state)
     found = []
     for node, cpus in state.topology.nodes.items():
         name = f"node-{node}"
@@ -62,25 +84,47 @@ def zones(state: NodeState, files: Files, known: NodeResourceTopology | None) ->
         if len(state.topology.nodes) > 1:
             memory = proc.memory_of_numa_node(files, node).total
         own = {"cpu": len(cpus) * 1000, "memory": memory}
-        others = [each for each in before[name].resources if each.name not in own] if name in before else []
+        zone = before.get(name, Zone(name=name, type="Node"))
+        others = [each for each in zone.resources if each.name not in own]
         resources = [
-            ZoneResource(name=resource, capacity=(text := render(resource, amount)), allocatable=text, available=text)
-            for resource, amount in own.items()
+            _resource(resource, amount, max(amount - kept.get(resource, 0), 0)) for resource, amount in own.items()
         ]
-        found.append(Zone(name=name, type="Node", resources=(*resources, *others)))
+        found.append(msgspec.structs.replace(zone, type="Node", resources=(*resources, *others)))
     return tuple(found)
+
+
+def _resource(name: str, amount: int, for_pods: int) -> ZoneResource:
+    text = render(name, for_pods)
+    return ZoneResource(name=name, capacity=render(name, amount), allocatable=text, available=text)
+
+
+def _kept_in_each_zone(state: NodeState) -> dict[str, int]:
+    """Rounded up, so that the zones keep back no less than the node."""
+    if not cpu.ENABLE_NUMA_RESERVATION.read(state.node.metadata):
+        return {}
+    capacity, count = amounts(state.node.status.capacity), len(state.topology.nodes)
+    return {
+        resource: -(-max(capacity[resource] - state.allocatable[resource], 0) // count)
+        for resource in (names.RESOURCE_CPU, names.RESOURCE_MEMORY)
+        if resource in capacity and resource in state.allocatable
+    }
 
 
 def change(state: NodeState, files: Files, known: NodeResourceTopology | None) -> Mapping[str, Any] | None:
     """The merge patch that makes it so, or the whole object; None where it is so already."""
-    annotations = topology_annotations(state)
+    annotations, labels = topology_annotations(state), topology_labels(state, known)
     wanted = zones(state, files, known)
-    if known is not None:
-        has = known.metadata.annotations
-        if known.zones == wanted and all(has.get(key) == text for key, text in annotations.items()):
-            return None
-    return {
-        "metadata": {"annotations": annotations},
-        "topologyPolicies": list(known.topology_policies) if known else ["None"],
-        "zones": msgspec.to_builtins(wanted),
-    }
+    policies = (state.kubelet.topology_policy,)
+    body: dict[str, Any] = {"topologyPolicies": list(policies), "zones": msgspec.to_builtins(wanted)}
+    if known is None:
+        labels[names.LABEL_MANAGED_BY] = names.MANAGED_BY_KOORDINATOR
+        owner = state.node.metadata
+        # Who owns it takes it along: there is none without its node.
+        owners = [OwnerReference("v1", "Node", owner.name, owner.uid, controller=True, block_owner_deletion=True)]
+        meta = {"labels": labels, "annotations": annotations, "ownerReferences": msgspec.to_builtins(owners)}
+        return {"metadata": meta, **body}
+    has = known.metadata.annotations
+    is_told = all(has.get(key) == text for key, text in annotations.items())
+    if is_told and not labels and known.zones == wanted and known.topology_policies == policies:
+        return None
+    return {"metadata": {"labels": labels, "annotations": annotations}, **body}

@@ -67,3 +67,14 @@ def test_usage_on_each_numa_node() -> None:
     assert milli(first.node_usage.resources["cpu"]) == 900
     # Of 200m, nine tenths.
     assert milli(first.system_usage.resources["cpu"]) == 180
+
+
+def test_host_applications_are_told_by_name() -> None:
+    state = node(slo={"hostApplications": [{"name": "b", "qos": "LS"}, {"name": "a", "qos": "BE"}, {"name": "c"}]})
+    found = measured(10)
+    for name in "ab":
+        found.add(names.host_application_cpu(name), NOW, 100)
+        found.add(names.host_application_memory(name), NOW, GIB)
+    status = node_metric_status(state, found, ReportPolicy(), NOW, "2026-11-15T04:25:02Z")
+    assert status is not None
+    assert [(each.name, each.qos) for each in status.host_application_metric] == [("a", "BE"), ("b", "LS")]
