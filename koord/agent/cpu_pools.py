@@ -72,12 +72,16 @@ def reserved_cpus(state: NodeState) -> CPUSet:
 
 
 def given_by_kubelet(state: NodeState) -> dict[str, CPUSet]:
-    """By pod uid, whether the pod is known or not. Where the scheduler gave a pod its CPUs, kubelet's do not count."""
+    """By pod uid, whether the pod is known or not. Of pods whose CPUs are set here, kubelet's word does not count."""
     return {
         uid: cpus
         for uid, cpus in sorted(state.kubelet.static_cpus.items())
-        if cpus and not ((pod := state.pods.get(uid)) and own_cpus(pod))
+        if cpus and not ((pod := state.pods.get(uid)) and _is_set_here(pod))
     }
+
+
+def _is_set_here(pod: AgentPod) -> bool:
+    return pod.labelled_qos in (QoSClass.LS, QoSClass.BE) or bool(own_cpus(pod))
 
 
 def service_pools(state: NodeState) -> tuple[CPUSharedPool, ...]:

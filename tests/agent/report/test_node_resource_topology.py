@@ -102,10 +102,11 @@ def test_services_share_what_nobody_has_for_himself(
     assert (policy["policy"], policy["reservedCPUs"], policy.get("options", {})) == ("static", "0-1", options)
 
 
-def test_what_kubelet_gave_is_told_unless_the_scheduler_gave_the_pod_others() -> None:
-    given = {"own": "1", "gone": "6", "lsr": "5", "numa": "3", "nothing": ""}
+def test_what_kubelet_gave_is_told_of_pods_whose_cpus_are_not_set_here() -> None:
+    given = {"own": "1", "gone": "6", "lsr": "5", "ls": "2", "be": "4", "numa": "3", "nothing": ""}
     only_numa = {"scheduling.koordinator.sh/resource-status": '{"numaNodeResources": [{"node": 0}]}'}
     pods = [pod("own"), pod("numa", annotations=only_numa), bound("lsr", "LSR", "7"), pod("nothing")]
+    pods += [pod("ls", "LS"), pod("be", "BE")]
     kubelet = Kubelet("static", NO_CPUS, {uid: CPUSet.parse(text) for uid, text in given.items()})
     state = node(*pods, topology=EIGHT, kubelet=kubelet)
     assert told(state, cpu.POD_CPU_ALLOCS.key) == [
