@@ -7,12 +7,14 @@ without services.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 
+from koord.agent.host.files import Files
 from koord.agent.host.topology import Topology
 from koord.agent.state import Kubelet
 from koord.api.cpuset import NO_CPUS, CPUSet
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 3.0
 DEFAULT_PORT: Final = 10250
 STATIC: Final = "static"
+STATE_FILE: Final = "var/lib/kubelet/cpu_manager_state"
 
 
 class _Pods(msgspec.Struct, frozen=True):
@@ -123,6 +126,19 @@ async def settings(client: Client, before: Kubelet, topology: Topology) -> Kubel
         cpu_options=config.cpu_manager_policy_options or {},
         topology_policy=topology_policy(config.topology_manager_policy, config.topology_manager_scope),
     )
+
+
+def given_cpus(files: Files, asked: Kubelet) -> Mapping[str, CPUSet]:
+    """By pod uid, what it gave away. A file that cannot be read leaves what was known: those CPUs are still taken."""
+    if asked.cpu_policy != STATIC:
+        return {}
+    try:
+        return static_cpus(files.once(STATE_FILE))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        log.warning("kubelet's cpu_manager_state cannot be read, what was known stays: %s", error)
+        return asked.static_cpus
 
 
 def static_cpus(state: bytes) -> dict[str, CPUSet]:

@@ -37,7 +37,6 @@ from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
 from koord.api.cgroup import CgroupDriver, qos_dir
-from koord.api.cpuset import CPUSet
 from koord.api.crd.node_metric import NodeMetric
 from koord.api.crd.node_resource_topology import NodeResourceTopology
 from koord.api.crd.node_slo import NodeSLO
@@ -250,21 +249,9 @@ class Daemon:
                     self.agent.executor.forget(sources.pods[uid].directory)
                 sources.pods = pods
         asked = await kubelet.settings(client, sources.kubelet, self.topology)
-        new = replace(asked, static_cpus=self._static_cpus(asked))
+        new = replace(asked, static_cpus=kubelet.given_cpus(self.files, asked))
         if new != sources.kubelet:
             sources.kubelet = new
-
-    def _static_cpus(self, asked: Kubelet) -> Mapping[str, CPUSet]:
-        """A file that cannot be read leaves what was known: those CPUs are still given away."""
-        if asked.cpu_policy != kubelet.STATIC:
-            return {}
-        try:
-            return kubelet.static_cpus(self.files.once("var/lib/kubelet/cpu_manager_state"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            log.warning("kubelet's cpu_manager_state cannot be read, what was known stays: %s", error)
-            return asked.static_cpus
 
     async def _report(self, sources: Sources) -> None:
         while True:
