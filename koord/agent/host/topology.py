@@ -1,6 +1,7 @@
 """The machine's CPUs: which are threads of one core, which share a socket, a NUMA node, a last-level cache.
 
-Read from sysfs, which every kernel has. Cores are numbered through the machine, since sysfs begins anew on each socket.
+Read from sysfs, which every kernel has. Cores are numbered through the machine, since sysfs begins anew on each socket,
+and on some machines on each die: which threads are one core's is told by their lists.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from koord.api.cpuset import CPUSet
 
 _CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
+_OF_A_CORE: Final = ("core_cpus_list", "thread_siblings_list", "core_id")
 
 
 class Cpu(NamedTuple):
@@ -71,15 +73,21 @@ class Topology:
 
 def topology(files: Files) -> Topology:
     node_of = _node_of_cpu(files)
-    cores: dict[tuple[int, int], int] = {}
+    cores: dict[tuple[int, str], int] = {}
     cpus = []
     for cpu in CPUSet.parse(_text(files, f"{_CPUS}/online", "0")):
-        socket = _number(files, f"{_CPUS}/cpu{cpu}/topology/physical_package_id", 0)
-        core = _number(files, f"{_CPUS}/cpu{cpu}/topology/core_id", cpu)
-        number = cores.setdefault((socket, core), len(cores))
+        # Machines that do not tell say -1.
+        socket = max(_number(files, f"{_CPUS}/cpu{cpu}/topology/physical_package_id", 0), 0)
+        number = cores.setdefault((socket, _core(files, cpu)), len(cores))
         cpus.append(Cpu(cpu, number, socket, node_of.get(cpu, 0), _last_level_cache(files, cpu)))
     about = _cpuinfo(_text(files, "proc/cpuinfo", ""))
     return Topology(tuple(cpus), about.get("model name", ""), about.get("vendor_id", ""), _turbo(files))
+
+
+def _core(files: Files, cpu: int) -> str:
+    """What a core's threads have in common: the list of them, by its present or former name, else a number."""
+    texts = (_text(files, f"{_CPUS}/cpu{cpu}/topology/{name}", "") for name in _OF_A_CORE)
+    return next(filter(None, texts), str(cpu))
 
 
 def _node_of_cpu(files: Files) -> dict[int, int]:

@@ -167,6 +167,23 @@ def test_two_sockets_of_128_cpus(tmp_path: Path) -> None:
     assert {cpu.cache for cpu in found.cpus if cpu.node == 1} == {1}
 
 
+@pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
+def test_cores_whose_numbers_begin_anew_on_each_die_are_told_by_their_threads(tmp_path: Path, name: str) -> None:
+    tree = Tree(tmp_path, cores=4, threads=2)
+    for cpu in range(8):
+        base = f"sys/devices/system/cpu/cpu{cpu}/topology"
+        tree.write(f"{base}/core_id", f"{cpu % 2}\n")
+        tree.write(f"{base}/{name}", f"{cpu % 4},{cpu % 4 + 4}\n")
+    assert topology(tree.files).siblings == {core: CPUSet([core, core + 4]) for core in range(4)}
+
+
+def test_a_machine_that_tells_no_socket_has_one(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, cores=2, threads=1)
+    for cpu in range(2):
+        tree.write(f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", "-1\n")
+    assert [(cpu.core, cpu.socket) for cpu in topology(tree.files).cpus] == [(0, 0), (1, 0)]
+
+
 @given(st.sampled_from([knob for knob in KNOBS if knob is not knobs.CPUSET_CPUS]), st.integers(-3, 2**40))
 def test_each_valid_value_survives_being_written(knob: Knob, value: int) -> None:
     if knob.fault(value) is None:
