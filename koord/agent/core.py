@@ -71,8 +71,8 @@ class Agent:
     "By uid, when the API did not let a pod go."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
-    _quota_since: tuple[int, float] = (UNLIMITED, NEVER)
-    "The quota of best effort, and since when it is that."
+    _quota_since: tuple[int | None, float] = (None, NEVER)
+    "The quota of best effort, and since when it is that: the first that is seen, since ever."
     _quotas: dict[str, int] = field(default_factory=dict)
     "Of services, as last seen: where nobody but the agent writes they are read slowly."
     _slow_s: float = NEVER
@@ -133,7 +133,7 @@ class Agent:
             (
                 cpu_suppress.NAME,
                 gates[AgentGate.BE_CPU_SUPPRESS],
-                lambda: cpu_suppress.decide(state, samples, self._held(state, now_s), now_s),
+                lambda: self._suppress(state, now_s),
             ),
             (
                 cpu_evict.NAME,
@@ -182,10 +182,16 @@ class Agent:
         self.tokens = outcome.tokens
         return outcome.decision
 
+    def _suppress(self, state: NodeState, now_s: float) -> Decision | None:
+        held = self._held(state, now_s)
+        if self.gates[AgentGate.BE_CPU_MANAGER]:
+            return cpu_suppress.managed(state, held)
+        return cpu_suppress.decide(state, self.samples, held, now_s)
+
     def _held(self, state: NodeState, now_s: float) -> cpu_suppress.Held:
         best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
         pods, containers = [], []
-        if cpu_suppress.is_by_cpus(state):
+        if self.gates[AgentGate.BE_CPU_MANAGER] or cpu_suppress.is_by_cpus(state):
             pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
             containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
         try:
@@ -197,8 +203,9 @@ class Agent:
             yields = self._yields(best_effort)
         except FileNotFoundError:
             quota, yields = UNLIMITED, False
-        if quota != self._quota_since[0]:
-            self._quota_since = (quota, now_s)
+        known, _ = self._quota_since
+        if quota != known:
+            self._quota_since = (quota, NEVER if known is None else now_s)
         return cpu_suppress.Held(
             cpus if isinstance(cpus, CPUSet) else NO_CPUS,
             quota,

@@ -102,6 +102,27 @@ def test_fewer_cpus_for_everything_below_best_effort(tree: Tree) -> None:
     assert len(host.get(CPUSET_CPUS, "kubepods/burstable/podweb")) == 8
 
 
+def test_with_the_schedulers_cpus_for_best_effort_it_is_not_suppressed(tree: Tree) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    for _ in range(3):
+        host.round(web=4, job=3)
+    assert host.get(CPU_QUOTA) != -1
+    host.agent.gates = {**GATES, AgentGate.BE_CPU_MANAGER: True}
+    host.round(web=4, job=3)
+    assert host.get(CPU_QUOTA) == -1
+
+
+def test_what_another_agent_left_is_corrected_in_the_first_round(tree: Tree) -> None:
+    host = Host(tree, cpuSuppressPolicy="cfsQuota")
+    host.round(web=1, job=3)
+    tree.cgroups.set(CPU_QUOTA, BE, 400_000)
+    seen = host.agent
+    host.agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()), GATES, samples=seen.samples, rates=seen.rates)
+    host.round(web=1, job=3)
+    # 5200m - 1000m: less than a twentieth of the node more, which waits only where the agent has seen it change.
+    assert host.get(CPU_QUOTA) == 420_000
+
+
 def test_switched_off_the_node_is_as_it_was(tree: Tree) -> None:
     host = Host(tree)
     before = files_of(tree)

@@ -3,6 +3,8 @@
 By fewer CPUs (`cpuset`) or by less time on them (`cfsQuota`), as the NodeSLO says. Shrinks at once, grows by at most a
 tenth of the node per round, so that a service that comes back does not meet a burst.
 
+Whatever the policy, and also while it is switched off, best effort is kept from CPUs that are somebody's alone.
+
 Two habits of the kernel shape the quota. Each write fills up the period that runs, so that best effort gets up to one
 period's more: small growth waits a little. And each time that best effort gets its time anew, it can keep a service off
 its CPU until the next tick, even in the idle class, where it yields at once otherwise. So where it yields, and only the
@@ -18,7 +20,9 @@ from typing import Final
 from koord.agent.cpu_pools import owned_cpus
 from koord.agent.executor.write import Write
 from koord.agent.host.convert import LONG_PERIOD_US, UNLIMITED
-from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
+from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS
+from koord.agent.qos import best_effort_cpus
+from koord.agent.qos.best_effort_cpus import cpu_writes, given, kept_away, others, owned_alone
 from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
 from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, Decision
@@ -29,7 +33,7 @@ from koord.api.cpuset import CPUSet
 from koord.api.slo_defaults import THRESHOLD_STRATEGY
 from koord.api.words import KubeQoS
 
-NAME: Final = "cpu_suppress"
+NAME: Final = best_effort_cpus.NAME
 FEWEST_CPUS: Final = 2
 LEAST_QUOTA_US: Final = 2000
 GROWTH: Final = 10
@@ -59,8 +63,11 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
-    if not strategy.enable or state.is_colocation_off:
+    if state.is_colocation_off:
         return NOTHING
+    away = kept_away(state, held.pod_directories, held.container_directories)
+    if not strategy.enable:
+        return Decision(away)
     threshold = strategy.cpu_suppress_threshold_percent
     if threshold is None:
         threshold = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
@@ -68,14 +75,25 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
     if budget is None:
         return None
     if strategy.cpu_suppress_policy == "cfsQuota":
-        return Decision(_quota_writes(state, held, budget))
+        return Decision((*_quota_writes(state, held, budget), *away))
     return _cpuset_writes(state, held, budget)
 
 
+def managed(state: NodeState, held: Held) -> Decision | None:
+    """In its place with the BECPUManager gate: what the scheduler gave counts, and no budget."""
+    if state.slo is None or state.slo.resource_used_threshold_with_be is None:
+        return None
+    if state.is_colocation_off:
+        return NOTHING
+    return Decision(given(state, held.pod_directories, held.container_directories))
+
+
 def is_by_cpus(state: NodeState) -> bool:
-    """Whether it is by fewer CPUs, for which every directory below counts."""
+    """Whether it says on which CPUs, for which every directory below counts."""
     strategy = state.slo.resource_used_threshold_with_be if state.slo else None
-    return strategy is not None and bool(strategy.enable) and strategy.cpu_suppress_policy != "cfsQuota"
+    if strategy is None:
+        return False
+    return (bool(strategy.enable) and strategy.cpu_suppress_policy != "cfsQuota") or bool(owned_alone(state))
 
 
 def quota_us(budget: CpuBudget, held: Held) -> int:
@@ -107,22 +125,15 @@ def _quota_writes(state: NodeState, held: Held, budget: CpuBudget) -> tuple[Writ
 
 
 def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
-    owned = owned_cpus(state)
-    never = owned.never | owned.lse
+    never = others(state)
     before = held.cpus or state.topology.all
-    cpus = choose(cpu_count(budget.allowed, len(before), state.cpus), state.topology, never, owned.lsr)
+    lsr = owned_cpus(state).lsr
+    cpus = choose(cpu_count(budget.allowed, len(before), state.cpus), state.topology, never, lsr)
     if not cpus:
         return None
     everything = state.topology.all - never
-    best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
     # Kubelet's static policy writes the CPUs of pods itself, from its own idea of what is shared.
     above = everything if state.kubelet.cpu_policy == "static" else cpus
     why = f"{budget}: {len(cpus)} CPUs"
-    directories = [(best_effort, above), *((each, above) for each in held.pod_directories)]
-    directories += [(each, cpus) for each in held.container_directories]
-    return Decision(
-        tuple(
-            Write(CPUSET_CPUS, directory, value, NAME, why, is_watched=directory == best_effort)
-            for directory, value in directories
-        )
-    )
+    below = [(each, above) for each in held.pod_directories] + [(each, cpus) for each in held.container_directories]
+    return Decision(cpu_writes(state, below, above, why))

@@ -1,0 +1,88 @@
+"""On which CPUs best effort runs while nothing holds it to fewer.
+
+On all that are not somebody's alone: not those of LSE pods, nor those that the node reserves, nor those exclusive for
+system pods; or, with the BECPUManager gate, where the scheduler put each best-effort pod. Where nobody has such CPUs,
+nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from koord.agent.cpu_pools import owned_cpus
+from koord.agent.executor.write import Write
+from koord.agent.host.knobs import CPUSET_CPUS
+from koord.agent.pods import BATCH_CPU, CPU, AgentPod
+from koord.agent.state import NodeState
+from koord.api.annotations.cpu import RESOURCE_STATUS
+from koord.api.annotations.value import AnnotationError
+from koord.api.cgroup import qos_dir
+from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.resources import amounts
+from koord.api.words import KubeQoS
+
+NAME: Final = "cpu_suppress"
+"""Suppression's: it is one and the same setting of the same directories."""
+
+
+def others(state: NodeState) -> CPUSet:
+    """What best effort does not get where the agent chooses its CPUs."""
+    owned = owned_cpus(state)
+    return owned.never | owned.lse
+
+
+def owned_alone(state: NodeState) -> CPUSet:
+    """What it never gets. Not in it is what kubelet reserves and yet lets all pods use.
+
+    A node's annotation that cannot be read keeps nobody from anything: what is switched off is to be undone even then.
+    """
+    try:
+        owned = owned_cpus(state)
+    except AnnotationError:
+        return NO_CPUS
+    return owned.system | owned.lse
+
+
+def kept_away(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Write, ...]:
+    """`pods`, `containers`: all directories below that of best effort, whoever made them."""
+    alone = owned_alone(state)
+    rest = state.topology.all - alone
+    if not alone or not rest:
+        return ()
+    return cpu_writes(state, ((each, rest) for each in (*pods, *containers)), rest, f"CPUs {alone} are for others")
+
+
+def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Write, ...]:
+    """The containers of a pod get what the scheduler gave it; all above and beside them may be larger."""
+    own = dict(_given(state))
+    if not own:
+        return kept_away(state, pods, containers)
+    rest = state.topology.all - others(state)
+    below = [(each, rest) for each in pods]
+    below += [(each, own.get(each.rpartition("/")[0], rest)) for each in containers]
+    return cpu_writes(state, below, rest, "where the scheduler put each best-effort pod")
+
+
+def cpu_writes(state: NodeState, below: Iterable[tuple[str, CPUSet]], cpus: CPUSet, why: str) -> tuple[Write, ...]:
+    """`cpus` for best effort together, and for each directory below it what is said."""
+    own = Write(CPUSET_CPUS, qos_dir(KubeQoS.BEST_EFFORT, state.driver), cpus, NAME, why, is_watched=True)
+    return (own, *(Write(CPUSET_CPUS, directory, value, NAME, why) for directory, value in below))
+
+
+def _given(state: NodeState) -> Iterator[tuple[str, CPUSet]]:
+    for pod in state.pods.values():
+        if pod.is_present and pod.is_best_effort and (cpus := _given_to(state, pod)):
+            yield pod.directory, cpus
+
+
+def _given_to(state: NodeState, pod: AgentPod) -> CPUSet:
+    """Its own CPUs, or those of the NUMA nodes where it was given CPU."""
+    try:
+        status = RESOURCE_STATUS.read(pod.meta)
+    except AnnotationError:
+        return NO_CPUS
+    has_cpu = ((each.node, amounts(each.resources)) for each in status.numa_node_resources)
+    nodes = {node for node, has in has_cpu if has.get(CPU, 0) > 0 or has.get(BATCH_CPU, 0) > 0}
+    on_nodes = CPUSet(cpu.id for cpu in state.topology.cpus if cpu.node in nodes)
+    return status.cpus or on_nodes - others(state)
