@@ -21,7 +21,7 @@ def collect(this: Round) -> None:
         this.put(names.BE_CPU_LIMIT, real_limit_milli(this, directory))
     except FileNotFoundError:
         return
-    pods = [pod for pod in this.state.pods.values() if pod.qos is QoSClass.BE and pod.is_active]
+    pods = [pod for pod in this.state.pods.values() if pod.labelled_qos is QoSClass.BE and pod.is_active]
     this.put(names.BE_CPU_REQUEST, sum(pod.requests.get(BATCH_CPU, 0) for pod in pods))
 
 

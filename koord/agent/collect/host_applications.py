@@ -13,7 +13,8 @@ def collect(this: Round) -> None:
         directory = directory_of(application, this.state.driver)
         try:
             this.cpu(names.host_application_cpu(application.name), usage.cpu_ns(this.cgroups, directory))
-            memory = usage.memory(this.cgroups, directory).without_page_cache
+            memory = usage.memory(this.cgroups, directory)
         except FileNotFoundError:
             continue
-        this.put(names.host_application_memory(application.name), memory)
+        this.put(names.host_application_memory(application.name), memory.without_page_cache)
+        this.put(names.host_application_memory_with_cache(application.name), memory.with_page_cache)

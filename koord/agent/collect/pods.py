@@ -21,7 +21,7 @@ def collect(this: Round) -> None:
     for uid, pod in this.state.pods.items():
         try:
             this.cpu(names.pod_cpu(uid), usage.cpu_ns(this.cgroups, pod.directory))
-            _memory(this, names.pod_memory(uid), names.pod_charged(uid), pod.directory)
+            _memory(this, uid, pod.directory)
         except FileNotFoundError:
             continue
         for container in pod.containers:
@@ -29,10 +29,17 @@ def collect(this: Round) -> None:
                 _container(this, container)
 
 
-def _memory(this: Round, series: Series, charged: Series, directory: str) -> None:
-    is_same = _is_same(this, charged, directory) and not this.is_thorough
-    before = this.samples.last(series, this.now_s, SAME_WITHIN_S) if is_same else None
-    this.put(series, usage.memory(this.cgroups, directory).without_page_cache if before is None else before)
+def _memory(this: Round, uid: str, directory: str) -> None:
+    series = names.pod_memory(uid)
+    if _is_same(this, names.pod_charged(uid), directory) and not this.is_thorough:
+        before = this.samples.last(series, this.now_s, SAME_WITHIN_S)
+        if before is not None:
+            this.put(series, before)
+            return
+    memory = usage.memory(this.cgroups, directory)
+    this.put(series, memory.without_page_cache)
+    if this.is_thorough:
+        this.put(names.pod_memory_with_cache(uid), memory.with_page_cache)
 
 
 def _is_same(this: Round, charged: Series, directory: str) -> bool:

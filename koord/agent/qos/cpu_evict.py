@@ -121,7 +121,7 @@ def _is_enough(window: Window, seconds: float) -> bool:
 
 def _frees(pod: AgentPod) -> int:
     """What of the sum of requests is this pod's."""
-    return pod.requests.get(BATCH_CPU, 0) if pod.qos is QoSClass.BE and pod.is_active else 0
+    return pod.requests.get(BATCH_CPU, 0) if pod.labelled_qos is QoSClass.BE and pod.is_active else 0
 
 
 def _by_priority_then_use(pod: AgentPod, samples: Samples, now_s: float) -> tuple[int, float, str]:

@@ -37,12 +37,15 @@ def node_metric_status(
 ) -> NodeMetricStatus | None:
     """None while nothing was measured yet. `now_s` is in the time of the samples, `update_time` in everybody's."""
     window_s = max(policy.window_s, LEAST_WINDOW_S)
-    memory = names.NODE_MEMORY_WITH_CACHE if policy.memory == "usageWithPageCache" else names.NODE_MEMORY
+    with_cache = policy.memory == "usageWithPageCache"
+    memory = names.NODE_MEMORY_WITH_CACHE if with_cache else names.NODE_MEMORY
+    pod_memory = names.pod_memory_with_cache if with_cache else names.pod_memory
+    application_memory = names.host_application_memory_with_cache if with_cache else names.host_application_memory
     node = _usage(samples, names.NODE_CPU, memory, now_s, window_s)
     if node is None:
         return None
     system = _usage(samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, now_s, window_s)
-    pods = [_pod(pod, samples, now_s, window_s) for pod in state.pods.values()]
+    pods = [_pod(pod, samples, pod_memory(pod.uid), now_s, window_s) for pod in state.pods.values()]
     applications = [
         HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
         for each in (state.slo.host_applications if state.slo else ())
@@ -50,7 +53,7 @@ def node_metric_status(
             used := _usage(
                 samples,
                 names.host_application_cpu(each.name),
-                names.host_application_memory(each.name),
+                application_memory(each.name),
                 now_s,
                 window_s,
             )
@@ -92,8 +95,8 @@ def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: fl
     return tuple(found)
 
 
-def _pod(pod: AgentPod, samples: Samples, now_s: float, window_s: float) -> PodMetricInfo | None:
-    used = _usage(samples, names.pod_cpu(pod.uid), names.pod_memory(pod.uid), now_s, window_s)
+def _pod(pod: AgentPod, samples: Samples, memory: Series, now_s: float, window_s: float) -> PodMetricInfo | None:
+    used = _usage(samples, names.pod_cpu(pod.uid), memory, now_s, window_s)
     if used is None:
         return None
     containers = {

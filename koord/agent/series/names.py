@@ -42,6 +42,11 @@ def pod_memory(uid: str) -> Series:
 
 
 @lru_cache(_REMEMBERED)
+def pod_memory_with_cache(uid: str) -> Series:
+    return Series("pod_memory_with_cache", uid)
+
+
+@lru_cache(_REMEMBERED)
 def pod_charged(uid: str) -> Series:
     """Bytes, with all page cache; only to tell whether they changed."""
     return Series("pod_charged", uid)
@@ -71,6 +76,10 @@ def container_periods(container_id: str) -> Series:
 
 def host_application_cpu(name: str) -> Series:
     return Series("host_application_cpu", name)
+
+
+def host_application_memory_with_cache(name: str) -> Series:
+    return Series("host_application_memory_with_cache", name)
 
 
 def host_application_memory(name: str) -> Series:

@@ -9,11 +9,13 @@ from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
+from koord.agent.report.node_metric import node_metric_status
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
 from koord.api.cgroup import CgroupDriver
 from koord.api.cpuset import CPUSet
+from koord.api.report_policy import ReportPolicy
 from koord.api.words import KubeQoS
 from tests.agent.states import GIB, NOW, cpus, node, pod
 from tests.agent.trees import Tree
@@ -186,3 +188,22 @@ def test_cpu_and_memory_of_each_numa_node(tmp_path: Path) -> None:
     assert host.last(names.numa_cpu(0)) == pytest.approx(2500)
     assert host.last(names.numa_cpu(1)) == pytest.approx(500)
     assert host.last(names.numa_memory(0)) == 0
+
+
+def test_pods_and_applications_are_reported_with_page_cache_where_that_is_asked_for(host: Watched) -> None:
+    host.tree.used("kubepods/burstable/podweb", anon=60 * MIB, file=40 * MIB)
+    host.tree.used("host-latency-sensitive/nginx", anon=10 * MIB, file=5 * MIB)
+    for _ in range(2):
+        host.round()
+        host.tree.node_usage(busy_ticks=int(host.now_s), memory_used_bytes=0)
+
+    def told(policy: str) -> list[object]:
+        status = node_metric_status(host.state, host.samples, ReportPolicy(memory=policy), host.now_s, "")
+        assert status is not None
+        (web,) = [each for each in status.pods_metric if each.name == "web"]
+        (nginx,) = status.host_application_metric
+        return [web.pod_usage.resources["memory"], nginx.usage.resources["memory"]]
+
+    host.round()
+    assert told("usageWithoutPageCache") == ["60Mi", "10Mi"]
+    assert told("usageWithPageCache") == ["100Mi", "15Mi"]
