@@ -10,12 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from koord.agent.host.topology import Topology
-from koord.agent.pods import AgentPod
+from koord.agent.pods import BATCH_CPU, CPU, AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import NODE_RESERVATION, RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
+from koord.api.annotations.cpu import (
+    NODE_RESERVATION,
+    RESOURCE_STATUS,
+    SYSTEM_QOS_RESOURCE,
+    CPUSharedPool,
+    ResourceStatus,
+)
 from koord.api.annotations.value import AnnotationError
 from koord.api.cpuset import NO_CPUS, CPUSet
 from koord.api.priority import QoSClass
+from koord.api.resources import amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,12 @@ def own_cpus(pod: AgentPod) -> CPUSet:
         return RESOURCE_STATUS.read(pod.meta).cpus
     except AnnotationError:
         return NO_CPUS
+
+
+def numa_nodes_with_cpu(status: ResourceStatus) -> set[int]:
+    """Where the scheduler gave a pod CPU, not only memory or huge pages."""
+    given = ((each.node, amounts(each.resources)) for each in status.numa_node_resources)
+    return {node for node, has in given if has.get(CPU, 0) > 0 or has.get(BATCH_CPU, 0) > 0}
 
 
 def owned_cpus(state: NodeState) -> Owned:

@@ -12,21 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from koord.agent.cpu_pools import service_pools
+from koord.agent.cpu_pools import numa_nodes_with_cpu, service_pools
 from koord.agent.executor.write import Write
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.convert import UNLIMITED
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.host_applications import directory_of
-from koord.agent.pods import BATCH_CPU, CPU, AgentContainer, AgentPod
+from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool, NUMANodeResource
+from koord.api.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
 from koord.api.annotations.value import AnnotationError
 from koord.api.cgroup import qos_dir
 from koord.api.cpuset import NO_CPUS, CPUSet
 from koord.api.features import AgentGate
 from koord.api.priority import QoSClass
-from koord.api.resources import amounts
 from koord.api.words import KubeQoS
 
 NAME: Final = "cpu_set"
@@ -40,7 +39,7 @@ def cpus_of(state: NodeState, pod: AgentPod) -> tuple[CPUSet, str] | None:
         return None
     if status.cpuset:
         return status.cpus, "the scheduler gave it these CPUs"
-    nodes = {each.node for each in status.numa_node_resources if _has_cpu(each)}
+    nodes = numa_nodes_with_cpu(status)
     if nodes and pod.labelled_qos is not QoSClass.BE:
         return joined(pool for pool in service_pools(state) if pool.node in nodes), f"shared CPUs of NUMA nodes {nodes}"
     if pod.labelled_qos is QoSClass.SYSTEM:
@@ -52,12 +51,6 @@ def cpus_of(state: NodeState, pod: AgentPod) -> tuple[CPUSet, str] | None:
         return None
     shared = state.once(_shared)
     return (shared, "the CPUs that services share") if shared else None
-
-
-def _has_cpu(given: NUMANodeResource) -> bool:
-    """Not only memory or huge pages."""
-    has = amounts(given.resources)
-    return has.get(CPU, 0) > 0 or has.get(BATCH_CPU, 0) > 0
 
 
 def _shared(state: NodeState) -> CPUSet:

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from koord.agent.cpu_pools import owned_cpus
+from koord.agent.cpu_pools import numa_nodes_with_cpu, owned_cpus
 from koord.agent.executor.write import Write
 from koord.agent.host.knobs import CPUSET_CPUS
-from koord.agent.pods import BATCH_CPU, CPU, AgentPod
+from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
 from koord.api.annotations.cpu import RESOURCE_STATUS
 from koord.api.annotations.value import AnnotationError
 from koord.api.cgroup import qos_dir
 from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.resources import amounts
 from koord.api.words import KubeQoS
 
 NAME: Final = "cpu_suppress"
@@ -82,7 +81,6 @@ def _given_to(state: NodeState, pod: AgentPod) -> CPUSet:
         status = RESOURCE_STATUS.read(pod.meta)
     except AnnotationError:
         return NO_CPUS
-    has_cpu = ((each.node, amounts(each.resources)) for each in status.numa_node_resources)
-    nodes = {node for node, has in has_cpu if has.get(CPU, 0) > 0 or has.get(BATCH_CPU, 0) > 0}
+    nodes = numa_nodes_with_cpu(status)
     on_nodes = CPUSet(cpu.id for cpu in state.topology.cpus if cpu.node in nodes)
     return status.cpus or on_nodes - others(state)
