@@ -75,7 +75,7 @@ def decide(
     ratio: float | None = None,
 ) -> Outcome | None:
     """`quotas`: what the directories of containers and pods have at present. `ratio`: of CPU normalisation."""
-    plan = state.once(_plan)
+    plan = state.once(_plan if ratio is None else _normalized_plan)
     if plan is None:
         return None
     pool = pool_state(state, samples, plan.strategy.share_pool_threshold_percent or 0, now_s)
@@ -98,6 +98,14 @@ class _Plan:
 
 
 def _plan(state: NodeState) -> _Plan | None:
+    return _planned(state, None)
+
+
+def _normalized_plan(state: NodeState) -> _Plan | None:
+    return _planned(state, normalization_ratio(state))
+
+
+def _planned(state: NodeState, ratio: float | None) -> _Plan | None:
     if state.slo is None or state.slo.cpu_burst_strategy is None:
         return None
     strategy = overlay(CPU_BURST_STRATEGY, state.slo.cpu_burst_strategy)
@@ -109,7 +117,7 @@ def _plan(state: NodeState) -> _Plan | None:
         config = _config(strategy, pod)
         if config.policy not in (None, "none"):
             if config.policy != "cfsQuotaBurstOnly":
-                saving += _burst_writes(pod, config, state.kernel.burst_within_quota, normalization_ratio(state))
+                saving += _burst_writes(pod, config, state.kernel.burst_within_quota, ratio)
             if config.policy != "cpuBurstOnly":
                 raising.append((pod, config))
     return _Plan(strategy, tuple(saving), tuple(raising))

@@ -155,9 +155,17 @@ def test_beside_a_normalised_quota_no_more_than_that_is_saved_up() -> None:
     state = bursting(pod("web", "LS", containers=two), policy="cpuBurstOnly")
     ratio = {"node.koordinator.sh/cpu-normalization-ratio": "1.15"}
     meta = node(annotations=ratio).node
-    writes = decided(replace(state, node=meta), samples({NODE_CPU: 1_000}), {}).decision.writes
+    state = replace(state, node=meta)
+
+    def saved(ratio: float | None) -> list[object]:
+        outcome = decide(state, samples({NODE_CPU: 1_000}), {}, {}, 0, NOW, ratio)
+        assert outcome is not None
+        return [write.value for write in outcome.decision.writes]
+
     # 100000 / 1.15 = 86956.5; the pod's 200000 / 1.15 = 173913.04
-    assert [write.value for write in writes] == [173_914, 86_957, 86_957]
+    assert saved(1.15) == [173_914, 86_957, 86_957]
+    # Where quotas are not normalised, whatever the node says.
+    assert saved(None) == [200_000, 100_000, 100_000]
 
 
 def test_a_throttled_container_and_its_pod_get_more() -> None:
