@@ -212,12 +212,10 @@ class Executor:
 
     def forget(self, directory: str) -> None:
         """A pod that is gone: nothing of it is remembered."""
-        below = directory + "/"
-        for spot in [spot for spot in self._seen if spot.directory == directory or spot.directory.startswith(below)]:
-            del self._seen[spot]
-        for spot in [spot for spot in self._absent if spot.directory == directory or spot.directory.startswith(below)]:
-            del self._absent[spot]
-        for entry in self.ledger:
-            if entry.directory == directory or entry.directory.startswith(below):
-                self.ledger.forget(entry.spot)
+        known = {*self._seen, *self._absent, *(entry.spot for entry in self.ledger)}
+        for spot in known:
+            if f"{spot.directory}/".startswith(f"{directory}/"):
+                self._seen.pop(spot, None)
+                self._absent.pop(spot, None)
+                self.ledger.forget(spot)
         self._cgroups.forget(directory)
