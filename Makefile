@@ -28,7 +28,8 @@ help:
 	@touch $@ .venv/.run
 
 run: .venv/.run
-	$(BIN)/koord up $(if $(LOCAL),--local-node) $(ARGS)
+	@# Ctrl-C is how it is meant to end.
+	@trap : INT; $(BIN)/koord up $(if $(LOCAL),--local-node) $(ARGS) || [ $$? -eq 130 ]
 
 test: .venv/.dev
 	$(MAKE) --no-print-directory -j2 lint layers types compiled
