@@ -26,7 +26,7 @@ def collect(this: Round) -> None:
 
 
 def real_limit_milli(this: Round, directory: str) -> int:
-    """The smallest CPU set of all, or the quota."""
+    """The smallest CPU set of all, or the quota; never more than the node has."""
     containers = [
         each.directory
         for pod in this.state.pods.values()
@@ -43,5 +43,5 @@ def real_limit_milli(this: Round, directory: str) -> int:
         if isinstance(cpus, CPUSet) and cpus:
             smallest = min(smallest, len(cpus))
     quota = usage.cpu_quota_us(this.cgroups, directory)
-    limit = smallest * 1000
+    limit = min(smallest * 1000, this.state.capacity_cpu_milli)
     return min(limit, quota * 1000 // PERIOD_US) if quota > 0 else limit

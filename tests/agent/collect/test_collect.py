@@ -207,3 +207,12 @@ def test_pods_and_applications_are_reported_with_page_cache_where_that_is_asked_
     host.round()
     assert told("usageWithoutPageCache") == ["60Mi", "10Mi"]
     assert told("usageWithPageCache") == ["100Mi", "15Mi"]
+
+
+def test_a_node_that_is_part_of_a_machine_has_no_more_for_best_effort_than_itself(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS, cores=4, threads=1)
+    tree.pod("job", KubeQoS.BEST_EFFORT, "job-main")
+    state = replace(node(pod("job", "BE"), topology=cpus(1, 4, 1)), capacity_cpu_milli=1500)
+    host = Watched(tree, state)
+    host.round()
+    assert host.last(names.BE_CPU_LIMIT) == 1500
