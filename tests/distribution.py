@@ -9,28 +9,28 @@ from __future__ import annotations
 import pytest
 
 LONGEST_FIRST = (
-    "tests/apiserver/differential/test_records.py",
+    "tests/minicluster/apiserver/differential/test_records.py",
     "tests/scheduler/test_engine_story.py",
-    "tests/up/test_end_to_end.py",
+    "tests/minicluster/up/test_end_to_end.py",
     "tests/scheduler/live/test_faults.py",
-    "tests/apiserver/differential/test_differential.py",
+    "tests/minicluster/apiserver/differential/test_differential.py",
     "tests/scheduler/test_engine_recorded.py",
     "tests/kube/test_informer_on_a_cluster.py",
-    "tests/apiserver/test_kubectl.py",
-    "tests/apiserver/differential/test_generated.py",
-    "tests/hollow/test_live.py",
+    "tests/minicluster/apiserver/test_kubectl.py",
+    "tests/minicluster/apiserver/differential/test_generated.py",
+    "tests/minicluster/hollow/test_live.py",
     "tests/docs/test_pages.py",
     "tests/scheduler/test_kube_scheduler.py",
     "tests/scheduler/plugins/test_neighbours.py",
-    "tests/apiserver/test_faults.py",
-    "tests/controllers/test_restarts_on_a_cluster.py",
+    "tests/minicluster/apiserver/test_faults.py",
+    "tests/minicluster/controllers/test_restarts_on_a_cluster.py",
     "tests/scheduler/test_events.py",
     "tests/agent/test_real_kernel.py",
     "tests/agent/test_real_disturbed.py",
     "tests/kube/test_leader.py",
     "tests/agent/host/test_cgroups.py",
-    "tests/up/test_guide.py",
-    "tests/up/test_status.py",
+    "tests/minicluster/up/test_guide.py",
+    "tests/minicluster/up/test_status.py",
 )
 _PLACES = {path: place for place, path in enumerate(LONGEST_FIRST)}
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from koord.api import names
-from koord.api.meta import ObjectMeta
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.protocol import names
 
 ALL_NAMESPACES: Final = "*"
 

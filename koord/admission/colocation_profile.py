@@ -13,8 +13,8 @@ from koord.admission.plain import annotations_of, labels_of, part, with_part
 from koord.admission.profiles import Profile
 from koord.admission.request import FAILED, Json, refused
 from koord.admission.strategic_merge import PatchError, Shape, merged
-from koord.api import names
-from koord.api.core import PriorityClass
+from koord.api.kubernetes.core import PriorityClass
+from koord.api.protocol import names
 
 
 def with_profiles(

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from koord.admission.plain import part, with_containers
 from koord.admission.request import Json, refused
-from koord.api import names
-from koord.api.quantity import QuantityError, from_value, value
+from koord.api.protocol import names
+from koord.api.text.quantity import QuantityError, from_value, value
 
 GPU_RESOURCES: Final = frozenset(
     {

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from koord.admission.plain import annotations_of, part, with_annotation
 from koord.admission.request import FAILED, Json, refused
-from koord.api import names
-from koord.api.annotations.pod_qos import EXTENDED_RESOURCE_SPEC, ExtendedResources, ExtendedResourceSpec
-from koord.api.annotations.value import AnnotationError
-from koord.api.meta import ObjectMeta
-from koord.api.quantity import QuantityError, canonical
-from koord.api.struct import EMPTY
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.struct import EMPTY
+from koord.api.protocol import names
+from koord.api.protocol.annotations.pod_qos import EXTENDED_RESOURCE_SPEC, ExtendedResources, ExtendedResourceSpec
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.text.quantity import QuantityError, canonical
 
 _RESOURCES: Final = (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY)
 _KEY: Final = EXTENDED_RESOURCE_SPEC.key

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from koord.admission.request import Gates, Operation
-from koord.api import names
-from koord.api.features import ManagerGate
+from koord.api.configuration.features import ManagerGate
+from koord.api.protocol import names
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 NEVER_ASKED: Final = (names.NAMESPACE_KUBE_SYSTEM, names.NAMESPACE_KOORDINATOR)

@@ -14,11 +14,11 @@ from koord.admission.binding import BindingSettings
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.profiles import Profile
 from koord.admission.quota_tree_affinity import QuotaTrees
-from koord.api import names
-from koord.api.core import PriorityClass
-from koord.api.meta import ObjectMeta
-from koord.api.priority import BANDS
-from koord.api.words import PreemptionPolicy
+from koord.api.kubernetes.core import PriorityClass
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.words import PreemptionPolicy
+from koord.api.protocol import names
+from koord.api.protocol.priority import BANDS
 
 SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from koord.admission.plain import annotations_of, part, with_annotation, with_part
 from koord.admission.request import FAILED, Json, refused
-from koord.api import names
-from koord.api.annotations.colocation import RAW_ALLOCATABLE, RESOURCE_AMPLIFICATION_RATIO
-from koord.api.annotations.value import Annotation, AnnotationError, D, T
-from koord.api.meta import ObjectMeta
-from koord.api.quantity import Number, QuantityError, canonical, from_milli, from_value, milli, parse
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE, RESOURCE_AMPLIFICATION_RATIO
+from koord.api.protocol.annotations.value import Annotation, AnnotationError, D, T
+from koord.api.text.quantity import Number, QuantityError, canonical, from_milli, from_value, milli, parse
 
 _AMPLIFIED: Final = (str(names.RESOURCE_CPU), str(names.RESOURCE_MEMORY))
 _RATIO: Final = RESOURCE_AMPLIFICATION_RATIO.key

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from koord.api.faults import Fault
-from koord.api.slo_config import SECTIONS, reload
+from koord.api.configuration.slo_config import SECTIONS, reload
+from koord.api.machinery.faults import Fault
 
 
 def conflicts(labels: Mapping[str, str], config: Mapping[str, str]) -> Iterator[Fault]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from koord.api import names
-from koord.api.faults import Fault
-from koord.api.pod import Pod
-from koord.api.priority import FORBIDDEN_PAIRS, PriorityClass, QoSClass, raw_priority_class, raw_qos_class
-from koord.api.quantity import QuantityError, from_milli
-from koord.api.resources import pod_requests
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.machinery.faults import Fault
+from koord.api.protocol import names
+from koord.api.protocol.priority import FORBIDDEN_PAIRS, PriorityClass, QoSClass, raw_priority_class, raw_qos_class
+from koord.api.text.quantity import QuantityError, from_milli
 
 _QOS: Final = f"metadata.labels[{names.LABEL_QOS_CLASS}]"
 _RANK: Final = f"metadata.labels[{names.LABEL_PRIORITY}]"

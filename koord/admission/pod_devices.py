@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from koord.api import names
-from koord.api.faults import Fault
-from koord.api.pod import Container, Pod
-from koord.api.quantity import QuantityError, value
+from koord.api.kubernetes.pod import Container, Pod
+from koord.api.machinery.faults import Fault
+from koord.api.protocol import names
+from koord.api.text.quantity import QuantityError, value
 
 _CARD: Final = 100
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from koord.api import names
-from koord.api.faults import Fault, Invalid, check
-from koord.api.slo_config import read_json
-from koord.api.struct import Struct
+from koord.api.configuration.slo_config import read_json
+from koord.api.machinery.faults import Fault, Invalid, check
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
 
 _ENABLE: Final = "enable"
 _RULES: Final = "rules"

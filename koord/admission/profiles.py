@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord.admission.request import FAILED, Request, refused
-from koord.api import names
-from koord.api.crd.colocation_profile import ClusterColocationProfile, ClusterColocationProfileSpec
-from koord.api.selector import EVERYTHING, LabelMatcher, LabelSelector, SelectorError, compile_labels, match_labels
+from koord.api.protocol import names
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile, ClusterColocationProfileSpec
+from koord.api.text.selector import EVERYTHING, LabelMatcher, LabelSelector, SelectorError, compile_labels, match_labels
 
 ALWAYS: Final = 100
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from koord.admission.plain import labels_of, part, with_part
 from koord.admission.request import Json
-from koord.api import names
-from koord.api.annotations import quota as quota_words
-from koord.api.annotations.value import AnnotationError
-from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
-from koord.api.selector import LabelSelector
+from koord.api.protocol import names
+from koord.api.protocol.annotations import quota as quota_words
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.text.selector import LabelSelector
 
 _AFFINITY = ("spec", "affinity", "nodeAffinity")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

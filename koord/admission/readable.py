@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from koord.api import names
-from koord.api.annotations import ALL
-from koord.api.annotations.value import AnnotationError, Value
-from koord.api.meta import ObjectMeta
-from koord.api.priority import SubPriorityError, sub_priority
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.protocol import names
+from koord.api.protocol.annotations import ALL
+from koord.api.protocol.annotations.value import AnnotationError, Value
+from koord.api.protocol.priority import SubPriorityError, sub_priority
 
 
 def _by_key(kind: str) -> dict[str, Value[Any, Any]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from koord.api.faults import BadInput, Fault
-from koord.api.features import ManagerGate
+from koord.api.configuration.features import ManagerGate
+from koord.api.machinery.faults import BadInput, Fault
 
 Json: TypeAlias = Mapping[str, Any]
 """An object as plain data. Rules never change one in place: they return another that shares what stayed the same."""

@@ -13,9 +13,9 @@ from typing import Final
 
 from koord.admission.plain import NOTHING, part, with_containers, with_part
 from koord.admission.request import Json, refused
-from koord.api import names
-from koord.api.priority import PriorityClass
-from koord.api.quantity import QuantityError, from_value, milli
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.quantity import QuantityError, from_value, milli
 
 RESOURCES: Final[Mapping[PriorityClass, tuple[str, str]]] = {
     PriorityClass.BATCH: (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY),

@@ -14,7 +14,7 @@ from koord.admission.json_patch import difference
 from koord.admission.known import Known
 from koord.admission.request import Answer, Gates, Json, Refused, Request
 from koord.admission.rules import MUTATING, VALIDATING, Asked
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
 
 Observe = Callable[[str, bool], None]
 """Is told after each rule: its name, and whether it let the request pass."""

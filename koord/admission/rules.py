@@ -31,12 +31,12 @@ from koord.admission.plain import labels_of, part
 from koord.admission.profiles import Profile, drawn_by
 from koord.admission.request import FAILED, FORBIDDEN, Gates, Json, Operation, Refused, Request
 from koord.admission.resource_translation import translated
-from koord.api import names
-from koord.api.faults import Fault
-from koord.api.features import ManagerGate
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.priority import PRIORITY_CLASS_OF_QOS, PriorityClass, qos_class, raw_priority_class
+from koord.api.configuration.features import ManagerGate
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import Fault
+from koord.api.protocol import names
+from koord.api.protocol.priority import PRIORITY_CLASS_OF_QOS, PriorityClass, qos_class, raw_priority_class
 
 CREATE: Final[tuple[Operation, ...]] = ("CREATE",)
 UPDATE: Final[tuple[Operation, ...]] = ("UPDATE",)

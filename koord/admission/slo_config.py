@@ -1,7 +1,7 @@
 """Whether slo-controller-config may be stored. Programs read the refusal, so it has the protocol's form:
 `___{"reason":"ConfigParamInvalid","message":"..."}___`, with the reason of the first fault and the words of all.
 
-Beside what `koord.api.slo_config_check` judges, thresholds that people set must be in order (`koord.api.thresholds`).
+Beside what `slo_config_check` judges, thresholds that people set must be in order (`thresholds`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koord.api.faults import Fault, Invalid
-from koord.api.slo_config import parse
-from koord.api.slo_config_check import Refusal, judge
-from koord.api.slo_config_types import COLOCATION, RESOURCE_THRESHOLD
-from koord.api.threshold_order import of_config
+from koord.api.configuration.slo_config import parse
+from koord.api.configuration.slo_config_check import Refusal, judge
+from koord.api.configuration.slo_config_types import COLOCATION, RESOURCE_THRESHOLD
+from koord.api.configuration.threshold_order import of_config
+from koord.api.machinery.faults import Fault, Invalid
 
 
 def verdict(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koord.admission.request import Json
-from koord.api.faults import BadInput
+from koord.api.machinery.faults import BadInput
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"

@@ -8,12 +8,12 @@ from typing import Final, TypeVar, cast
 import msgspec
 
 from koord.admission.request import BAD_REQUEST, Json, refused
-from koord.api.codec import DecodeError, convert, without_nulls
-from koord.api.core import ConfigMap
-from koord.api.meta import ObjectMeta
-from koord.api.node import Node
-from koord.api.pod import Pod, PodTemplateSpec
-from koord.api.struct import Struct
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod, PodTemplateSpec
+from koord.api.machinery.codec import DecodeError, convert, without_nulls
+from koord.api.machinery.struct import Struct
 
 T = TypeVar("T", bound=Struct)
 

@@ -30,11 +30,11 @@ from koord.agent.qos.decision import Decision, Eviction
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.cgroup import qos_dir
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.faults import BadInput
-from koord.api.features import AgentGate
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.faults import BadInput
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 log = logging.getLogger(__name__)
 

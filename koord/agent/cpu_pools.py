@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from koord.agent.host.topology import Topology
 from koord.agent.pods import BATCH_CPU, CPU, AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import (
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol.annotations.cpu import (
     NODE_RESERVATION,
     RESOURCE_STATUS,
     SYSTEM_QOS_RESOURCE,
     CPUSharedPool,
     ResourceStatus,
 )
-from koord.api.annotations.value import AnnotationError
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.priority import QoSClass
-from koord.api.resources import amounts
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import QoSClass
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from koord.api.cgroup import CgroupDriver, qos_dir
-from koord.api.crd.node_slo import HostApplicationSpec
-from koord.api.priority import QoSClass
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.crd.node_slo import HostApplicationSpec
+from koord.api.protocol.priority import QoSClass
 
 _BASES = {
     "Kubepods": KubeQoS.GUARANTEED,

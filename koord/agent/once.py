@@ -25,17 +25,17 @@ from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import capacity_of, driver_in, state_of
-from koord.api.cgroup import qos_dir
-from koord.api.crd.node_metric import NodeMetric, ResourceMap
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.faults import BadInput
-from koord.api.features import AgentGate
-from koord.api.node import Node, NodeStatus
-from koord.api.quantity import render
-from koord.api.report_policy import ReportPolicy
-from koord.api.resources import amounts
-from koord.api.runnable import RunnablePod
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.node import Node, NodeStatus
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.node_metric import NodeMetric, ResourceMap
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.api.protocol.report_policy import ReportPolicy
+from koord.api.text.quantity import render
 
 
 class OnceError(BadInput):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from koord.agent.host.layout import ContainerIdError, container_dir, pod_dir
-from koord.api import names
-from koord.api.cgroup import CgroupDriver
-from koord.api.meta import ObjectMeta
-from koord.api.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
-from koord.api.resources import amounts, pod_limits, pod_requests
-from koord.api.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
-from koord.api.words import KubeQoS, PodPhase
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.resources import amounts, pod_limits, pod_requests
+from koord.api.kubernetes.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
+from koord.api.kubernetes.words import KubeQoS, PodPhase
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class, raw_qos_class
 
 log = logging.getLogger(__name__)
 

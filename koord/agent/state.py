@@ -12,11 +12,11 @@ from typing import TypeVar, cast
 
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
-from koord.api.cgroup import CgroupDriver
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.crd.resource_qos import ResourceQOSStrategy
-from koord.api.node import Node
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.node import Node
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.api.protocol.crd.resource_qos import ResourceQOSStrategy
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 T = TypeVar("T")
 

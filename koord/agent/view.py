@@ -11,16 +11,16 @@ from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
 from koord.agent.state import Kernel, Kubelet, NodeState
-from koord.api.annotations.colocation import COLOCATION_STRATEGY
-from koord.api.annotations.value import AnnotationError
-from koord.api.cgroup import CgroupDriver, qos_dir
-from koord.api.cpuset import CPUSet
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.node import Node
-from koord.api.overlay import overlay
-from koord.api.resources import amounts
-from koord.api.slo_defaults import default_node_slo, effective_qos_strategy
-from koord.api.words import KubeQoS
+from koord.api.configuration.overlay import overlay
+from koord.api.configuration.slo_defaults import default_node_slo, effective_qos_strategy
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.api.text.cpuset import CPUSet
 
 
 def kernel_of(cgroups: Cgroups, driver: CgroupDriver) -> Kernel:

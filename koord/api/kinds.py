@@ -15,28 +15,26 @@ from urllib.parse import quote
 
 import msgspec
 
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
 
 if TYPE_CHECKING:
-    from koord.api.admissionregistration import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
-    from koord.api.apiextensions import CustomResourceDefinition
-    from koord.api.coordination import Lease
-    from koord.api.core import ConfigMap, Event, Namespace, Node, Pod, PriorityClass, Secret, Service, ServiceAccount
-    from koord.api.crd.colocation_profile import ClusterColocationProfile
-    from koord.api.crd.device import Device
-    from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
-    from koord.api.crd.network_topology import ClusterNetworkTopology
-    from koord.api.crd.node_metric import NodeMetric
-    from koord.api.crd.node_resource_topology import NodeResourceTopology
-    from koord.api.crd.node_slo import NodeSLO
-    from koord.api.crd.pod_group import PodGroup
-    from koord.api.crd.pod_migration_job import PodMigrationJob
-    from koord.api.crd.recommendation import Recommendation
-    from koord.api.crd.reservation import Reservation
-    from koord.api.crd.schedule_explanation import ScheduleExplanation
-    from koord.api.policy import PodDisruptionBudget
-    from koord.api.rbac import ClusterRole
-    from koord.api.storage import (
+    from koord.api.kubernetes.admissionregistration import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+    from koord.api.kubernetes.apiextensions import CustomResourceDefinition
+    from koord.api.kubernetes.coordination import Lease
+    from koord.api.kubernetes.core import (
+        ConfigMap,
+        Event,
+        Namespace,
+        Node,
+        Pod,
+        PriorityClass,
+        Secret,
+        Service,
+        ServiceAccount,
+    )
+    from koord.api.kubernetes.policy import PodDisruptionBudget
+    from koord.api.kubernetes.rbac import ClusterRole
+    from koord.api.kubernetes.storage import (
         CSIDriver,
         CSINode,
         CSIStorageCapacity,
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
         PersistentVolumeClaim,
         StorageClass,
     )
-    from koord.api.workloads import (
+    from koord.api.kubernetes.workloads import (
         ControllerRevision,
         DaemonSet,
         Deployment,
@@ -53,6 +51,18 @@ if TYPE_CHECKING:
         ReplicationController,
         StatefulSet,
     )
+    from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
+    from koord.api.protocol.crd.device import Device
+    from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+    from koord.api.protocol.crd.network_topology import ClusterNetworkTopology
+    from koord.api.protocol.crd.node_metric import NodeMetric
+    from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+    from koord.api.protocol.crd.node_slo import NodeSLO
+    from koord.api.protocol.crd.pod_group import PodGroup
+    from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+    from koord.api.protocol.crd.recommendation import Recommendation
+    from koord.api.protocol.crd.reservation import Reservation
+    from koord.api.protocol.crd.schedule_explanation import ScheduleExplanation
 
 T = TypeVar("T", bound=Struct)
 
@@ -112,59 +122,85 @@ class Kind(Generic[T]):
         return f"Kind({self.api_version} {self.kind})"
 
 
-PODS: Final[Kind[Pod]] = Kind("", "v1", "Pod", "pods", True, "koord.api.pod:Pod")
-NODES: Final[Kind[Node]] = Kind("", "v1", "Node", "nodes", False, "koord.api.node:Node")
-NAMESPACES: Final[Kind[Namespace]] = Kind("", "v1", "Namespace", "namespaces", False, "koord.api.core:Namespace")
-CONFIG_MAPS: Final[Kind[ConfigMap]] = Kind("", "v1", "ConfigMap", "configmaps", True, "koord.api.core:ConfigMap")
-SECRETS: Final[Kind[Secret]] = Kind("", "v1", "Secret", "secrets", True, "koord.api.core:Secret")
-SERVICES: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, "koord.api.core:Service")
+PODS: Final[Kind[Pod]] = Kind("", "v1", "Pod", "pods", True, "koord.api.kubernetes.pod:Pod")
+NODES: Final[Kind[Node]] = Kind("", "v1", "Node", "nodes", False, "koord.api.kubernetes.node:Node")
+NAMESPACES: Final[Kind[Namespace]] = Kind(
+    "", "v1", "Namespace", "namespaces", False, "koord.api.kubernetes.core:Namespace"
+)
+CONFIG_MAPS: Final[Kind[ConfigMap]] = Kind(
+    "", "v1", "ConfigMap", "configmaps", True, "koord.api.kubernetes.core:ConfigMap"
+)
+SECRETS: Final[Kind[Secret]] = Kind("", "v1", "Secret", "secrets", True, "koord.api.kubernetes.core:Secret")
+SERVICES: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, "koord.api.kubernetes.core:Service")
 SERVICE_ACCOUNTS: Final[Kind[ServiceAccount]] = Kind(
-    "", "v1", "ServiceAccount", "serviceaccounts", True, "koord.api.core:ServiceAccount"
+    "", "v1", "ServiceAccount", "serviceaccounts", True, "koord.api.kubernetes.core:ServiceAccount"
 )
 REPLICATION_CONTROLLERS: Final[Kind[ReplicationController]] = Kind(
-    "", "v1", "ReplicationController", "replicationcontrollers", True, "koord.api.workloads:ReplicationController"
+    "",
+    "v1",
+    "ReplicationController",
+    "replicationcontrollers",
+    True,
+    "koord.api.kubernetes.workloads:ReplicationController",
 )
 PERSISTENT_VOLUME_CLAIMS: Final[Kind[PersistentVolumeClaim]] = Kind(
-    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "koord.api.storage:PersistentVolumeClaim"
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    True,
+    "koord.api.kubernetes.storage:PersistentVolumeClaim",
 )
 PERSISTENT_VOLUMES: Final[Kind[PersistentVolume]] = Kind(
-    "", "v1", "PersistentVolume", "persistentvolumes", False, "koord.api.storage:PersistentVolume"
+    "", "v1", "PersistentVolume", "persistentvolumes", False, "koord.api.kubernetes.storage:PersistentVolume"
 )
-EVENTS: Final[Kind[Event]] = Kind("events.k8s.io", "v1", "Event", "events", True, "koord.api.core:Event")
-LEASES: Final[Kind[Lease]] = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, "koord.api.coordination:Lease")
+EVENTS: Final[Kind[Event]] = Kind("events.k8s.io", "v1", "Event", "events", True, "koord.api.kubernetes.core:Event")
+LEASES: Final[Kind[Lease]] = Kind(
+    "coordination.k8s.io", "v1", "Lease", "leases", True, "koord.api.kubernetes.coordination:Lease"
+)
 PRIORITY_CLASSES: Final[Kind[PriorityClass]] = Kind(
-    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "koord.api.core:PriorityClass"
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "koord.api.kubernetes.core:PriorityClass"
 )
 DEPLOYMENTS: Final[Kind[Deployment]] = Kind(
-    "apps", "v1", "Deployment", "deployments", True, "koord.api.workloads:Deployment"
+    "apps", "v1", "Deployment", "deployments", True, "koord.api.kubernetes.workloads:Deployment"
 )
 REPLICA_SETS: Final[Kind[ReplicaSet]] = Kind(
-    "apps", "v1", "ReplicaSet", "replicasets", True, "koord.api.workloads:ReplicaSet"
+    "apps", "v1", "ReplicaSet", "replicasets", True, "koord.api.kubernetes.workloads:ReplicaSet"
 )
 STATEFUL_SETS: Final[Kind[StatefulSet]] = Kind(
-    "apps", "v1", "StatefulSet", "statefulsets", True, "koord.api.workloads:StatefulSet"
+    "apps", "v1", "StatefulSet", "statefulsets", True, "koord.api.kubernetes.workloads:StatefulSet"
 )
 DAEMON_SETS: Final[Kind[DaemonSet]] = Kind(
-    "apps", "v1", "DaemonSet", "daemonsets", True, "koord.api.workloads:DaemonSet"
+    "apps", "v1", "DaemonSet", "daemonsets", True, "koord.api.kubernetes.workloads:DaemonSet"
 )
 CONTROLLER_REVISIONS: Final[Kind[ControllerRevision]] = Kind(
-    "apps", "v1", "ControllerRevision", "controllerrevisions", True, "koord.api.workloads:ControllerRevision"
+    "apps", "v1", "ControllerRevision", "controllerrevisions", True, "koord.api.kubernetes.workloads:ControllerRevision"
 )
-JOBS: Final[Kind[Job]] = Kind("batch", "v1", "Job", "jobs", True, "koord.api.workloads:Job")
+JOBS: Final[Kind[Job]] = Kind("batch", "v1", "Job", "jobs", True, "koord.api.kubernetes.workloads:Job")
 POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind(
-    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "koord.api.policy:PodDisruptionBudget"
+    "policy",
+    "v1",
+    "PodDisruptionBudget",
+    "poddisruptionbudgets",
+    True,
+    "koord.api.kubernetes.policy:PodDisruptionBudget",
 )
 STORAGE_CLASSES: Final[Kind[StorageClass]] = Kind(
-    "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "koord.api.storage:StorageClass"
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "koord.api.kubernetes.storage:StorageClass"
 )
 CSI_NODES: Final[Kind[CSINode]] = Kind(
-    "storage.k8s.io", "v1", "CSINode", "csinodes", False, "koord.api.storage:CSINode"
+    "storage.k8s.io", "v1", "CSINode", "csinodes", False, "koord.api.kubernetes.storage:CSINode"
 )
 CSI_DRIVERS: Final[Kind[CSIDriver]] = Kind(
-    "storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, "koord.api.storage:CSIDriver"
+    "storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, "koord.api.kubernetes.storage:CSIDriver"
 )
 CSI_STORAGE_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
-    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, "koord.api.storage:CSIStorageCapacity"
+    "storage.k8s.io",
+    "v1",
+    "CSIStorageCapacity",
+    "csistoragecapacities",
+    True,
+    "koord.api.kubernetes.storage:CSIStorageCapacity",
 )
 MUTATING_WEBHOOK_CONFIGURATIONS: Final[Kind[MutatingWebhookConfiguration]] = Kind(
     "admissionregistration.k8s.io",
@@ -172,7 +208,7 @@ MUTATING_WEBHOOK_CONFIGURATIONS: Final[Kind[MutatingWebhookConfiguration]] = Kin
     "MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
     False,
-    "koord.api.admissionregistration:MutatingWebhookConfiguration",
+    "koord.api.kubernetes.admissionregistration:MutatingWebhookConfiguration",
 )
 VALIDATING_WEBHOOK_CONFIGURATIONS: Final[Kind[ValidatingWebhookConfiguration]] = Kind(
     "admissionregistration.k8s.io",
@@ -180,10 +216,10 @@ VALIDATING_WEBHOOK_CONFIGURATIONS: Final[Kind[ValidatingWebhookConfiguration]] =
     "ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
     False,
-    "koord.api.admissionregistration:ValidatingWebhookConfiguration",
+    "koord.api.kubernetes.admissionregistration:ValidatingWebhookConfiguration",
 )
 CLUSTER_ROLES: Final[Kind[ClusterRole]] = Kind(
-    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, "koord.api.rbac:ClusterRole"
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, "koord.api.kubernetes.rbac:ClusterRole"
 )
 CUSTOM_RESOURCE_DEFINITIONS: Final[Kind[CustomResourceDefinition]] = Kind(
     "apiextensions.k8s.io",
@@ -191,14 +227,19 @@ CUSTOM_RESOURCE_DEFINITIONS: Final[Kind[CustomResourceDefinition]] = Kind(
     "CustomResourceDefinition",
     "customresourcedefinitions",
     False,
-    "koord.api.apiextensions:CustomResourceDefinition",
+    "koord.api.kubernetes.apiextensions:CustomResourceDefinition",
 )
 
 NODE_METRICS: Final[Kind[NodeMetric]] = Kind(
-    "slo.koordinator.sh", "v1alpha1", "NodeMetric", "nodemetrics", False, "koord.api.crd.node_metric:NodeMetric"
+    "slo.koordinator.sh",
+    "v1alpha1",
+    "NodeMetric",
+    "nodemetrics",
+    False,
+    "koord.api.protocol.crd.node_metric:NodeMetric",
 )
 NODE_SLOS: Final[Kind[NodeSLO]] = Kind(
-    "slo.koordinator.sh", "v1alpha1", "NodeSLO", "nodeslos", False, "koord.api.crd.node_slo:NodeSLO"
+    "slo.koordinator.sh", "v1alpha1", "NodeSLO", "nodeslos", False, "koord.api.protocol.crd.node_slo:NodeSLO"
 )
 RESERVATIONS: Final[Kind[Reservation]] = Kind(
     "scheduling.koordinator.sh",
@@ -206,7 +247,7 @@ RESERVATIONS: Final[Kind[Reservation]] = Kind(
     "Reservation",
     "reservations",
     False,
-    "koord.api.crd.reservation:Reservation",
+    "koord.api.protocol.crd.reservation:Reservation",
 )
 POD_MIGRATION_JOBS: Final[Kind[PodMigrationJob]] = Kind(
     "scheduling.koordinator.sh",
@@ -214,10 +255,10 @@ POD_MIGRATION_JOBS: Final[Kind[PodMigrationJob]] = Kind(
     "PodMigrationJob",
     "podmigrationjobs",
     False,
-    "koord.api.crd.pod_migration_job:PodMigrationJob",
+    "koord.api.protocol.crd.pod_migration_job:PodMigrationJob",
 )
 DEVICES: Final[Kind[Device]] = Kind(
-    "scheduling.koordinator.sh", "v1alpha1", "Device", "devices", False, "koord.api.crd.device:Device"
+    "scheduling.koordinator.sh", "v1alpha1", "Device", "devices", False, "koord.api.protocol.crd.device:Device"
 )
 CLUSTER_NETWORK_TOPOLOGIES: Final[Kind[ClusterNetworkTopology]] = Kind(
     "scheduling.koordinator.sh",
@@ -225,7 +266,7 @@ CLUSTER_NETWORK_TOPOLOGIES: Final[Kind[ClusterNetworkTopology]] = Kind(
     "ClusterNetworkTopology",
     "clusternetworktopologies",
     False,
-    "koord.api.crd.network_topology:ClusterNetworkTopology",
+    "koord.api.protocol.crd.network_topology:ClusterNetworkTopology",
 )
 SCHEDULE_EXPLANATIONS: Final[Kind[ScheduleExplanation]] = Kind(
     "scheduling.koordinator.sh",
@@ -233,7 +274,7 @@ SCHEDULE_EXPLANATIONS: Final[Kind[ScheduleExplanation]] = Kind(
     "ScheduleExplanation",
     "scheduleexplanations",
     True,
-    "koord.api.crd.schedule_explanation:ScheduleExplanation",
+    "koord.api.protocol.crd.schedule_explanation:ScheduleExplanation",
 )
 ELASTIC_QUOTA_PROFILES: Final[Kind[ElasticQuotaProfile]] = Kind(
     "quota.koordinator.sh",
@@ -241,7 +282,7 @@ ELASTIC_QUOTA_PROFILES: Final[Kind[ElasticQuotaProfile]] = Kind(
     "ElasticQuotaProfile",
     "elasticquotaprofiles",
     True,
-    "koord.api.crd.elastic_quota:ElasticQuotaProfile",
+    "koord.api.protocol.crd.elastic_quota:ElasticQuotaProfile",
 )
 CLUSTER_COLOCATION_PROFILES: Final[Kind[ClusterColocationProfile]] = Kind(
     "config.koordinator.sh",
@@ -249,7 +290,7 @@ CLUSTER_COLOCATION_PROFILES: Final[Kind[ClusterColocationProfile]] = Kind(
     "ClusterColocationProfile",
     "clustercolocationprofiles",
     False,
-    "koord.api.crd.colocation_profile:ClusterColocationProfile",
+    "koord.api.protocol.crd.colocation_profile:ClusterColocationProfile",
 )
 RECOMMENDATIONS: Final[Kind[Recommendation]] = Kind(
     "analysis.koordinator.sh",
@@ -257,7 +298,7 @@ RECOMMENDATIONS: Final[Kind[Recommendation]] = Kind(
     "Recommendation",
     "recommendations",
     True,
-    "koord.api.crd.recommendation:Recommendation",
+    "koord.api.protocol.crd.recommendation:Recommendation",
 )
 ELASTIC_QUOTAS: Final[Kind[ElasticQuota]] = Kind(
     "scheduling.sigs.k8s.io",
@@ -265,10 +306,10 @@ ELASTIC_QUOTAS: Final[Kind[ElasticQuota]] = Kind(
     "ElasticQuota",
     "elasticquotas",
     True,
-    "koord.api.crd.elastic_quota:ElasticQuota",
+    "koord.api.protocol.crd.elastic_quota:ElasticQuota",
 )
 POD_GROUPS: Final[Kind[PodGroup]] = Kind(
-    "scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "koord.api.crd.pod_group:PodGroup"
+    "scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, "koord.api.protocol.crd.pod_group:PodGroup"
 )
 NODE_RESOURCE_TOPOLOGIES: Final[Kind[NodeResourceTopology]] = Kind(
     "topology.node.k8s.io",
@@ -276,7 +317,7 @@ NODE_RESOURCE_TOPOLOGIES: Final[Kind[NodeResourceTopology]] = Kind(
     "NodeResourceTopology",
     "noderesourcetopologies",
     False,
-    "koord.api.crd.node_resource_topology:NodeResourceTopology",
+    "koord.api.protocol.crd.node_resource_topology:NodeResourceTopology",
 )
 
 BUILT_IN: Final[tuple[Kind[Any], ...]] = (

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from koord.admission.request import Request
 from koord.admission.review import mutate, validate
-from koord.api.features import ManagerGate, parse_gates
+from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.bench import admission_child
 from koord.bench.result import Result, result
 

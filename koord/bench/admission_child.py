@@ -17,9 +17,9 @@ from koord.admission.hooks import hooks
 from koord.admission.known import Known, shipped_priority_classes
 from koord.admission.profiles import compile_profiles
 from koord.admission.request import Request
-from koord.api.codec import convert
-from koord.api.crd.colocation_profile import ClusterColocationProfile
-from koord.api.features import ManagerGate, parse_gates
+from koord.api.configuration.features import ManagerGate, parse_gates
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 from koord.kube.metrics import Metrics
 from koord.kube.shell import loop_factory
 from koord.manager.live.certificates import Material, load, renewed

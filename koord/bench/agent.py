@@ -24,7 +24,7 @@ from koord.bench.agent_host import ComposedHost, RealHost
 from koord.bench.api_servers import RunningServer, cpu_s, embedded, ended, rss_mb
 from koord.bench.result import Result, result
 from koord.kube.client import Client
-from koord.up.bootstrap import bootstrap
+from koord.minicluster.up.bootstrap import bootstrap
 
 BENCH: Final = "agent"
 NODE: Final = "n1"

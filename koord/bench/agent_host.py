@@ -19,10 +19,10 @@ from typing import Any, Final
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.files import Files
 from koord.agent.pods import AgentPod, pods_of
-from koord.api.cgroup import CgroupDriver, qos_dir
-from koord.api.codec import convert
-from koord.api.runnable import RunnablePod
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.codec import convert
 from koord.bench import pods as bench_pods
 
 DRIVER: Final = CgroupDriver.CGROUPFS

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from koord.apiserver import certs
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.kubeconfig import parse, resolve
+from koord.minicluster.apiserver import certs
 
 READY_WITHIN_S = 60.0
 ASSETS = "/usr/local/kubebuilder/bin"

@@ -31,14 +31,14 @@ from koord.agent.pods import pods_of
 from koord.agent.qos.cpu_budget import cpu_budget
 from koord.agent.state import Kubelet
 from koord.agent.view import state_of
-from koord.api.codec import convert
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.features import AgentGate
-from koord.api.node import Node
-from koord.api.runnable import RunnablePod
-from koord.api.slo_defaults import THRESHOLD_STRATEGY
+from koord.api.configuration.features import AgentGate
+from koord.api.configuration.slo_defaults import THRESHOLD_STRATEGY
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.bench.result import Result, result
-from koord.local.live.tree import DRIVER, Tree
+from koord.minicluster.local.live.tree import DRIVER, Tree
 
 BENCH: Final = "colocation"
 WAYS: Final = ("alone", "unprotected", "kernel", "suppress", "both")

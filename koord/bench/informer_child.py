@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from koord.api.kinds import PODS
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
 from koord.bench import pod_rows
 from koord.bench.pods import pod_list_json
 from koord.kube.client import Client

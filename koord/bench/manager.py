@@ -24,12 +24,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.configuration.slo_config_types import ColocationConfig
 from koord.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, NODES, PODS
-from koord.api.names import RESOURCE_BATCH_CPU
-from koord.api.pod import Pod
-from koord.api.priority import PriorityClass, QoSClass
-from koord.api.slo_config import SloConfig
-from koord.api.slo_config_types import ColocationConfig
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.names import RESOURCE_BATCH_CPU
+from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.bench import api_servers
 from koord.bench.api_load import Target, encode
 from koord.bench.result import Result, result

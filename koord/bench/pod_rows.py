@@ -11,9 +11,9 @@ from sys import intern
 
 import msgspec
 
-from koord.api.codec import decode
-from koord.api.quantity import amount
-from koord.api.struct import EMPTY, Struct
+from koord.api.machinery.codec import decode
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.text.quantity import amount
 from koord.kube.store import Identity
 
 CPU = "cpu"

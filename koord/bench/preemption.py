@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
 from koord.bench.result import Result, result
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine

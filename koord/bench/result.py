@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
 
 
 class Result(Struct, omit_defaults=False):

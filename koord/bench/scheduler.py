@@ -25,12 +25,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.core import Service
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_config import parse
-from koord.api.workloads import ReplicaSet
+from koord.api.configuration.scheduler_config import parse
+from koord.api.kubernetes.core import Service
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import ReplicaSet
+from koord.api.machinery.codec import convert
 from koord.bench import preemption
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result

@@ -13,11 +13,11 @@ import sys
 import time
 from typing import Any
 
-from koord.api.codec import decode, encode
-from koord.api.core import Service
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SHIPPED
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kubernetes.core import Service
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import decode, encode
 from koord.bench.informer_child import status_kb
 from koord.bench.pods import PODS_PER_APP, pod
 from koord.scheduler.framework.ask import Ask

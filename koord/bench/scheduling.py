@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from koord.api.kinds import NAMESPACES, NODES, PODS
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
 from koord.bench import api_servers, peer_scheduler
 from koord.bench.api_load import Target, encode
 from koord.bench.api_servers import RunningServer

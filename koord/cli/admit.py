@@ -45,8 +45,8 @@ def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output:
     Profiles, namespaces, priority classes, quotas and configuration are taken from the same manifests. The exit code
     is 1 if an object would be refused.
     """
-    from koord.api.features import ManagerGate, parse_gates
-    from koord.api.manifest import read
+    from koord.api.configuration.features import ManagerGate, parse_gates
+    from koord.api.text.manifest import read
     from koord.offline.admit import admit_all
 
     switched = parse_gates(ManagerGate, gates)

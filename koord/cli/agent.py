@@ -92,7 +92,7 @@ def agent(
         return None
     if show_features:
         return _features(host_root, cgroup_root, output)
-    from koord.api.features import AgentGate, parse_gates
+    from koord.api.configuration.features import AgentGate, parse_gates
 
     gates = parse_gates(AgentGate, feature_gates)
     if only_once:
@@ -189,8 +189,8 @@ def _features(host_root: str, cgroup_root: str, output: str) -> int:
     from koord.agent.host.features import features
     from koord.agent.host.files import Files
     from koord.agent.view import driver_in
-    from koord.api.cgroup import qos_dir
-    from koord.api.words import KubeQoS
+    from koord.api.kubernetes.cgroup import qos_dir
+    from koord.api.kubernetes.words import KubeQoS
 
     files = Files(host_root)
     cgroups = Cgroups.of(files, cgroup_root)
@@ -218,10 +218,11 @@ def _once(
     output: str,
 ) -> int:
     from koord.agent.once import OnceError, once
-    from koord.api import kinds, manifest
-    from koord.api.codec import convert
-    from koord.api.runnable import RunnablePod
-    from koord.api.timestamp import from_seconds
+    from koord.api import kinds
+    from koord.api.kubernetes.runnable import RunnablePod
+    from koord.api.machinery.codec import convert
+    from koord.api.text import manifest
+    from koord.api.text.timestamp import from_seconds
 
     found = manifest.read(paths).require_valid()
     nodes = [each for each in found.of(kinds.NODES) if not node_name or each.metadata.name == node_name]

@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 )
 def apiserver(data_dir: Path, host: str, port: int, durability: str, disabled: str, log_format: str) -> int:
     """Serve a Kubernetes API on this machine, with nothing else installed."""
-    from koord.apiserver.admission import PLUGINS
-    from koord.apiserver.server import ApiServer, ServeOptions
     from koord.cli.component import start
     from koord.kube import collector
     from koord.kube.shell import run_component
-    from koord.up import tether
+    from koord.minicluster.apiserver.admission import PLUGINS
+    from koord.minicluster.apiserver.server import ApiServer, ServeOptions
+    from koord.minicluster.up import tether
 
     supervised = start(log_format)
     without = frozenset(name for name in disabled.split(",") if name)

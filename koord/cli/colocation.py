@@ -99,7 +99,7 @@ def status(
 
 
 def _scope(nodes: tuple[str, ...], selector: str | None) -> Scope:
-    from koord.api.selector import parse_labels
+    from koord.api.text.selector import parse_labels
     from koord.cli.colocation_live import Scope
 
     if nodes and selector:
@@ -179,7 +179,7 @@ def _print(told: Told) -> None:
 
 
 def _lent(each: NodeStanding) -> list[str]:
-    from koord.api.quantity import value
+    from koord.api.text.quantity import value
 
     found = []
     for band in ("batch", "mid"):

@@ -15,14 +15,14 @@ from typing import Any, Final
 import click
 import msgspec
 
-from koord.api import names
-from koord.api.annotations.colocation import COLOCATION_STRATEGY
-from koord.api.core import ConfigMap
+from koord.api.configuration.slo_config import SloConfig, reload
+from koord.api.configuration.slo_config_types import COLOCATION
 from koord.api.kinds import CONFIG_MAPS, NODES, PODS
-from koord.api.node import Node
-from koord.api.selector import LabelMatcher
-from koord.api.slo_config import SloConfig, reload
-from koord.api.slo_config_types import COLOCATION
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.node import Node
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.text.selector import LabelMatcher
 from koord.cli.node_live import who_is_missing
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound

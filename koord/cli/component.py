@@ -94,7 +94,7 @@ def run_component(
     """
     from koord.kube import shell
     from koord.kube.locate import locate
-    from koord.up import tether
+    from koord.minicluster.up import tether
 
     supervised = start(common.log_format)
     if not supervised:
@@ -127,7 +127,7 @@ def run_component(
 def start(log_format: str) -> bool:
     """Sets logs and the tether up. Whether this process has a supervisor."""
     from koord.kube.logs import setup_logging
-    from koord.up import tether
+    from koord.minicluster.up import tether
 
     setup_logging(format="json" if log_format == "json" else "text")
     if tether.is_supervised():

@@ -22,7 +22,7 @@ def controllers(leader_elect: bool, common: Common) -> int:
     """
 
     async def work(client: Client, ready: Ready) -> None:
-        from koord.controllers.live.run import run
+        from koord.minicluster.controllers.live.run import run
 
         await run(client, elect=leader_elect, on_ready=lambda: ready({}))
 

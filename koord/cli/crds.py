@@ -9,7 +9,7 @@ import click
 from koord.cli import structured
 
 if TYPE_CHECKING:
-    from koord.api.crd.definitions import Definition
+    from koord.api.protocol.crd.definitions import Definition
 
 
 @click.command(epilog="Example: koord crds | kubectl apply --server-side -f -")
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def crds(names: tuple[str, ...], output: str) -> None:
     """Print the CustomResourceDefinitions of koord's kinds."""
-    from koord.api.crd.definitions import DEFINITIONS, manifest
+    from koord.api.protocol.crd.definitions import DEFINITIONS, manifest
 
     chosen = [_named(name) for name in names] if names else list(DEFINITIONS)
     manifests = [manifest(definition) for definition in dict.fromkeys(chosen)]
@@ -27,14 +27,14 @@ def crds(names: tuple[str, ...], output: str) -> None:
         only = manifests[0] if len(names) == 1 else {"apiVersion": "v1", "kind": "List", "items": manifests}
         structured.say(only, output)
         return
-    from koord.api.yaml import dump
+    from koord.api.text.yaml import dump
 
     for each in manifests:
         click.echo("---\n" + dump(each), nl=False)
 
 
 def _named(name: str) -> Definition:
-    from koord.api.crd.definitions import DEFINITIONS, find
+    from koord.api.protocol.crd.definitions import DEFINITIONS, find
 
     found = find(name)
     if found is None:

@@ -80,8 +80,8 @@ def explain(
     Of a node: how much of it is lent to batch and mid pods, line by line with the numbers used, and how what is
     published differs from that and why.
     """
-    from koord.api.manifest import read
-    from koord.api.scheduler_config import SHIPPED
+    from koord.api.configuration.scheduler_config import SHIPPED
+    from koord.api.text.manifest import read
     from koord.offline.explain import explain as explain_of
     from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load

@@ -52,7 +52,7 @@ def explain_node(
     context: str | None,
 ) -> int:
     """Says how a node's figures came about; the exit code."""
-    from koord.api.manifest import read
+    from koord.api.text.manifest import read
     from koord.offline.node_resources import explain_node as explain_of
 
     seen = None

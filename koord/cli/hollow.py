@@ -10,8 +10,8 @@ import click
 from koord.cli.component import Common, Ready, component_options, run_component
 
 if TYPE_CHECKING:
-    from koord.hollow.live.fleet import FleetOptions
     from koord.kube.client import Client
+    from koord.minicluster.hollow.live.fleet import FleetOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,7 +75,7 @@ def hollow(
     options = options_for(nodes, prefix, node_cpu, node_memory, node_pods, load, seed)
 
     async def work(client: Client, ready: Ready) -> None:
-        from koord.hollow.live.fleet import run_fleet
+        from koord.minicluster.hollow.live.fleet import run_fleet
 
         await run_fleet(client, options, on_ready=ready)
 
@@ -98,11 +98,11 @@ def options_for(
     """What the command line means; a fault in it is bad usage."""
     import time
 
-    from koord.api.naming import dns_label_fault
-    from koord.hollow.live.fleet import FleetOptions
-    from koord.hollow.load_model import Load, SeededLoad
-    from koord.hollow.load_replay import read_replay
-    from koord.hollow.phases import Pace
+    from koord.api.text.naming import dns_label_fault
+    from koord.minicluster.hollow.live.fleet import FleetOptions
+    from koord.minicluster.hollow.load_model import Load, SeededLoad
+    from koord.minicluster.hollow.load_replay import read_replay
+    from koord.minicluster.hollow.phases import Pace
 
     fault = dns_label_fault(prefix)
     if fault or len(prefix) > 50:
@@ -125,7 +125,7 @@ def options_for(
 
 def size_of(node_cpu: str, node_memory: str) -> tuple[int, int]:
     """A node's milli-cores and bytes; a fault in them is bad usage."""
-    from koord.api.quantity import QuantityError, milli, value
+    from koord.api.text.quantity import QuantityError, milli, value
 
     amounts = []
     for hint, text, parse in (("--node-cpu", node_cpu, milli), ("--node-memory", node_memory, value)):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from koord.api.manifest import Manifests
-    from koord.api.scheduler_config import SchedulerConfiguration
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
+    from koord.api.text.manifest import Manifests
 
 MOST_WARNINGS: Final = 10
 
 
 def moment(now: str | None) -> float:
     """The time that --now gives, otherwise the present."""
-    from koord.api.timestamp import TimestampError, parse_timestamp
+    from koord.api.text.timestamp import TimestampError, parse_timestamp
 
     if now is None:
         return time.time()
@@ -30,9 +30,9 @@ def moment(now: str | None) -> float:
 
 def scheduler_configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:
     """The one that is given, as a file of its own or among the manifests."""
-    from koord.api import config_file
-    from koord.api.faults import Fault, Invalid
-    from koord.api.scheduler_config import SchedulerConfiguration
+    from koord.api.configuration import config_file
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
+    from koord.api.machinery.faults import Fault, Invalid
 
     found = []
     if path is not None:

@@ -34,7 +34,7 @@ this machine becomes the container's root. This is no sandbox: run only what you
 @component_options
 def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str, logs: Path, common: Common) -> int:
     """Make this machine a node: pods run as plain processes in real cgroups. No sandbox."""
-    from koord.local.live.run import Options
+    from koord.minicluster.local.live.run import Options
 
     check_root()
     cpu_milli, memory_bytes = size(cpu, memory)
@@ -43,8 +43,8 @@ def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str,
     measured: list[Metrics] = []
 
     async def work(client: Client, ready: Ready) -> None:
-        from koord.local.live.probes import ANSWERED, ANSWERED_BUCKETS
-        from koord.local.live.run import run
+        from koord.minicluster.local.live.probes import ANSWERED, ANSWERED_BUCKETS
+        from koord.minicluster.local.live.run import run
 
         answers = [
             metrics.histogram(ANSWERED, "Seconds until a container answered a probe", ANSWERED_BUCKETS, "qos")
@@ -70,7 +70,7 @@ def check_root() -> None:
 
 def size(cpu: str | None, memory: str | None) -> tuple[int, int]:
     """Milli-cores and bytes; zero where nothing is said."""
-    from koord.api.quantity import QuantityError, milli, value
+    from koord.api.text.quantity import QuantityError, milli, value
 
     try:
         cpu_milli = milli(cpu) if cpu else 0

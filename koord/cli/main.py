@@ -111,7 +111,7 @@ def run(args: Sequence[str] | None = None) -> int:
         click.echo(f"Error: {_os_error(error)}", err=True)
         return 2
     except ValueError as error:
-        from koord.api.faults import BadInput
+        from koord.api.machinery.faults import BadInput
 
         if not isinstance(error, BadInput):
             raise

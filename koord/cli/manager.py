@@ -59,7 +59,7 @@ def manager(
     common: Common,
 ) -> int:
     """Decide what nodes lend to batch and mid pods, how they measure it, and how they protect services."""
-    from koord.api.features import ManagerGate, parse_gates
+    from koord.api.configuration.features import ManagerGate, parse_gates
     from koord.manager.live.run import Options, choose_controllers
     from koord.manager.node_resource.plugins import choose
 

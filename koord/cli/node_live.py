@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import click
 
-from koord.api import kinds, names
-from koord.api.codec import decode
-from koord.api.crd.node_metric import NodeMetric
+from koord.api import kinds
 from koord.api.kinds import Kind
-from koord.api.manifest import Manifest, Manifests
-from koord.api.struct import Struct
-from koord.api.timestamp import TimestampError, parse_timestamp
+from koord.api.machinery.codec import decode
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.manifest import Manifest, Manifests
+from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, Forbidden, NotFound
 from koord.manager.node_resource.freshness import duration

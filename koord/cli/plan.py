@@ -17,7 +17,7 @@ from koord.cli.progress import Progress
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
-    from koord.api.manifest import Manifests
+    from koord.api.text.manifest import Manifests
     from koord.offline.plan import Plan, Planned, PodPlan
 
 
@@ -75,8 +75,8 @@ def plan(
     A ConfigMap slo-controller-config is previewed: what each node would lend to batch and mid pods, and who would be
     evicted. Pods are then placed on that.
     """
-    from koord.api.manifest import read
-    from koord.api.scheduler_config import SHIPPED
+    from koord.api.configuration.scheduler_config import SHIPPED
+    from koord.api.text.manifest import read
     from koord.offline.order import require_order
     from koord.offline.plan import UNPLACED
     from koord.offline.plan import plan as plan_of

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from koord.api import kinds, names
+from koord.api import kinds
 from koord.api.kinds import Kind
-from koord.api.manifest import Manifest, Manifests
+from koord.api.protocol import names
+from koord.api.text.manifest import Manifest, Manifests
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound
 from koord.offline.preview import KINDS as PREVIEW_KINDS

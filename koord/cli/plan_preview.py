@@ -64,7 +64,7 @@ def _total(found: Plan, column: str) -> str:
 
 
 def _amount(text: str | None) -> int | None:
-    from koord.api.quantity import value
+    from koord.api.text.quantity import value
 
     return None if text is None else value(text)
 

@@ -11,7 +11,7 @@ from koord.cli.component import Common, Ready, component_options, run_component
 from koord.cli.options import plugin_option
 
 if TYPE_CHECKING:
-    from koord.api.scheduler_config import SchedulerConfiguration
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.kube.client import Client
     from koord.kube.metrics import Metrics
 
@@ -62,7 +62,7 @@ def scheduler(
     """Schedule pods: the scheduler of koord, in place of or beside the one of Kubernetes."""
     from msgspec.structs import replace
 
-    from koord.api.scheduler_config import SHIPPED
+    from koord.api.configuration.scheduler_config import SHIPPED
     from koord.scheduler.auditor import Limits
     from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
@@ -105,9 +105,9 @@ def scheduler(
 
 
 def _read(path: Path) -> SchedulerConfiguration:
-    from koord.api import config_file
-    from koord.api.faults import Fault, Invalid
-    from koord.api.scheduler_config import SchedulerConfiguration
+    from koord.api.configuration import config_file
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
+    from koord.api.machinery.faults import Fault, Invalid
 
     found = config_file.read(path.read_text(), str(path))
     if not isinstance(found, SchedulerConfiguration):

@@ -13,7 +13,7 @@ from koord.cli import structured
 from koord.cli.options import kube_options, output_option
 
 if TYPE_CHECKING:
-    from koord.up.health import Status
+    from koord.minicluster.up.health import Status
 
 
 @click.command(epilog="Example: koord status --data-dir ./data -o json")
@@ -44,9 +44,9 @@ def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, o
 async def _look(data_dir: Path | None, kubeconfig: str | None, context: str | None) -> Status:
     from koord.kube.client import Client
     from koord.kube.locate import locate
-    from koord.up.data_dir import read_endpoints
-    from koord.up.health import judge
-    from koord.up.survey import survey
+    from koord.minicluster.up.data_dir import read_endpoints
+    from koord.minicluster.up.health import judge
+    from koord.minicluster.up.survey import survey
 
     if data_dir is not None:
         path = data_dir / "kubeconfig"
@@ -72,7 +72,7 @@ def _beside(kubeconfig: str | None) -> Path | None:
 
 
 def _print(status: Status) -> None:
-    from koord.up.health import age
+    from koord.minicluster.up.health import age
 
     facts = status.facts
     server = facts.server

@@ -12,6 +12,6 @@ def say(found: object, output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
-        from koord.api.yaml import dump
+        from koord.api.text.yaml import dump
 
         click.echo(dump(msgspec.to_builtins(found)), nl=False)

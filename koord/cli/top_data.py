@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from koord.api import names
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.priority import PriorityClass, priority_class
-from koord.api.quantity import amount, render
-from koord.api.resources import pod_requests
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.protocol import names
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.text.quantity import amount, render
 
 BANDS: Final[tuple[str, ...]] = ("prod", "mid", "batch", "free", "none")
 RESOURCES: Final = ("cpu", "memory")

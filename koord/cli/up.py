@@ -14,9 +14,9 @@ from koord.cli.hollow import fleet_options, options_for, size_of
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
-    from koord.up.data_dir import DataDir
-    from koord.up.plan import UpOptions
-    from koord.up.run import Up
+    from koord.minicluster.up.data_dir import DataDir
+    from koord.minicluster.up.plan import UpOptions
+    from koord.minicluster.up.run import Up
 
 
 NODES: Final = 5
@@ -80,8 +80,8 @@ def up(
     Each component is a process of its own, started again if it dies. Ctrl-C stops everything.
     """
     from koord.kube.logs import setup_logging
-    from koord.up.data_dir import DataDir
-    from koord.up.plan import UpOptions
+    from koord.minicluster.up.data_dir import DataDir
+    from koord.minicluster.up.plan import UpOptions
 
     if nodes is None:
         nodes = 0 if local_node else NODES
@@ -125,8 +125,8 @@ def _local_args(cpu: str | None, memory: str | None) -> tuple[str, ...]:
 
 def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
     from koord.kube.shell import run_component
-    from koord.up.run import Up
-    from koord.up.supervisor import Failed
+    from koord.minicluster.up.run import Up
+    from koord.minicluster.up.supervisor import Failed
 
     async def show(running: Up, client: Client) -> None:
         if view:

@@ -6,29 +6,29 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from koord.hollow.live.fleet import FleetOptions
-    from koord.up.data_dir import DataDir
-    from koord.up.plan import UpOptions
+    from koord.minicluster.hollow.live.fleet import FleetOptions
+    from koord.minicluster.up.data_dir import DataDir
+    from koord.minicluster.up.plan import UpOptions
 
 
 def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     """Runs until a signal; the exit code."""
-    from koord.api.features import ManagerGate, parse_gates
-    from koord.api.scheduler_config import SHIPPED
-    from koord.apiserver.server import ApiServer, ServeOptions
+    from koord.api.configuration.features import ManagerGate, parse_gates
+    from koord.api.configuration.scheduler_config import SHIPPED
     from koord.cli.up import say_ready
-    from koord.controllers.live.run import run as run_controllers
-    from koord.hollow.live.fleet import run_fleet
     from koord.kube.client import Client
     from koord.kube.locate import locate
     from koord.kube.shell import run_component
     from koord.manager.live.run import Options as ManagerOptions
     from koord.manager.live.run import run as run_manager
     from koord.manager.live.webhook_server import WebhookOptions, Webhooks
+    from koord.minicluster.apiserver.server import ApiServer, ServeOptions
+    from koord.minicluster.controllers.live.run import run as run_controllers
+    from koord.minicluster.hollow.live.fleet import run_fleet
+    from koord.minicluster.up.bootstrap import bootstrap
+    from koord.minicluster.up.plan import choose_port
     from koord.scheduler.live.run import Options as SchedulerOptions
     from koord.scheduler.live.run import run as run_scheduler
-    from koord.up.bootstrap import bootstrap
-    from koord.up.plan import choose_port
 
     async def main() -> None:
         port = choose_port(options.port, data.last_port())

@@ -13,14 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from koord.api.timestamp import TimestampError, parse_timestamp
+from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
-from koord.up.bands import KEPT, Bands
-from koord.up.health import age
-from koord.up.picture import Picture, event_time, followed
-from koord.up.plan import LOCAL_NODE
-from koord.up.run import Up
-from koord.up.this_node import ThisNode, scrape
+from koord.minicluster.up.bands import KEPT, Bands
+from koord.minicluster.up.health import age
+from koord.minicluster.up.picture import Picture, event_time, followed
+from koord.minicluster.up.plan import LOCAL_NODE
+from koord.minicluster.up.run import Up
+from koord.minicluster.up.this_node import ThisNode, scrape
 
 REFRESH_S: Final = 0.5
 LOOK_S: Final = 2.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from koord.api import names
+from koord.api.protocol import names
 
 if TYPE_CHECKING:
     from koord.admission.request import Gates

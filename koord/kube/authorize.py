@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from koord.api.kinds import Kind
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 

@@ -20,10 +20,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from koord.api.codec import DecodeError, decode
 from koord.api.kinds import Kind
-from koord.api.meta import ListMeta
-from koord.api.struct import Struct
+from koord.api.kubernetes.meta import ListMeta
+from koord.api.machinery.codec import DecodeError, decode
+from koord.api.machinery.struct import Struct
 from koord.kube import discovery
 from koord.kube.clock import Clock
 from koord.kube.cluster_config import ClusterConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from koord.api.faults import BadInput
+from koord.api.machinery.faults import BadInput
 
 
 class ConfigError(BadInput):

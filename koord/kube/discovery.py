@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from koord.api.codec import decode
 from koord.api.kinds import Kind
-from koord.api.meta import ObjectMeta
-from koord.api.struct import Struct
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import decode
+from koord.api.machinery.struct import Struct
 from koord.kube.errors import ApiError, NotFound
 
 AGGREGATED: Final = ",".join(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 
-from koord.api.coordination import Lease, LeaseSpec
+from koord.api.kubernetes.coordination import Lease, LeaseSpec
 
 RELEASED_LEASE_S = 1
 JITTER = 1.2

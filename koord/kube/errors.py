@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from koord.api.codec import DecodeError, decode
-from koord.api.struct import Struct
+from koord.api.machinery.codec import DecodeError, decode
+from koord.api.machinery.struct import Struct
 
 
 class StatusCause(Struct):

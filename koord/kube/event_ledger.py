@@ -18,8 +18,8 @@ from typing import Literal
 
 import msgspec
 
-from koord.api.core import Event, EventSeries
-from koord.api.meta import ObjectMeta, ObjectReference
+from koord.api.kubernetes.core import Event, EventSeries
+from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.kube.election import micro_time
 from koord.kube.token_bucket import TokenBucket
 

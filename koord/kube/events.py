@@ -15,10 +15,10 @@ import socket
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
-from koord.api.codec import DecodeError
 from koord.api.kinds import EVENTS, Kind
-from koord.api.meta import ObjectMeta, ObjectReference
-from koord.api.struct import Struct
+from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
+from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.struct import Struct
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unauthorized

@@ -12,9 +12,9 @@ import os
 import sys
 from typing import Final
 
-from koord.api.codec import DecodeError, decode, encode
-from koord.api.struct import Struct
-from koord.api.timestamp import TimestampError, parse_ns
+from koord.api.machinery.codec import DecodeError, decode, encode
+from koord.api.machinery.struct import Struct
+from koord.api.text.timestamp import TimestampError, parse_ns
 from koord.kube.auth import Proof, bearer
 from koord.kube.clock import Clock
 from koord.kube.cluster_config import ClusterConfig, ConfigError, ExecConfig

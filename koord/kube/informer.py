@@ -28,9 +28,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from koord.api.codec import DecodeError, decode
 from koord.api.kinds import Kind
-from koord.api.struct import EMPTY, Struct
+from koord.api.machinery.codec import DecodeError, decode
+from koord.api.machinery.struct import EMPTY, Struct
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.collector import paused

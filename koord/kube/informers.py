@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from koord.api.kinds import Kind
-from koord.api.struct import EMPTY, Struct
+from koord.api.machinery.struct import EMPTY, Struct
 from koord.kube import collector
 from koord.kube.client import Client
 from koord.kube.clock import Clock

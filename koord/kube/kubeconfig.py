@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from koord.api.faults import Fault, Invalid, check
-from koord.api.struct import EMPTY, Struct, field
+from koord.api.machinery.faults import Fault, Invalid, check
+from koord.api.machinery.struct import EMPTY, Struct, field
 from koord.kube.cluster_config import ClusterConfig, ConfigError, ExecConfig, Impersonation
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -131,7 +131,7 @@ class Kubeconfig:
 
 def parse(text: str, file: str) -> Kubeconfig:
     """One file's content. `ConfigError` with all faults at once."""
-    from koord.api.yaml import YamlError, load  # in a pod no kubeconfig is read, and YAML is not cheap to import
+    from koord.api.text.yaml import YamlError, load  # in a pod no kubeconfig is read, and YAML is not cheap to import
 
     try:
         data = load(text, file)

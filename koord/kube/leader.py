@@ -23,11 +23,11 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from koord.api.codec import DecodeError
-from koord.api.coordination import Lease
 from koord.api.kinds import LEASES, NAMESPACES
-from koord.api.meta import ObjectMeta
-from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.api.kubernetes.coordination import Lease
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import DecodeError
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound

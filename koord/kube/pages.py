@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from koord.api.codec import DecodeError, decode
 from koord.api.kinds import Kind
-from koord.api.meta import ListMeta
-from koord.api.struct import Struct
+from koord.api.kubernetes.meta import ListMeta
+from koord.api.machinery.codec import DecodeError, decode
+from koord.api.machinery.struct import Struct
 from koord.kube import collector
 
 T = TypeVar("T", bound=Struct)

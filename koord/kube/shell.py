@@ -14,8 +14,8 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from koord.api.codec import DecodeError
-from koord.api.faults import Invalid
+from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.faults import Invalid
 from koord.kube.cluster_config import ConfigError
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from koord.api.struct import EMPTY
+from koord.api.machinery.struct import EMPTY
 
 R = TypeVar("R")
 Record = TypeVar("Record")

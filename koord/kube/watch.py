@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from koord.api.codec import DecodeError, decode
+from koord.api.machinery.codec import DecodeError, decode
 from koord.kube.errors import ApiError, Status, error_for
 
 

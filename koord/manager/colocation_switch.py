@@ -18,15 +18,22 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from koord.api import names
-from koord.api.annotations.colocation import COLOCATION_STRATEGY
-from koord.api.faults import BadInput
-from koord.api.pod import Pod
-from koord.api.priority import PriorityClass, priority_class
-from koord.api.resources import pod_requests
-from koord.api.selector import NOTHING, LabelMatcher, LabelSelector, LabelSelectorRequirement, Operator, compile_labels
-from koord.api.slo_config import SloConfig, read_json
-from koord.api.slo_config_types import COLOCATION
+from koord.api.configuration.slo_config import SloConfig, read_json
+from koord.api.configuration.slo_config_types import COLOCATION
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.text.selector import (
+    NOTHING,
+    LabelMatcher,
+    LabelSelector,
+    LabelSelectorRequirement,
+    Operator,
+    compile_labels,
+)
 from koord.manager.node_resource.plugins import choose, reset, why_off
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import BATCH, MID, NodeFacts

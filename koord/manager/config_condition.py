@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from koord.api.annotations.forms import json_list
-from koord.api.annotations.value import Annotation, AnnotationError
-from koord.api.core import ConfigMap
-from koord.api.meta import Condition
-from koord.api.names import AnnotationKey
-from koord.api.slo_config import Problem
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.slo_config import Problem
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.meta import Condition
+from koord.api.protocol.annotations.forms import json_list
+from koord.api.protocol.annotations.value import Annotation, AnnotationError
+from koord.api.protocol.names import AnnotationKey
+from koord.api.text.timestamp import from_seconds
 
 IN_FORCE: Final = "InForce"
 CONDITIONS: Final = Annotation(

@@ -6,9 +6,9 @@ cannot be read, a spec that exists stays as it is.
 
 from __future__ import annotations
 
-from koord.api.crd.node_metric import NodeMetricCollectPolicy, NodeMetricSpec
-from koord.api.slo_config import SloConfig
-from koord.api.slo_config_types import COLOCATION_DEFAULTS, ColocationStrategy
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.configuration.slo_config_types import COLOCATION_DEFAULTS, ColocationStrategy
+from koord.api.protocol.crd.node_metric import NodeMetricCollectPolicy, NodeMetricSpec
 
 
 def wanted_spec(config: SloConfig, strategy: ColocationStrategy, present: NodeMetricSpec | None) -> NodeMetricSpec:

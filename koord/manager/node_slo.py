@@ -12,9 +12,15 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.slo_config import NodeSettings
-from koord.api.slo_config_types import CPU_BURST, HOST_APPLICATION, RESOURCE_QOS, RESOURCE_THRESHOLD, SYSTEM
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.configuration.slo_config_types import (
+    CPU_BURST,
+    HOST_APPLICATION,
+    RESOURCE_QOS,
+    RESOURCE_THRESHOLD,
+    SYSTEM,
+)
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
 
 _PARTS: Final[Mapping[str, str]] = {
     RESOURCE_THRESHOLD: "resource_used_threshold_with_be",

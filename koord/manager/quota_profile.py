@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from koord.api import names
-from koord.api.annotations.quota import (
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+from koord.api.protocol.annotations.quota import (
     RESOURCE_KEYS,
     TOTAL_RESOURCE,
     UNSCHEDULABLE_RESOURCE,
     default_tree_id,
 )
-from koord.api.annotations.value import AnnotationError
-from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
-from koord.api.node import Node
-from koord.api.quantity import ResourceList, from_value, render
-from koord.api.resources import amounts
-from koord.api.selector import NOTHING, compile_labels
-from koord.api.struct import Struct
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.text.quantity import ResourceList, from_value, render
+from koord.api.text.selector import NOTHING, compile_labels
 
 NO_BOUND: Final = (2**63 - 1) // 2000
 """What readers of the protocol can still multiply by 1000 without running over."""

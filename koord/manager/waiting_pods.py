@@ -13,10 +13,10 @@ from typing import Any
 from koord.admission.colocation_profile import with_profiles
 from koord.admission.profiles import Profile, compile_profiles
 from koord.admission.strategic_merge import POD
-from koord.api import names
-from koord.api.crd.colocation_profile import ClusterColocationProfile
-from koord.api.pod import Pod
-from koord.api.struct import Struct
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 
 
 class WaitingPod(Struct):

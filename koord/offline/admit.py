@@ -21,10 +21,11 @@ from koord.admission.profiles import compile_profiles
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import Answer, Gates, Json, Request
 from koord.admission.review import admit, validate
-from koord.api import kinds, names
-from koord.api.core import ConfigMap
+from koord.api import kinds
 from koord.api.kinds import Kind
-from koord.api.manifest import Manifest, Manifests
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.protocol import names
+from koord.api.text.manifest import Manifest, Manifests
 
 
 class Admitted(msgspec.Struct, frozen=True, rename="camel"):

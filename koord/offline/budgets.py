@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from koord.api.pod import Pod
-from koord.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
-from koord.api.selector import NOTHING, SelectorError, compile_labels
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
+from koord.api.text.selector import NOTHING, SelectorError, compile_labels
 
 
 def counted(budget: PodDisruptionBudget, pods: Iterable[Pod]) -> PodDisruptionBudget:

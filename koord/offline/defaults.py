@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from koord.api.node import Node
-from koord.api.pod import Container, PodSpec, ResourceRequirements
-from koord.api.storage import PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Container, PodSpec, ResourceRequirements
+from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
 from koord.scheduler.state.storage import OLD_CLASS_ANNOTATION
 
 DEFAULT_CLASS_ANNOTATIONS: Final = (

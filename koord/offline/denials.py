@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koord.api.pod import PodSpec, ResourceRequirements, TopologySpreadConstraint
-from koord.api.quantity import render
-from koord.api.resources import amounts
-from koord.api.words import WhenUnsatisfiable
+from koord.api.kubernetes.pod import PodSpec, ResourceRequirements, TopologySpreadConstraint
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.words import WhenUnsatisfiable
+from koord.api.text.quantity import render
 
 
 def denial(spec: PodSpec) -> str:

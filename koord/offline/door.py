@@ -18,10 +18,10 @@ from koord.admission.profiles import Profile
 from koord.admission.request import Gates, Json, Request
 from koord.admission.review import completed, pod_denial
 from koord.admission.typed import pod as typed_pod
-from koord.api import names
-from koord.api.features import ManagerGate
-from koord.api.manifest import Manifest
-from koord.api.pod import Pod, PodSpec
+from koord.api.configuration.features import ManagerGate
+from koord.api.kubernetes.pod import Pod, PodSpec
+from koord.api.protocol import names
+from koord.api.text.manifest import Manifest
 from koord.offline.admit import known_of
 
 _BATCH: Final = frozenset({names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY, *names.OLD_RESOURCES})

@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api import kinds
-from koord.api.faults import BadInput
-from koord.api.manifest import Manifests
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import BadInput
+from koord.api.text.manifest import Manifests
 from koord.offline import defaults
 from koord.offline.world import World, engine_name, world_of
 from koord.scheduler import explain as scheduler

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from koord.api import kinds, names
-from koord.api.faults import BadInput
-from koord.api.manifest import Manifests
-from koord.api.node import Node
-from koord.api.slo_config import SloConfig, reload
+from koord.api import kinds
+from koord.api.configuration.slo_config import SloConfig, reload
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.text.manifest import Manifests
 from koord.manager.node_resource import explain as manager
 from koord.manager.node_resource.explain import NodeExplanation
 from koord.manager.node_resource.plugins import Plugins, calculate, choose

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koord.api import kinds
-from koord.api.faults import Fault, Invalid
-from koord.api.manifest import Manifests
-from koord.api.scheduler_config import SchedulerConfiguration
-from koord.api.threshold_order import Findings, load_limits, of_nodes
-from koord.api.thresholds import LoadLimits
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.configuration.threshold_order import Findings, load_limits, of_nodes
+from koord.api.configuration.thresholds import LoadLimits
+from koord.api.machinery.faults import Fault, Invalid
+from koord.api.text.manifest import Manifests
 from koord.offline.node_resources import CONFIG_KEY, slo_config
 
 

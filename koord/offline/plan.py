@@ -14,9 +14,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from koord.api.faults import BadInput
-from koord.api.manifest import Manifests
-from koord.api.quantity import render
+from koord.api.machinery.faults import BadInput
+from koord.api.text.manifest import Manifests
+from koord.api.text.quantity import render
 from koord.offline.preview import KINDS as PREVIEW_KINDS
 from koord.offline.preview import NodePreview, Preview
 from koord.offline.world import World, engine_name, world_of

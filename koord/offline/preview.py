@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api import kinds
-from koord.api.crd.node_slo import NodeSLO
-from koord.api.manifest import Manifest, Manifests
-from koord.api.meta import ObjectMeta
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.quantity import render
-from koord.api.resources import amounts
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.text.manifest import Manifest, Manifests
+from koord.api.text.quantity import render
 from koord.manager.node_resource.freshness import distrust
 from koord.manager.node_resource.plugins import calculate, choose, why_off
 from koord.manager.node_resource.prepare import prepare

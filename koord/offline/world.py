@@ -16,18 +16,18 @@ from msgspec.structs import replace
 
 from koord.admission.known import SYSTEM_PRIORITIES
 from koord.api import kinds
-from koord.api.core import PriorityClass
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.crd.node_slo import NodeSLO
-from koord.api.faults import BadInput, Fault, Invalid
-from koord.api.features import ManagerGate, parse_gates
+from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import Kind
-from koord.api.manifest import Manifest, Manifests
-from koord.api.node import Node
-from koord.api.pod import Pod, PodSpec
-from koord.api.policy import PodDisruptionBudget
-from koord.api.priority import BANDS
-from koord.api.storage import PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.core import PriorityClass
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod, PodSpec
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
+from koord.api.machinery.faults import BadInput, Fault, Invalid
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.protocol.priority import BANDS
+from koord.api.text.manifest import Manifest, Manifests
 from koord.offline import defaults
 from koord.offline.budgets import counted
 from koord.offline.denials import denial

@@ -17,16 +17,16 @@ from koord.agent.qos import cpu_evict, memory_evict
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
-from koord.api.cgroup import CgroupDriver
-from koord.api.crd.node_metric import NodeMetric, ResourceMap
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.features import AgentGate
-from koord.api.node import Node
-from koord.api.overlay import overlay
-from koord.api.pod import Pod
-from koord.api.priority import kube_qos, priority_class, qos_class, raw_qos_class
-from koord.api.resources import amounts, pod_limits, pod_requests
-from koord.api.slo_defaults import default_node_slo, effective_qos_strategy
+from koord.api.configuration.features import AgentGate
+from koord.api.configuration.overlay import overlay
+from koord.api.configuration.slo_defaults import default_node_slo, effective_qos_strategy
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts, pod_limits, pod_requests
+from koord.api.protocol.crd.node_metric import NodeMetric, ResourceMap
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.api.protocol.priority import kube_qos, priority_class, qos_class, raw_qos_class
 
 _ALL_ON: Final = dict.fromkeys(AgentGate, True)
 _LONG_AGO: Final = float("-inf")

@@ -6,7 +6,7 @@ reasons speak of the pod. So this names the claim, its StorageClass and the prov
 
 from __future__ import annotations
 
-from koord.api.storage import PersistentVolumeClaim
+from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.volume_binding import NO_PROVISIONER
 from koord.scheduler.state.cluster import Cluster

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koord.api.names import LABEL_TOPOLOGY_KEY_TO_EXPLAIN
-from koord.api.quantity import render
-from koord.api.timestamp import from_seconds
+from koord.api.protocol.names import LABEL_TOPOLOGY_KEY_TO_EXPLAIN
+from koord.api.text.quantity import render
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy

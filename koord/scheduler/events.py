@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import allocatable_of
 from koord.scheduler.state.pods import requests_of

@@ -12,7 +12,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from koord.api.faults import BadInput
+from koord.api.machinery.faults import BadInput
 from koord.scheduler import registry
 from koord.scheduler.framework.plugin import Plugin
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from koord.api.names import SCHEDULER_DEFAULT
-from koord.api.scheduler_args import ARGS
-from koord.api.scheduler_config import Profile as Written
-from koord.api.scheduler_config import SchedulerConfiguration
-from koord.api.scheduler_plugins import IMPLEMENTS
+from koord.api.configuration.scheduler_args import ARGS
+from koord.api.configuration.scheduler_config import Profile as Written
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.configuration.scheduler_plugins import IMPLEMENTS
+from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused, Remedy
@@ -85,7 +85,7 @@ def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
 
 
 def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -> Profiles:
-    """The profiles of a configuration that `koord.api.scheduler_config.parse` accepted; `own`: the user's plugins."""
+    """The profiles of a configuration that `scheduler_config.parse` accepted; `own`: the user's plugins."""
     warnings: list[str] = []
     missing: dict[str, list[str]] = {}
     profiles: dict[str, Profile] = {}

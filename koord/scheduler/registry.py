@@ -11,7 +11,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Final
 
-from koord.api.component_config import PluginArgs
+from koord.api.configuration.component_config import PluginArgs
 from koord.scheduler.framework.plugin import Plugin
 
 _HERE: Final = "koord.scheduler.plugins"

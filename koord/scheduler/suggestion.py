@@ -16,8 +16,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from koord.api.pod import Volume
-from koord.api.storage import PersistentVolumeClaim
+from koord.api.kubernetes.pod import Volume
+from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy

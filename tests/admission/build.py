@@ -9,9 +9,9 @@ from koord.admission.known import Known, shipped_priority_classes
 from koord.admission.profiles import compile_profiles
 from koord.admission.request import Answer, Request
 from koord.admission.review import admit, mutate, validate
-from koord.api.codec import convert
-from koord.api.crd.colocation_profile import ClusterColocationProfile
-from koord.api.features import ManagerGate, parse_gates
+from koord.api.configuration.features import ManagerGate, parse_gates
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 
 NAMESPACES: Mapping[str, Mapping[str, str]] = {"shop": {"team": "a"}, "jobs": {"colocation": "on"}}
 

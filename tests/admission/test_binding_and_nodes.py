@@ -10,7 +10,7 @@ import pytest
 from koord.admission.binding import BindingSettings, listed
 from koord.admission.request import Answer, Request
 from koord.admission.review import mutate, validate
-from koord.api.meta import ObjectMeta
+from koord.api.kubernetes.meta import ObjectMeta
 from tests.admission.build import gates, known
 
 POD = ObjectMeta(name="web", namespace="shop")

@@ -9,9 +9,9 @@ import pytest
 
 from koord.admission.request import Request
 from koord.admission.review import mutate
-from koord.api.core import PriorityClass
-from koord.api.meta import ObjectMeta
-from koord.api.words import PreemptionPolicy
+from koord.api.kubernetes.core import PriorityClass
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.words import PreemptionPolicy
 from tests.admission.build import (
     container,
     gates,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from koord.admission.quota_tree_affinity import QuotaTrees
-from koord.api.codec import convert
-from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
 from tests.admission.build import container, known, mutated, pod, profile, resources_of, spec_of
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"

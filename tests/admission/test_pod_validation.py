@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koord.admission.pod_enhanced import EnhancedRules, parse
-from koord.api.faults import Invalid
+from koord.api.machinery.faults import Invalid
 from tests.admission.build import container, known, pod, validated
 
 QOS, RANK, CLASS = "koordinator.sh/qosClass", "koordinator.sh/priority", "koordinator.sh/priority-class"

@@ -21,9 +21,9 @@ from koord.agent.host.convert import quota_of_milli
 from koord.agent.host.files import Files
 from koord.agent.host.knobs import CPU_QUOTA
 from koord.agent.host.layout import qos_dir
-from koord.api.cgroup import CgroupDriver
-from koord.api.words import KubeQoS
-from koord.local.live import tree
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.minicluster.local.live import tree
 from tests.agent import slices
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")

@@ -28,14 +28,14 @@ from koord.agent.live.keeping import read_ledger, write_ledger
 from koord.agent.pods import BATCH_CPU, AgentPod
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import state_of
-from koord.api.cgroup import CgroupDriver
-from koord.api.codec import convert
-from koord.api.cpuset import CPUSet
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.features import AgentGate
-from koord.api.names import ANNOTATION_RESOURCE_STATUS
-from koord.api.node import Node
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
+from koord.api.protocol.names import ANNOTATION_RESOURCE_STATUS
+from koord.api.text.cpuset import CPUSet
 from tests.agent import slices, states
 from tests.agent.real import limit_cpu, make, real_cgroups, remove
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
 from koord.agent.host.layout import qos_dir
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.words import KubeQoS
 from tests.agent.real_node import DRIVER, RealNode
 from tests.agent.slices import WITHIN_S, systemctl
 

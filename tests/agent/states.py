@@ -9,13 +9,13 @@ from koord.agent.host.topology import Cpu, Topology
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import Kubelet, NodeState
-from koord.api.cgroup import CgroupDriver
-from koord.api.codec import convert
-from koord.api.crd.node_slo import NodeSLOSpec
-from koord.api.node import Node
-from koord.api.resources import amounts
-from koord.api.runnable import RunnablePod
-from koord.api.slo_defaults import effective_qos_strategy
+from koord.api.configuration.slo_defaults import effective_qos_strategy
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
 
 GIB = 1 << 30
 NOW = 1000.0

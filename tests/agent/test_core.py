@@ -16,10 +16,10 @@ from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_SHARES, 
 from koord.agent.qos.decision import Eviction
 from koord.agent.series import names
 from koord.agent.state import NodeState
-from koord.api.cgroup import CgroupDriver
-from koord.api.cpuset import CPUSet
-from koord.api.features import AgentGate
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 from tests.agent.states import GIB, NOW, cpus, node, pod
 from tests.agent.trees import Tree
 

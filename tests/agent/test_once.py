@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPUSET_CPUS
-from koord.api.cgroup import CgroupDriver
-from koord.api.cpuset import CPUSet
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 from koord.cli.agent import agent
 from tests.agent.trees import GIB, Tree
 

@@ -21,7 +21,7 @@ from koord.agent.host.files import Files
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA, CPUSET_CPUS, Knob, Value
 from koord.agent.live import keeping
 from koord.agent.pods import BATCH_CPU
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 from koord.cli.agent import agent as command
 from tests.agent.loads import Level, Process, burn, cores
 from tests.agent.real_node import RealNode, batch, owning, real_node, suppressed

@@ -9,8 +9,8 @@ import pytest
 from koord.agent.host.knobs import MEMORY_LIMIT
 from koord.agent.host.layout import container_dir
 from koord.agent.pods import BATCH_MEMORY
-from koord.api.cpuset import CPUSet
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 from tests.agent.real import make
 from tests.agent.real_node import DRIVER, batch, owning, real_node
 

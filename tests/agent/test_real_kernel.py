@@ -20,9 +20,9 @@ from koord.agent.host import usage
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPUSET_CPUS
 from koord.agent.pods import AgentPod
-from koord.api.cpuset import CPUSet
-from koord.api.features import AgentGate
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 from tests.agent.loads import Level, Process, burn, burn_on, bursts, cores, hold
 from tests.agent.real_node import THRESHOLD, RealNode, batch, owning, real_node, suppressed
 

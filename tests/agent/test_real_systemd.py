@@ -17,7 +17,7 @@ import pytest
 from koord.agent.executor.executor import VERIFIED_FOR_S
 from koord.agent.host.knobs import CPU_BURST, CPU_IDLE, CPU_QUOTA, CPU_SHARES
 from koord.agent.pods import BATCH_CPU
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 from tests.agent import service, slices
 from tests.agent.loads import Level, Process, burn, cores
 from tests.agent.real_node import RealNode, batch, owning, real_node, suppressed

@@ -9,8 +9,8 @@ import pytest
 
 from koord.agent.host.layout import container_dir
 from koord.agent.live.pod_watch import PodWatch
-from koord.api.cgroup import pod_dir
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import pod_dir
+from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import SystemClock
 from tests.agent.real import make, real_cgroups, remove
 from tests.agent.real_node import DRIVER

@@ -21,8 +21,8 @@ from pathlib import Path
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.files import Files
 from koord.agent.host.layout import container_dir, pod_dir, qos_dir
-from koord.api.cgroup import CgroupDriver
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
 
 GIB = 1 << 30
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from koord.api.selector import LabelSelector
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
+from koord.api.text.selector import LabelSelector
 
 S = TypeVar("S", bound=Struct)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
 
 Resources = Mapping[str, str | int | float]
 

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from koord.api.codec import convert
 from koord.api.kinds import BUILT_IN, PODS, Kind
-from koord.api.pod import Pod
-from koord.api.priority import compute_kube_qos
-from koord.api.quantity import milli, value
-from koord.api.resources import pod_limits, pod_requests
-from koord.api.runnable import RunnablePod
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_limits, pod_requests
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.priority import compute_kube_qos
+from koord.api.text.quantity import milli, value
 from tests.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubectl]

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api import descheduler_config, scheduler_config, slo_config
-from koord.api.descheduler_args import ARGS as DESCHEDULER_ARGS
-from koord.api.faults import Invalid
-from koord.api.scheduler_args import ARGS as SCHEDULER_ARGS
-from koord.api.slo_config import SECTIONS
-from koord.api.slo_config_check import judge
+from koord.api.configuration import descheduler_config, scheduler_config, slo_config
+from koord.api.configuration.descheduler_args import ARGS as DESCHEDULER_ARGS
+from koord.api.configuration.scheduler_args import ARGS as SCHEDULER_ARGS
+from koord.api.configuration.slo_config import SECTIONS
+from koord.api.configuration.slo_config_check import judge
+from koord.api.machinery.faults import Invalid
 
 WORDS = (
     *("profiles", "plugins", "pluginConfig", "name", "args", "enabled", "disabled", "score", "evict", "leaderElection"),

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.admissionregistration import AdmissionReview
-from koord.api.codec import DecodeError, decode
 from koord.api.kinds import ALL, PODS
-from koord.api.runnable import RunnablePod
+from koord.api.kubernetes.admissionregistration import AdmissionReview
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.codec import DecodeError, decode
 from koord.bench.pods import pod
 from tests.api.samples import sample
 

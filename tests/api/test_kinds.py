@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from koord.api import kinds
-from koord.api.codec import convert
 from koord.api.kinds import ALL, NODES, PODS, RESERVATIONS, Kind, find
-from koord.api.meta import ObjectMeta
-from koord.api.struct import Struct
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import convert
+from koord.api.machinery.struct import Struct
 
 
 @pytest.mark.parametrize("kind", ALL, ids=str)
@@ -71,4 +71,4 @@ def test_a_manifest_can_be_sent_and_read_back() -> None:
 def test_naming_a_kind_imports_no_types() -> None:
     script = "import sys; from koord.api.kinds import PODS; print(*(m for m in sys.modules if m.startswith('koord.')))"
     modules = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(modules) == ["koord.api", "koord.api.kinds", "koord.api.struct"]
+    assert sorted(modules) == ["koord.api", "koord.api.kinds", "koord.api.machinery.struct"]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from koord.api import kinds
-from koord.api.annotations.load import LAST_EVICTIONS
-from koord.api.selector import parse_labels
-from koord.api.timestamp import from_seconds
+from koord.api.protocol.annotations.load import LAST_EVICTIONS
+from koord.api.text.selector import parse_labels
+from koord.api.text.timestamp import from_seconds
 from koord.cli.colocation_live import Scope, Told, look, turn
 from koord.cli.main import run as koord
 from koord.kube.client import Client

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from koord.api.crd.definitions import DEFINITIONS, manifest
-from koord.api.yaml import load_all
+from koord.api.protocol.crd.definitions import DEFINITIONS, manifest
+from koord.api.text.yaml import load_all
 from koord.cli.main import run
 
 

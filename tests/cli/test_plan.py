@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.yaml import load
+from koord.api.text.yaml import load
 from koord.cli.main import run
 
 ROOT = Path(__file__).parents[2]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.codec import convert
 from koord.api.kinds import NODES, PODS
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
 from koord.cli.main import run
 from koord.kube.client import Client
-from tests.apiserver.server_process import ServerProcess
+from tests.minicluster.apiserver.server_process import ServerProcess
 
 CHANGE = """
 apiVersion: v1

@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from tests.cli.test_main import koord
-from tests.hollow.embedded import Embedded, embedded
+from tests.minicluster.hollow.embedded import Embedded, embedded
 
 KIND = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

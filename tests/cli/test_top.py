@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.core import Namespace
-from koord.api.crd.node_metric import NodeMetric
 from koord.api.kinds import NAMESPACES, NODES, PODS
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.core import Namespace
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.cli.main import run
 from koord.cli.top import bar, node_table, short
 from koord.cli.top_data import SORTS, Usage, for_programs, from_metrics_server, from_node_metrics, in_all, top_of
 from koord.kube.client import Client
-from tests.apiserver.server_process import ServerProcess
+from tests.minicluster.apiserver.server_process import ServerProcess
 
 
 def node(name: str, cpu: str = "8", memory: str = "16Gi", **more: str) -> Node:

@@ -9,16 +9,16 @@ from typing import Any, cast
 from prometheus_client.samples import Sample
 from rich.console import Console
 
-from koord.api.core import Event
-from koord.api.meta import ObjectMeta, ObjectReference
+from koord.api.kubernetes.core import Event
+from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.cli.up_view import view
-from koord.local.live.probes import ANSWERED
-from koord.up.bands import Room, Used, bars
-from koord.up.picture import RECENT, Picture
-from koord.up.plan import Component
-from koord.up.run import Up
-from koord.up.supervisor import Child
-from koord.up.this_node import ThisNode, quantile
+from koord.minicluster.local.live.probes import ANSWERED
+from koord.minicluster.up.bands import Room, Used, bars
+from koord.minicluster.up.picture import RECENT, Picture
+from koord.minicluster.up.plan import Component
+from koord.minicluster.up.run import Up
+from koord.minicluster.up.supervisor import Child
+from koord.minicluster.up.this_node import ThisNode, quantile
 
 
 def shown(picture: Picture, *children: Child, here: ThisNode | None = None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from koord.api.cgroup import CgroupDriver
+from koord.api.kubernetes.cgroup import CgroupDriver
 from tests.guest import image, systemd
 
 MEMORY_MIB = 768

@@ -15,8 +15,8 @@ from aiohttp.connector import Connection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.codec import DecodeError
 from koord.api.kinds import CONFIG_MAPS, NODES, PODS
+from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
 from koord.kube.cluster_config import ClusterConfig, Impersonation
 from koord.kube.errors import (

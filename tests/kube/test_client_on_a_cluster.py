@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from koord.api.codec import decode
-from koord.api.core import ConfigMap
 from koord.api.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
-from koord.api.meta import ObjectMeta
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import decode
 from koord.kube.client import Client
 from koord.kube.discovery import Unstructured
 from koord.kube.errors import (

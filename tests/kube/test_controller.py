@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from koord.api.core import ConfigMap
 from koord.api.kinds import CONFIG_MAPS, NAMESPACES
+from koord.api.kubernetes.core import ConfigMap
 from koord.kube.client import Client
 from koord.kube.controller import Controller, Requeue
 from koord.kube.informer import Informer

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.coordination import Lease, LeaseSpec
-from koord.api.meta import ObjectMeta
+from koord.api.kubernetes.coordination import Lease, LeaseSpec
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.kube.election import Candidacy, Claim, Observed, Timing, Wait, observe, release, retry_delay_s, step
 
 TIMING = Timing()

@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from koord.api.core import Event
 from koord.api.kinds import EVENTS, PODS, Kind
-from koord.api.meta import ObjectMeta, ObjectReference
-from koord.api.pod import Pod
+from koord.api.kubernetes.core import Event
+from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
+from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Forbidden, NotFound, Status, Unavailable
 from koord.kube.event_ledger import EventLedger, Limits, Occurrence, Write, occurrence

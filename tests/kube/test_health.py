@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from koord.api.kinds import Kind
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
 from koord.kube.authorize import (
     SUBJECT_ACCESS_REVIEWS,
     TOKEN_REVIEWS,

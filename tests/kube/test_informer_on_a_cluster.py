@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from koord.api.core import ConfigMap
 from koord.api.kinds import CONFIG_MAPS
+from koord.api.kubernetes.core import ConfigMap
 from koord.kube import informer as informer_module
 from koord.kube.client import Client
 from koord.kube.informer import Informer

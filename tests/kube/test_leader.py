@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.core import ConfigMap
 from koord.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
+from koord.api.kubernetes.core import ConfigMap
 from koord.kube.client import Client
 from koord.kube.election import NotLeader, Timing
 from koord.kube.errors import AlreadyExists

@@ -8,9 +8,9 @@ from typing import cast
 import msgspec
 import pytest
 
-from koord.api.coordination import Lease, LeaseSpec
 from koord.api.kinds import Kind
-from koord.api.meta import ObjectMeta
+from koord.api.kubernetes.coordination import Lease, LeaseSpec
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.kube.client import Client
 from koord.kube.election import NotLeader, Timing
 from koord.kube.errors import AlreadyExists, Conflict, NotFound, Status

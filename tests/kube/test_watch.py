@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.api.codec import DecodeError
+from koord.api.machinery.codec import DecodeError
 from koord.kube.errors import ApiError, Gone, Status
 from koord.kube.watch import Lines, events
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.crd.device import Device
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.crd.node_resource_topology import NodeResourceTopology
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.slo_config import NodeSettings, SloConfig, parse
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.slo_config import NodeSettings, SloConfig, parse
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.device import Device
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.text.timestamp import from_seconds
 from koord.manager.node_resource import state as rows
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.plugins import Plugins, calculate, choose

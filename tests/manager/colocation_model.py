@@ -14,17 +14,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koord.api.annotations.load import LAST_EVICTIONS
-from koord.api.codec import convert
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.crd.node_slo import NodeSLO
-from koord.api.meta import ObjectMeta
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.quantity import render
-from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
-from koord.api.slo_config import SloConfig
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.annotations.load import LAST_EVICTIONS
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.text.quantity import render
+from koord.api.text.timestamp import from_seconds
 from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import NodeState, metric_row, node_facts, pod_row

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koord.api.selector import parse_labels
-from koord.api.slo_config import parse
+from koord.api.configuration.slo_config import parse
+from koord.api.text.selector import parse_labels
 from koord.manager import colocation_switch as switch
 from koord.manager.colocation_switch import SwitchError
 from koord.manager.node_resource.state import node_facts

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.component_config import PluginRef, PluginSet
-from koord.api.scheduler_config import SHIPPED
-from koord.api.thresholds import COOL_DOWN_S
+from koord.api.configuration.component_config import PluginRef, PluginSet
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.configuration.thresholds import COOL_DOWN_S
 from tests.manager.colocation_model import GI, TICK_S, Job, World
 
 HOUR = int(3600 / TICK_S)

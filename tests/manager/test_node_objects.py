@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from koord.api.annotations.quota import default_tree_id
-from koord.api.codec import convert
-from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
-from koord.api.crd.node_metric import NodeMetricCollectPolicy, NodeMetricSpec
-from koord.api.node import Node
-from koord.api.selector import SelectorError
-from koord.api.slo_config import reload
-from koord.api.slo_defaults import default_node_slo
+from koord.api.configuration.slo_config import reload
+from koord.api.configuration.slo_defaults import default_node_slo
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.codec import convert
+from koord.api.protocol.annotations.quota import default_tree_id
+from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.protocol.crd.node_metric import NodeMetricCollectPolicy, NodeMetricSpec
+from koord.api.text.selector import SelectorError
 from koord.manager import node_metric, node_slo
 from koord.manager.node_slo import merge_patch, spec_patch
 from koord.manager.quota_profile import NodePart, node_part, wanted_quota

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.crd.colocation_profile import ClusterColocationProfile
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 from koord.manager.waiting_pods import WaitingPod, change, managed
 
 ASKS = {"config.koordinator.sh/controller-managed": "true"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from koord.api.faults import Invalid
-from koord.api.features import ManagerGate, parse_gates
-from koord.api.manifest import parse
-from koord.apiserver.patch import json_patch
+from koord.api.configuration.features import ManagerGate, parse_gates
+from koord.api.machinery.faults import Invalid
+from koord.api.text.manifest import parse
+from koord.minicluster.apiserver.patch import json_patch
 from koord.offline.admit import Admitted, admit_all
 
 BATCH_CPU = "kubernetes.io/batch-cpu"

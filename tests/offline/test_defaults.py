@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.pod import PodSpec
-from koord.api.resources import amounts
-from koord.api.storage import PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.pod import PodSpec
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
+from koord.api.machinery.codec import convert
 from koord.offline import defaults
 from tests.offline.test_plan import node, plan_of, pod
 

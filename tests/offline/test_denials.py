@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.pod import PodSpec
+from koord.api.kubernetes.pod import PodSpec
+from koord.api.machinery.codec import convert
 from koord.offline.denials import denial
 from tests.offline.test_plan import node, plan_of, pod
 

@@ -11,9 +11,9 @@ from koord.admission.request import Request
 from koord.admission.review import admit
 from koord.admission.typed import pod as typed_pod
 from koord.api import kinds
-from koord.api.codec import convert
-from koord.api.features import ManagerGate, parse_gates
-from koord.api.manifest import Manifest
+from koord.api.configuration.features import ManagerGate, parse_gates
+from koord.api.machinery.codec import convert
+from koord.api.text.manifest import Manifest
 from koord.offline.admit import known_of
 from koord.offline.door import Door
 from tests.admission.test_properties import pods, profiles

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koord.api.manifest import Manifests, parse
-from koord.api.timestamp import from_seconds
+from koord.api.text.manifest import Manifests, parse
+from koord.api.text.timestamp import from_seconds
 from koord.offline.node_resources import recomputed, slo_config, states
 
 NOW_S = 1_800_000_000.0

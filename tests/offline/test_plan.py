@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.faults import Invalid
-from koord.api.manifest import parse
-from koord.api.quantity import amount
-from koord.api.scheduler_config import SHIPPED
-from koord.api.scheduler_config import parse as parse_config
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.configuration.scheduler_config import parse as parse_config
+from koord.api.machinery.faults import Invalid
+from koord.api.text.manifest import parse
+from koord.api.text.quantity import amount
 from koord.offline.plan import Plan, Planned, plan
 from koord.scheduler.profiles import profiles_of
 

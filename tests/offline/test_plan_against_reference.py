@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from koord.api.manifest import parse
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SchedulerConfiguration
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.kubernetes.pod import Pod
+from koord.api.text.manifest import parse
 from koord.offline.plan import PodPlan, plan
 from koord.scheduler.profiles import profiles_of
 from tests.scheduler.build import NOW_S

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.api.manifest import parse
-from koord.api.scheduler_config import SHIPPED
-from koord.api.yaml import dump
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.text.manifest import parse
+from koord.api.text.yaml import dump
 from koord.offline.plan import Planned, plan
 from koord.scheduler.profiles import profiles_of
 

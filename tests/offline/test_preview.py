@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from koord.api import kinds
-from koord.api.faults import Invalid
-from koord.api.manifest import Manifests, parse, read
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SHIPPED
-from koord.api.scheduler_config import parse as parse_scheduler
-from koord.api.timestamp import parse_timestamp
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.configuration.scheduler_config import parse as parse_scheduler
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import Invalid
+from koord.api.text.manifest import Manifests, parse, read
+from koord.api.text.timestamp import parse_timestamp
 from koord.offline.order import require_order
 from koord.offline.plan import plan
 from koord.offline.preview import Change, preview

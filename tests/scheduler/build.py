@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.timestamp import from_seconds
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.timestamp import from_seconds
 
 Resources = Mapping[str, str | int]
 NOW_S = 1_800_000_000.0

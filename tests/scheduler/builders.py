@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from koord.api.pod import Pod
-from koord.api.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.kubernetes.pod import Pod
 from tests.scheduler.kube_scheduler import Answer, Refusal
 from tests.scheduler.profiles import twins
 from tests.scheduler.reference import cycle, volume_rules

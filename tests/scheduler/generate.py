@@ -13,14 +13,12 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from koord.api.codec import convert
-from koord.api.core import Namespace, Service
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_args import LoadAwareAggregation, LoadAwareSchedulingArgs
-from koord.api.scheduler_config import Profile
-from koord.api.storage import (
+from koord.api.configuration.scheduler_args import LoadAwareAggregation, LoadAwareSchedulingArgs
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.kubernetes.core import Namespace, Service
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.storage import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -28,9 +26,11 @@ from koord.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koord.api.struct import Struct
-from koord.api.timestamp import from_seconds
-from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.machinery.codec import convert
+from koord.api.machinery.struct import Struct
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.timestamp import from_seconds
 from tests.scheduler import generate_pod
 from tests.scheduler.build import NOW_S
 from tests.scheduler.dice import Dice

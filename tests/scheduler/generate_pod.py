@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from koord.api.timestamp import from_seconds
+from koord.api.text.timestamp import from_seconds
 from tests.scheduler.build import NOW_S
 from tests.scheduler.dice import Dice
 from tests.scheduler.profiles import BATCH_CPU, BATCH_MEMORY, GPU

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from koord.api.scheduler_config import Profile, SchedulerConfiguration
-from koord.api.struct import Struct
+from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration
+from koord.api.machinery.struct import Struct
 from tests.control_plane import ControlPlane, find_binary
 from tests.scheduler.generate import NAMESPACE_LABELS, Scene
 from tests.scheduler.generate_pod import Manifest

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.api.pod import Pod
-from koord.api.struct import Struct
-from koord.api.timestamp import from_seconds
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.struct import Struct
+from koord.api.text.timestamp import from_seconds
 from tests.control_plane import ControlPlane
 from tests.scheduler.build import NOW_S
 from tests.scheduler.kube_scheduler import APISERVER_FLAGS, PATHS, KubeScheduler

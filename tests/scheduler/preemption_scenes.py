@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from koord.api.codec import convert
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.policy import PodDisruptionBudget
-from koord.api.timestamp import from_seconds
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.machinery.codec import convert
+from koord.api.text.timestamp import from_seconds
 from tests.scheduler.build import NOW_S
 from tests.scheduler.dice import Dice
 from tests.scheduler.reference.cluster import Cluster

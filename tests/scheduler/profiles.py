@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from koord.api.component_config import PluginConfig, PluginRef, PluginSet
-from koord.api.pod import NodeAffinity, PreferredSchedulingTerm, TopologySpreadConstraint
-from koord.api.scheduler_args import (
+from koord.api.configuration.component_config import PluginConfig, PluginRef, PluginSet
+from koord.api.configuration.scheduler_args import (
     FitScoringStrategy,
     InterPodAffinityArgs,
     NodeAffinityArgs,
@@ -21,10 +20,11 @@ from koord.api.scheduler_args import (
     ResourceWeight,
     ShapePoint,
 )
-from koord.api.scheduler_config import Profile
-from koord.api.scheduler_plugins import Plugins
-from koord.api.selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from koord.api.words import TopologyKey, WhenUnsatisfiable
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_plugins import Plugins
+from koord.api.kubernetes.pod import NodeAffinity, PreferredSchedulingTerm, TopologySpreadConstraint
+from koord.api.kubernetes.words import TopologyKey, WhenUnsatisfiable
+from koord.api.text.selector import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
 GPU: Final = "example.com/gpu"
 BATCH_CPU: Final = "kubernetes.io/batch-cpu"

@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from koord.api.struct import Struct
-from koord.api.timestamp import from_seconds
+from koord.api.machinery.struct import Struct
+from koord.api.text.timestamp import from_seconds
 from tests.control_plane import ControlPlane
 from tests.scheduler.compare import changes_cluster, differences
 from tests.scheduler.generate import random_scene

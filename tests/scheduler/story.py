@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.component_config import PluginConfig, PluginRef
-from koord.api.core import Namespace, Service
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.node import Node
-from koord.api.pod import Pod, PodStatus
-from koord.api.scheduler_config import Profile
-from koord.api.scheduler_plugins import Plugins
-from koord.api.storage import PersistentVolume, PersistentVolumeClaim
-from koord.api.timestamp import from_seconds
-from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.configuration.component_config import PluginConfig, PluginRef
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_plugins import Plugins
+from koord.api.kubernetes.core import Namespace, Service
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod, PodStatus
+from koord.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim
+from koord.api.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.events import load_event, node_event, pod_event, storage_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement

@@ -38,8 +38,8 @@ def test_all_shortages_of_a_node_are_named() -> None:
 
 @pytest.mark.parametrize(("strategy", "winner"), [("LeastAllocated", "empty"), ("MostAllocated", "full")])
 def test_the_strategy_decides_between_full_and_empty(strategy: str, winner: str) -> None:
-    from koord.api.faults import check
-    from koord.api.scheduler_args import NodeResourcesFitArgs
+    from koord.api.configuration.scheduler_args import NodeResourcesFitArgs
+    from koord.api.machinery.faults import check
 
     args = check(NodeResourcesFitArgs, {"scoringStrategy": {"type": strategy}}, "args")
     found = engine(node("empty"), node("full"), plugins=(NodeResourcesFit(args),))
@@ -49,8 +49,8 @@ def test_the_strategy_decides_between_full_and_empty(strategy: str, winner: str)
 
 def test_requested_to_capacity_follows_the_shape() -> None:
     """At 50% of cpu and memory a line from 0 at 0 to 10 at 100 gives 50."""
-    from koord.api.faults import check
-    from koord.api.scheduler_args import NodeResourcesFitArgs
+    from koord.api.configuration.scheduler_args import NodeResourcesFitArgs
+    from koord.api.machinery.faults import check
 
     shape = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
     strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": shape}

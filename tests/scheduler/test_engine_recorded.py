@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from koord.api.component_config import PluginConfig, PluginRef, PluginSet
-from koord.api.pod import Pod
-from koord.api.scheduler_config import Profile
-from koord.api.scheduler_plugins import Plugins
+from koord.api.configuration.component_config import PluginConfig, PluginRef, PluginSet
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_plugins import Plugins
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import CLOSING

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koord.api.pod import Pod
-from koord.api.resources import pod_requests
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
 from koord.scheduler.framework import engine as engine_module
 from koord.scheduler.framework import groups, panels, pod_class
 from koord.scheduler.framework.ask import Ask

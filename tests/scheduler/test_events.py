@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.codec import convert
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SchedulerConfiguration, parse
-from koord.api.storage import PersistentVolumeClaim
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.storage import PersistentVolumeClaim
+from koord.api.machinery.codec import convert
 from koord.scheduler.events import load_event, node_event, pod_event, storage_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine

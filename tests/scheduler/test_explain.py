@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from koord.api.node import Node
+from koord.api.kubernetes.node import Node
 from koord.scheduler.explain import explain
 from koord.scheduler.framework.ask import Ask
 from tests.scheduler.builders import ask, node

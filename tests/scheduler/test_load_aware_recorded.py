@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
 from tests.scheduler.generate import Scene, random_scene
 from tests.scheduler.reference import cycle
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koord.api.scheduler_config import SHIPPED
+from koord.api.configuration.scheduler_config import SHIPPED
 from koord.cli.main import run
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.own_plugins import PluginError, load

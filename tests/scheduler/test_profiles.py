@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration, parse
-from koord.api.scheduler_plugins import IMPLEMENTS
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
+from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.scheduler import registry
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.component_config import PluginRef, PluginSet
-from koord.api.scheduler_args import ARGS
-from koord.api.scheduler_config import Profile, SchedulerConfiguration, parse
-from koord.api.scheduler_plugins import DEFAULT_PLUGINS, IMPLEMENTS, Plugins
-from koord.api.yaml import load
+from koord.api.configuration.component_config import PluginRef, PluginSet
+from koord.api.configuration.scheduler_args import ARGS
+from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration, parse
+from koord.api.configuration.scheduler_plugins import DEFAULT_PLUGINS, IMPLEMENTS, Plugins
+from koord.api.text.yaml import load
 from koord.scheduler.profiles import profiles_of
 from tests.control_plane import find_binary
 from tests.scheduler.dice import Dice

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.meta import ObjectMeta
-from koord.api.pod import Pod, PodSpec, SchedulingGate
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Pod, PodSpec, SchedulingGate
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.plugins.scheduling_gates import SchedulingGates

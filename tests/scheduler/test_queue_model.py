@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.meta import ObjectMeta
-from koord.api.pod import Pod, PodSpec
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Attempt, Entity, Event, Queue, Waker, Where

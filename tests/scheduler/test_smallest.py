@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.codec import convert
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.resources import pod_requests
-from koord.api.scheduler_config import SHIPPED
-from koord.api.storage import PersistentVolume, PersistentVolumeClaim
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import smaller
 from koord.scheduler.framework.engine import Engine

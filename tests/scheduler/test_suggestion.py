@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.machinery.codec import convert
 from tests.scheduler.live.build import Fed, deleting, node, pod
 
 NAME = "kubernetes.io/hostname"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from koord.api.pod import Pod
-from koord.api.scheduler_config import Profile, SchedulerConfiguration
+from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import One

@@ -8,10 +8,10 @@ from koord.agent.host.convert import PERIOD_US
 from koord.agent.host.knobs import CPUSET_CPUS
 from koord.agent.pods import BATCH_CPU
 from koord.agent.series import names
-from koord.api.cgroup import qos_dir
-from koord.api.cpuset import CPUSet
-from koord.api.priority import QoSClass
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.priority import QoSClass
+from koord.api.text.cpuset import CPUSet
 
 
 def collect(this: Round) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from koord.agent.executor.write import Spot, Step, Write
 from koord.agent.host.knobs import CPU_PERIOD, Growth, Knob, Value
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 
 
 def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write, Write]]]:

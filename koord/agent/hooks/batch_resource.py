@@ -16,8 +16,8 @@ from koord.agent.host.convert import UNLIMITED, quota_of_milli, shares_of_milli
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT
 from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.api.features import AgentGate
-from koord.api.priority import QoSClass
+from koord.api.configuration.features import AgentGate
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "batch_resource"
 _WHY: Final = "batch resources of the pod's spec"

@@ -12,10 +12,10 @@ from koord.agent.host.convert import UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_QUOTA
 from koord.agent.pods import CPU, AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import RESOURCE_STATUS
-from koord.api.annotations.value import AnnotationError
-from koord.api.features import AgentGate
-from koord.api.priority import QoSClass
+from koord.api.configuration.features import AgentGate
+from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "cpu_normalization"
 

@@ -20,13 +20,13 @@ from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.host_applications import directory_of
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
-from koord.api.annotations.value import AnnotationError
-from koord.api.cgroup import qos_dir
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.features import AgentGate
-from koord.api.priority import QoSClass
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import QoSClass
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 NAME: Final = "cpu_set"
 

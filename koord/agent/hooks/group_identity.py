@@ -16,13 +16,13 @@ from koord.agent.host.knobs import CPU_IDLE, GROUP_IDENTITY
 from koord.agent.host_applications import directory_of
 from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations import pod_qos
-from koord.api.annotations.value import AnnotationError
-from koord.api.cgroup import qos_dir
-from koord.api.crd.resource_qos import ResourceQOS
-from koord.api.features import AgentGate
-from koord.api.priority import QoSClass
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations import pod_qos
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.resource_qos import ResourceQOS
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "group_identity"
 

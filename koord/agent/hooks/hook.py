@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from koord.agent.executor.write import Write
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
-from koord.api.features import AgentGate
+from koord.api.configuration.features import AgentGate
 
 
 def _nothing(*args: object) -> Iterable[Write]:

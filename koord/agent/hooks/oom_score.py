@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.state import NodeState
-from koord.api.annotations.pod_qos import oom_score_adj
-from koord.api.annotations.value import AnnotationError
+from koord.api.protocol.annotations.pod_qos import oom_score_adj
+from koord.api.protocol.annotations.value import AnnotationError
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import math
 
 from koord.agent.host.convert import LEAST_QUOTA_US, UNLIMITED
 from koord.agent.state import NodeState
-from koord.api.annotations.colocation import CPU_NORMALIZATION_RATIO
-from koord.api.annotations.value import AnnotationError
+from koord.api.protocol.annotations.colocation import CPU_NORMALIZATION_RATIO
+from koord.api.protocol.annotations.value import AnnotationError
 
 
 def normalization_ratio(state: NodeState) -> float | None:

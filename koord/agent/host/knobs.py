@@ -23,7 +23,7 @@ from koord.agent.host.convert import (
     shares_of_weight,
     weight_of_shares,
 )
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 
 Value: TypeAlias = int | CPUSet
 

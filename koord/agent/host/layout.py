@@ -1,6 +1,6 @@
 """Where pods and containers lie in the cgroup tree, and whose directory one is.
 
-Kubelet names the directories of QoS classes and pods (`koord.api.cgroup`), the container runtime those of containers.
+Kubelet names the directories of QoS classes and pods (`kubernetes.cgroup`), the container runtime those of containers.
 A name that no rule explains is somebody else's directory and None, never an error: a tree has guests.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from koord.agent.host.cgroups import Cgroups
-from koord.api.cgroup import CgroupDriver, pod_dir, qos_dir
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir, qos_dir
+from koord.api.kubernetes.words import KubeQoS
 
 _SCOPES: Final = {"docker": "docker", "containerd": "cri-containerd", "cri-o": "crio", "pouch": "pouch"}
 """Runtime, as a container's status names it, and how systemd's unit begins."""

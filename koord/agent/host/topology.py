@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from koord.agent.host.files import Files
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 
 _CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"

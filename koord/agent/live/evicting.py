@@ -15,12 +15,12 @@ from koord.agent.executor.audit import Audit
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.killing import kill_all
 from koord.agent.qos.decision import Eviction
-from koord.api.annotations.load import LAST_EVICTIONS
 from koord.api.kinds import NODES
-from koord.api.meta import ObjectReference
-from koord.api.node import Node
-from koord.api.priority import PriorityClass
-from koord.api.timestamp import from_seconds as timestamp
+from koord.api.kubernetes.meta import ObjectReference
+from koord.api.kubernetes.node import Node
+from koord.api.protocol.annotations.load import LAST_EVICTIONS
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, NotFound

@@ -17,11 +17,11 @@ import msgspec
 from koord.agent.host.files import Files
 from koord.agent.host.topology import Topology
 from koord.agent.state import Kubelet
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.names import RESOURCE_CPU
-from koord.api.node import Node
-from koord.api.quantity import milli
-from koord.api.runnable import RunnablePod
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.protocol.names import RESOURCE_CPU
+from koord.api.text.cpuset import NO_CPUS, CPUSet
+from koord.api.text.quantity import milli
 from koord.kube.client import Client
 from koord.kube.cluster_config import ClusterConfig
 from koord.kube.errors import ApiError

@@ -13,8 +13,8 @@ from typing import Final, Self
 
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.watches import Watches
-from koord.api.cgroup import CgroupDriver, qos_dir
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import Clock
 
 log = logging.getLogger(__name__)

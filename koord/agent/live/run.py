@@ -36,17 +36,17 @@ from koord.agent.report import node_resource_topology
 from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
-from koord.api.cgroup import CgroupDriver, qos_dir
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.crd.node_resource_topology import NodeResourceTopology
-from koord.api.crd.node_slo import NodeSLO
-from koord.api.faults import BadInput
-from koord.api.features import AgentGate
+from koord.api.configuration.features import AgentGate
 from koord.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
-from koord.api.node import Node
-from koord.api.report_policy import ReportPolicy, policy_of
-from koord.api.timestamp import from_seconds as timestamp
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.protocol.report_policy import ReportPolicy, policy_of
+from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import ApiError, NotFound

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from koord.agent.pods import AgentPod
 from koord.agent.qos.evicting import Account, Task, by_importance, is_offered, priority_of
 from koord.agent.state import NodeState
-from koord.api.priority import PriorityClass
+from koord.api.protocol.priority import PriorityClass
 
 HIGHEST_PRIORITY: Final = 7999
 """Pods of services are never evicted for what was reclaimed."""

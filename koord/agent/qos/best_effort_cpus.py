@@ -15,11 +15,11 @@ from koord.agent.executor.write import Write
 from koord.agent.host.knobs import CPUSET_CPUS
 from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import RESOURCE_STATUS
-from koord.api.annotations.value import AnnotationError
-from koord.api.cgroup import qos_dir
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 NAME: Final = "cpu_suppress"
 """Suppression's: it is one and the same setting of the same directories."""

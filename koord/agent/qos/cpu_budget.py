@@ -14,9 +14,9 @@ from typing import Final
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.annotations.cpu import NODE_RESERVATION
-from koord.api.crd.node_slo import HostApplicationSpec
-from koord.api.priority import QoSClass
+from koord.api.protocol.annotations.cpu import NODE_RESERVATION
+from koord.api.protocol.crd.node_slo import HostApplicationSpec
+from koord.api.protocol.priority import QoSClass
 
 FRESH_WITHIN_S: Final = 2.0
 """A sample counts as the present for two rounds."""

@@ -23,12 +23,12 @@ from koord.agent.qos.decision import NOTHING, Decision
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.annotations import pod_qos
-from koord.api.annotations.value import AnnotationError
-from koord.api.crd.node_slo import CPUBurstConfig, CPUBurstStrategy
-from koord.api.overlay import overlay
-from koord.api.priority import QoSClass
-from koord.api.slo_defaults import CPU_BURST_STRATEGY
+from koord.api.configuration.overlay import overlay
+from koord.api.configuration.slo_defaults import CPU_BURST_STRATEGY
+from koord.api.protocol.annotations import pod_qos
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.node_slo import CPUBurstConfig, CPUBurstStrategy
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "cpu_burst"
 FRESH_WITHIN_S: Final = 2.0

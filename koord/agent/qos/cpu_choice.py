@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from koord.agent.host.topology import Cpu, Topology
-from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 
 def choose(count: int, topology: Topology, never: CPUSet, lsr: CPUSet) -> CPUSet:

@@ -16,10 +16,10 @@ from koord.agent.qos.evicting import Account, Task, by_importance, evictions, is
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Window
 from koord.agent.state import NodeState
-from koord.api.crd.node_slo import ResourceThresholdStrategy
-from koord.api.features import AgentGate
-from koord.api.priority import QoSClass
-from koord.api.slo_defaults import CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT, EVICT_LOWER_MARGIN_PERCENT
+from koord.api.configuration.features import AgentGate
+from koord.api.configuration.slo_defaults import CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT, EVICT_LOWER_MARGIN_PERCENT
+from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "cpu_evict"
 COOL_DOWN_S: Final = 20.0

@@ -28,10 +28,10 @@ from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, Decision
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.cgroup import qos_dir
-from koord.api.cpuset import CPUSet
-from koord.api.slo_defaults import THRESHOLD_STRATEGY
-from koord.api.words import KubeQoS
+from koord.api.configuration.slo_defaults import THRESHOLD_STRATEGY
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 
 NAME: Final = best_effort_cpus.NAME
 FEWEST_CPUS: Final = 2

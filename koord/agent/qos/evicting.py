@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Eviction
-from koord.api import names
-from koord.api.annotations.pod_qos import EVICTION_ENABLED, EVICTION_POLICY, EVICTION_PRIORITY
-from koord.api.priority import DEFAULT_PRIORITY, SubPriorityError, sub_priority
+from koord.api.protocol import names
+from koord.api.protocol.annotations.pod_qos import EVICTION_ENABLED, EVICTION_POLICY, EVICTION_PRIORITY
+from koord.api.protocol.priority import DEFAULT_PRIORITY, SubPriorityError, sub_priority
 
 PENDING_RELEASE_S: Final = 120.0
 """For so long an evicted pod counts as on its way out."""

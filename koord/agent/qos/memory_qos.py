@@ -16,14 +16,14 @@ from koord.agent.host.knobs import MOST_BYTES, Knob
 from koord.agent.pods import BATCH_MEMORY, MEMORY, AgentPod
 from koord.agent.qos.decision import NOTHING, Decision
 from koord.agent.state import NodeState
-from koord.api.annotations import pod_qos
-from koord.api.annotations.value import AnnotationError
-from koord.api.cgroup import qos_dir
-from koord.api.crd.resource_qos import MemoryQOS, MemoryQOSCfg, ResourceQOS
-from koord.api.overlay import overlay
-from koord.api.priority import QoSClass
-from koord.api.slo_defaults import QOSClass, default_qos, qos_off
-from koord.api.words import KubeQoS
+from koord.api.configuration.overlay import overlay
+from koord.api.configuration.slo_defaults import QOSClass, default_qos, qos_off
+from koord.api.kubernetes.cgroup import qos_dir
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations import pod_qos
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.resource_qos import MemoryQOS, MemoryQOSCfg, ResourceQOS
+from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "memory_qos"
 _PAGE: Final = 4096

@@ -13,7 +13,8 @@ from koord.agent.pods import AgentPod
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
-from koord.api.crd.node_metric import (
+from koord.api.machinery.struct import EMPTY
+from koord.api.protocol.crd.node_metric import (
     AggregatedUsage,
     HostApplicationMetricInfo,
     NodeMetricInfo,
@@ -22,10 +23,9 @@ from koord.api.crd.node_metric import (
     PodMetricInfo,
     ResourceMap,
 )
-from koord.api.duration import from_seconds as duration
-from koord.api.quantity import render
-from koord.api.report_policy import ReportPolicy
-from koord.api.struct import EMPTY
+from koord.api.protocol.report_policy import ReportPolicy
+from koord.api.text.duration import from_seconds as duration
+from koord.api.text.quantity import render
 
 LEAST_REPORT_S: Final = 30.0
 LEAST_WINDOW_S: Final = 60.0

@@ -15,12 +15,12 @@ from koord.agent.cpu_pools import best_effort_pools, given_by_kubelet, reserved_
 from koord.agent.host import proc
 from koord.agent.host.files import Files
 from koord.agent.state import NodeState
-from koord.api import names
-from koord.api.annotations import cpu
-from koord.api.crd.node_resource_topology import NodeResourceTopology, Zone, ZoneResource
-from koord.api.meta import OwnerReference
-from koord.api.quantity import render
-from koord.api.resources import amounts
+from koord.api.kubernetes.meta import OwnerReference
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol import names
+from koord.api.protocol.annotations import cpu
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone, ZoneResource
+from koord.api.text.quantity import render
 
 
 def topology_annotations(state: NodeState) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from koord.api import kinds
-from koord.api.core import Secret
+from koord.api.kubernetes.core import Secret
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, Conflict, NotFound
 from koord.manager.live.certificates import CA_CERT, CA_KEY, CERTS, KEYS, Material

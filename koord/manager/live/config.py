@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from koord.api import names
-from koord.api.core import ConfigMap
+from koord.api.configuration.slo_config import Problem, SloConfig, reload
+from koord.api.configuration.threshold_order import usable
 from koord.api.kinds import CONFIG_MAPS
-from koord.api.slo_config import Problem, SloConfig, reload
-from koord.api.threshold_order import usable
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue

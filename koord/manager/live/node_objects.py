@@ -12,11 +12,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from koord.api.crd.node_metric import NodeMetricSpec
-from koord.api.crd.node_slo import NodeSLO, NodeSLOSpec
+from koord.api.configuration.slo_config import NodeSettings, SloConfig
 from koord.api.kinds import NODE_METRICS, NODE_SLOS, Kind
-from koord.api.slo_config import NodeSettings, SloConfig
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
+from koord.api.protocol.crd.node_metric import NodeMetricSpec
+from koord.api.protocol.crd.node_slo import NodeSLO, NodeSLOSpec
 from koord.kube.client import Client
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from koord.api import names
-from koord.api.crd.elastic_quota import ElasticQuotaProfile
-from koord.api.faults import BadInput
 from koord.api.kinds import ELASTIC_QUOTA_PROFILES, ELASTIC_QUOTAS
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.crd.elastic_quota import ElasticQuotaProfile
 from koord.kube.client import Client
 from koord.kube.controller import Controller, Requeue
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from koord.api.codec import decode
-from koord.api.crd.device import Device
-from koord.api.crd.node_metric import NodeMetric, NodeMetricSpec
-from koord.api.crd.node_resource_topology import NodeResourceTopology
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.struct import Struct
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import decode
+from koord.api.machinery.struct import Struct
+from koord.api.protocol.crd.device import Device
+from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricSpec
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.kube.store import Identity
 from koord.manager.node_resource.state import (
     DeviceFacts,

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from koord.api import names
-from koord.api.faults import BadInput
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.controller import Controller

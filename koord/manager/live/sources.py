@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from koord.api import kinds
-from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
-from koord.api.crd.node_slo import NodeSLO
 from koord.api.kinds import Kind
+from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
+from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.informer import Informer

@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from koord.admission.request import Refused
-from koord.api.codec import decode
-from koord.api.core import Namespace
-from koord.api.crd.colocation_profile import ClusterColocationProfile
 from koord.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, PODS
-from koord.api.pod import Pod
+from koord.api.kubernetes.core import Namespace
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import decode
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue

@@ -22,15 +22,16 @@ from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import Gates, Request
-from koord.api import kinds, names
-from koord.api.codec import decode
-from koord.api.core import ConfigMap, PriorityClass
-from koord.api.crd.colocation_profile import ClusterColocationProfile
-from koord.api.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
-from koord.api.faults import Invalid
-from koord.api.features import ManagerGate
-from koord.api.meta import ObjectMeta
-from koord.api.struct import EMPTY, Struct
+from koord.api import kinds
+from koord.api.configuration.features import ManagerGate
+from koord.api.kubernetes.core import ConfigMap, PriorityClass
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.codec import decode
+from koord.api.machinery.faults import Invalid
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.protocol import names
+from koord.api.protocol.crd.colocation_profile import ClusterColocationProfile
+from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError

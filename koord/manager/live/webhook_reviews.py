@@ -21,9 +21,14 @@ from koord.admission.known import Known
 from koord.admission.plain import part
 from koord.admission.request import Answer, Gates, Request
 from koord.admission.review import mutate, validate
-from koord.api.admissionregistration import AdmissionRequest, AdmissionResponse, AdmissionReview, AdmissionStatus
-from koord.api.codec import DecodeError, decode
-from koord.api.features import ManagerGate
+from koord.api.configuration.features import ManagerGate
+from koord.api.kubernetes.admissionregistration import (
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionReview,
+    AdmissionStatus,
+)
+from koord.api.machinery.codec import DecodeError, decode
 from koord.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,10 @@ from aiohttp import web
 from koord.admission.binding import BindingSettings
 from koord.admission.hooks import Hook, hooks, registered
 from koord.admission.request import Gates
-from koord.api import kinds, names
-from koord.api.codec import DecodeError
-from koord.api.features import ManagerGate
+from koord.api import kinds
+from koord.api.configuration.features import ManagerGate
+from koord.api.machinery.codec import DecodeError
+from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import ApiError

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from koord.api import names
-from koord.api.priority import PriorityClass, QoSClass
-from koord.api.slo_config import NodeSettings
-from koord.api.slo_config_types import ColocationStrategy
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.manager.node_resource.freshness import distrust, reason
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given, setting

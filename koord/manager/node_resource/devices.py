@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from koord.api import names
-from koord.api.resources import amounts
-from koord.api.slo_config import NodeSettings
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol import names
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.state import GPU, RDMA, NodeState
 from koord.manager.node_resource.terms import Term, figure

@@ -11,13 +11,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from koord.api.crd.fields import FreeForm
-from koord.api.priority import QoSClass
-from koord.api.quantity import render
-from koord.api.slo_config import Layer, NodeSettings, SloConfig
-from koord.api.slo_config_types import ColocationStrategy
-from koord.api.struct import json_name
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.slo_config import Layer, NodeSettings, SloConfig
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.machinery.struct import json_name
+from koord.api.protocol.crd.fields import FreeForm
+from koord.api.protocol.priority import QoSClass
+from koord.api.text.quantity import render
+from koord.api.text.timestamp import from_seconds
 from koord.manager.node_resource import batch
 from koord.manager.node_resource.batch import cpu_policy, dangling, memory_policy, share_of
 from koord.manager.node_resource.freshness import distrust, stale_at_s

@@ -6,7 +6,7 @@ says when to look again.
 
 from __future__ import annotations
 
-from koord.api.slo_config_types import ColocationStrategy
+from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import NodeState
 

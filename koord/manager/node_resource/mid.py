@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from koord.api import names
-from koord.api.priority import PriorityClass
-from koord.api.slo_config import NodeSettings
-from koord.api.slo_config_types import ColocationStrategy
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass
 from koord.manager.node_resource.batch import system_used
 from koord.manager.node_resource.freshness import distrust
 from koord.manager.node_resource.outcome import Outcome

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from koord.api import names
-from koord.api.annotations.colocation import CPU_NORMALIZATION_ENABLED
-from koord.api.annotations.cpu import CPUBasicInfo
-from koord.api.annotations.value import AnnotationError
-from koord.api.slo_config import NodeSettings
-from koord.api.slo_config_types import CPU_NORMALIZATION, CPUNormalizationStrategy, ModelRatio
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.configuration.slo_config_types import CPU_NORMALIZATION, CPUNormalizationStrategy, ModelRatio
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import CPU_NORMALIZATION_ENABLED
+from koord.api.protocol.annotations.cpu import CPUBasicInfo
+from koord.api.protocol.annotations.value import AnnotationError
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.state import NodeState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord.api.struct import EMPTY, Struct
+from koord.api.machinery.struct import EMPTY, Struct
 from koord.manager.node_resource.terms import Figure
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from koord.api import names
-from koord.api.faults import BadInput
-from koord.api.slo_config import NodeSettings, SloConfig
+from koord.api.configuration.slo_config import NodeSettings, SloConfig
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
 from koord.manager.node_resource import amplification, batch, devices, mid, normalization, zones
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.state import BATCH, MID, NodeState

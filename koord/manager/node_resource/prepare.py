@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from koord.api import names
-from koord.api.annotations.colocation import (
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import (
     ORIGIN_EXTENDED_ALLOCATABLE,
     THIRD_PARTY_ALLOCATIONS,
     OriginExtendedAllocatable,
 )
-from koord.api.annotations.value import AnnotationError
-from koord.api.priority import PriorityClass
-from koord.api.quantity import QuantityError, render, value
-from koord.api.struct import EMPTY, Struct
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.quantity import QuantityError, render, value
 from koord.manager.node_resource.batch import NAME as BATCH_NAME
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.state import BATCH, NodeFacts

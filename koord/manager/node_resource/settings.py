@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from koord.api.slo_config import Layer
-from koord.api.slo_config_types import ColocationStrategy
-from koord.api.struct import json_name
+from koord.api.configuration.slo_config import Layer
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.machinery.struct import json_name
 
 T = TypeVar("T")
 

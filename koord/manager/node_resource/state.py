@@ -10,22 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from koord.api import names
-from koord.api.annotations.cpu import CPU_BASIC_INFO, NODE_RESERVATION, RESOURCE_STATUS, CPUBasicInfo
-from koord.api.annotations.value import AnnotationError
-from koord.api.crd.device import Device, DeviceInfo
-from koord.api.crd.node_metric import NodeMetric, ResourceMap
-from koord.api.crd.node_resource_topology import NodeResourceTopology, Zone
-from koord.api.meta import ObjectMeta
-from koord.api.node import Node
-from koord.api.old_names import with_current_names
-from koord.api.pod import Pod
-from koord.api.priority import DEFAULT_PRIORITY, PriorityClass, QoSClass, priority_class, qos_class
-from koord.api.quantity import ResourceList, milli, value
-from koord.api.resources import pod_requests
-from koord.api.struct import EMPTY, Struct
-from koord.api.timestamp import TimestampError, parse_timestamp
-from koord.api.words import PodPhase
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.kubernetes.words import PodPhase
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.protocol import names
+from koord.api.protocol.annotations.cpu import CPU_BASIC_INFO, NODE_RESERVATION, RESOURCE_STATUS, CPUBasicInfo
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.device import Device, DeviceInfo
+from koord.api.protocol.crd.node_metric import NodeMetric, ResourceMap
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
+from koord.api.protocol.old_names import with_current_names
+from koord.api.protocol.priority import DEFAULT_PRIORITY, PriorityClass, QoSClass, priority_class, qos_class
+from koord.api.text.quantity import ResourceList, milli, value
+from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 BATCH: Final = (names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY)
 MID: Final = (names.RESOURCE_MID_CPU, names.RESOURCE_MID_MEMORY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from koord.api.struct import Struct
+from koord.api.machinery.struct import Struct
 
 Op: TypeAlias = Literal["start", "minus", "plus", "atMost", "atLeast", "becomes"]
 

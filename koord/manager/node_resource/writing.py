@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from koord.api import names
-from koord.api.crd.node_resource_topology import Zone, ZoneResource
-from koord.api.quantity import render, value
-from koord.api.slo_config_types import ColocationStrategy
-from koord.api.struct import Struct
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
+from koord.api.text.quantity import render, value
+from koord.api.text.timestamp import from_seconds
 from koord.manager.node_resource.freshness import duration
 from koord.manager.node_resource.prepare import Lending, Prepared
 from koord.manager.node_resource.settings import given, setting

@@ -12,11 +12,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from koord.api.crd.node_resource_topology import Zone
-from koord.api.priority import PriorityClass
-from koord.api.quantity import QuantityError, milli, value
-from koord.api.slo_config import NodeSettings
-from koord.api.slo_config_types import ColocationStrategy
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.protocol.crd.node_resource_topology import Zone
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.quantity import QuantityError, milli, value
 from koord.manager.node_resource import batch
 from koord.manager.node_resource.batch import LENT, Lent, dangling, share_of, system_used
 from koord.manager.node_resource.outcome import Outcome

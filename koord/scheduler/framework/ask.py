@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from koord.api.pod import Pod
-from koord.api.timestamp import parse_timestamp
-from koord.api.words import PodConditionType
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.words import PodConditionType
+from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.state.pods import (
     Amounts,
     HostPort,

@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from koord.api.node import Node
-from koord.api.pod import Container, Pod, ResourceRequirements
-from koord.api.quantity import amount, render
-from koord.api.words import RestartPolicy
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Container, Pod, ResourceRequirements
+from koord.api.kubernetes.words import RestartPolicy
+from koord.api.text.quantity import amount, render
 
 Side: TypeAlias = Literal["pod", "node", "others", "storage"]
 Trial: TypeAlias = Callable[[], Callable[[], None]]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.api.struct import EMPTY
+from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.nominated import Promised, meets
 from koord.scheduler.framework.plugin import Plugin, Remedy

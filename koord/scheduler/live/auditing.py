@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from koord.api.pod import Pod
-from koord.api.priority import raw_priority_class
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.priority import raw_priority_class
 from koord.kube.clock import Clock
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta

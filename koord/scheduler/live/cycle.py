@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koord.api.faults import BadInput
+from koord.api.machinery.faults import BadInput
 from koord.scheduler import patience
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement

@@ -15,12 +15,12 @@ from typing import Final, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from koord.api.core import Namespace
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.crd.node_slo import NodeSLO
-from koord.api.faults import BadInput
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.core import Namespace
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.kube.clock import Clock
 from koord.kube.store import Delta
 from koord.scheduler.events import load_event, node_event, pod_event, storage_event

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.scheduler.live.auditing import Auditing
 from koord.scheduler.live.binding import Bindings, Outcome

@@ -10,8 +10,8 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
-from koord.api.faults import BadInput
-from koord.api.scheduler_config import SchedulerConfiguration
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.machinery.faults import BadInput
 from koord.kube.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -16,11 +16,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koord.api.duration import parse_duration
-from koord.api.faults import BadInput, Invalid
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.configuration.threshold_order import load_limits, of_nodes
 from koord.api.kinds import Kind
-from koord.api.scheduler_config import SchedulerConfiguration
-from koord.api.threshold_order import load_limits, of_nodes
+from koord.api.machinery.faults import BadInput, Invalid
+from koord.api.text.duration import parse_duration
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.election import Timing

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from koord.api import kinds
-from koord.api.core import Service
-from koord.api.crd.node_slo import NodeSLOSpec
 from koord.api.kinds import Kind
-from koord.api.meta import ObjectMeta
-from koord.api.pod import Pod
-from koord.api.policy import PodDisruptionBudget
+from koord.api.kubernetes.core import Service
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.store import Delta

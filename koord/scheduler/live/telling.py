@@ -11,11 +11,11 @@ import asyncio
 import logging
 from typing import Final, NamedTuple
 
-from koord.api.codec import DecodeError
 from koord.api.kinds import PODS
-from koord.api.pod import Pod
-from koord.api.timestamp import from_seconds
-from koord.api.words import PodConditionType
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.words import PodConditionType
+from koord.api.machinery.codec import DecodeError
+from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader

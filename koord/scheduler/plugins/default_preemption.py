@@ -20,8 +20,8 @@ from zlib import crc32
 
 import numpy as np
 
-from koord.api.scheduler_args import DefaultPreemptionArgs
-from koord.api.words import PreemptionPolicy
+from koord.api.configuration.scheduler_args import DefaultPreemptionArgs
+from koord.api.kubernetes.words import PreemptionPolicy
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.nominated import meets

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.pod import Affinity
-from koord.api.scheduler_args import InterPodAffinityArgs
-from koord.api.selector import NOTHING, LabelMatcher
+from koord.api.configuration.scheduler_args import InterPodAffinityArgs
+from koord.api.kubernetes.pod import Affinity
+from koord.api.text.selector import NOTHING, LabelMatcher
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.plugin import Facet, Judge, Plugin

@@ -18,23 +18,23 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from koord.api import names
-from koord.api.annotations.colocation import RAW_ALLOCATABLE
-from koord.api.annotations.load import (
+from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE
+from koord.api.protocol.annotations.load import (
     LOAD_ESTIMATED_SCALING_FACTORS,
     LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
     LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
     USAGE_THRESHOLDS,
 )
-from koord.api.annotations.value import Annotation, AnnotationError
-from koord.api.crd.node_metric import NodeMetric, NodeMetricInfo
-from koord.api.duration import parse_duration
-from koord.api.meta import ObjectMeta
-from koord.api.priority import PriorityClass
-from koord.api.quantity import ResourceList
-from koord.api.resources import amounts
-from koord.api.scheduler_args import LoadAwareSchedulingArgs
-from koord.api.timestamp import parse_timestamp
+from koord.api.protocol.annotations.value import Annotation, AnnotationError
+from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.duration import parse_duration
+from koord.api.text.quantity import ResourceList
+from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from koord.api.quantity import render
-from koord.api.timestamp import from_seconds
+from koord.api.text.quantity import render
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.state.pods import PodRecord
 
 if TYPE_CHECKING:

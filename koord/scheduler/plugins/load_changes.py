@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from koord.api.annotations.load import USAGE_THRESHOLDS, AggregatedThresholds
-from koord.api.node import Node
-from koord.api.pod import Container, Pod
-from koord.api.quantity import amount, render
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Container, Pod
+from koord.api.protocol.annotations.load import USAGE_THRESHOLDS, AggregatedThresholds
+from koord.api.text.quantity import amount, render
 from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.plugins.load_threshold import needed_percent
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from koord.api import names
-from koord.api.priority import PriorityClass
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass
 from koord.scheduler.plugins.load_threshold import rounded
 from koord.scheduler.state.pods import LoadBasis
 

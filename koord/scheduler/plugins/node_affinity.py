@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.pod import NodeAffinity as Terms
-from koord.api.scheduler_args import NodeAffinityArgs
-from koord.api.selector import (
+from koord.api.configuration.scheduler_args import NodeAffinityArgs
+from koord.api.kubernetes.pod import NodeAffinity as Terms
+from koord.api.text.selector import (
     OPERATORS,
     NodeSelectorRequirement,
     NodeSelectorTerm,

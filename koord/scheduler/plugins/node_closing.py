@@ -1,6 +1,6 @@
 """NodeClosing: no pods of a band for a node whose agent holds that band back, or has evicted some a short time ago.
 
-    closed:  usage / capacity >= the band's lowest rung on that node (`koord.api.thresholds`), by a recent report
+    closed:  usage / capacity >= the band's lowest rung on that node (`thresholds`), by a recent report
     closed:  for COOL_DOWN_S after the agent evicted pods of the band, which it says in the annotation last-evictions
 
 So no pod is evicted from a node and placed there again in a loop. It comes with LoadAwareScheduling, whatever that
@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from koord.api.annotations.load import LAST_EVICTIONS
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.crd.node_slo import NodeSLO, NodeSLOSpec, ResourceThresholdStrategy
-from koord.api.node import Node
-from koord.api.priority import BANDS, PriorityClass
-from koord.api.resources import amounts
-from koord.api.thresholds import COOL_DOWN_S, DIMENSIONS, Dimension, check, strategy_layers
-from koord.api.timestamp import TimestampError, parse_timestamp
+from koord.api.configuration.thresholds import COOL_DOWN_S, DIMENSIONS, Dimension, check, strategy_layers
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol.annotations.load import LAST_EVICTIONS
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_slo import NodeSLO, NodeSLOSpec, ResourceThresholdStrategy
+from koord.api.protocol.priority import BANDS, PriorityClass
+from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin

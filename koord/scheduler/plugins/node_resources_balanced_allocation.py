@@ -12,7 +12,7 @@ from copy import copy
 
 import numpy as np
 
-from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs
+from koord.api.configuration.scheduler_args import NodeResourcesBalancedAllocationArgs
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, OfRow, One, Plugin, all_positive, are_exact
 from koord.scheduler.state.cluster import Cluster

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.quantity import amount as amount_of
-from koord.api.quantity import render
-from koord.api.scheduler_args import NodeResourcesFitArgs, is_extended_resource
+from koord.api.configuration.scheduler_args import NodeResourcesFitArgs, is_extended_resource
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.text.quantity import amount as amount_of
+from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, smaller
 from koord.scheduler.framework.plugin import (

@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from koord.api.node import Taint
-from koord.api.pod import Toleration
-from koord.api.taints import tolerates
-from koord.api.words import TaintEffect, TaintKey, TolerationOperator
+from koord.api.kubernetes.node import Taint
+from koord.api.kubernetes.pod import Toleration
+from koord.api.kubernetes.taints import tolerates
+from koord.api.kubernetes.words import TaintEffect, TaintKey, TolerationOperator
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.storage import CSINode
+from koord.api.kubernetes.storage import CSINode
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin

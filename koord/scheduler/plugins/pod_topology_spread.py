@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from koord.api.pod import TopologySpreadConstraint
-from koord.api.scheduler_args import PodTopologySpreadArgs
-from koord.api.selector import NOTHING, LabelMatcher, compile_labels, match_labels
-from koord.api.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
+from koord.api.configuration.scheduler_args import PodTopologySpreadArgs
+from koord.api.kubernetes.pod import TopologySpreadConstraint
+from koord.api.kubernetes.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
+from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels, match_labels
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, relabelled
 from koord.scheduler.framework.plugin import Facet, FewGroups, Judge, Many, Plugin

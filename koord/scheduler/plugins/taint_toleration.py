@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.node import Taint
-from koord.api.pod import Toleration
-from koord.api.taints import tolerates, untolerated
-from koord.api.words import TolerationOperator
+from koord.api.kubernetes.node import Taint
+from koord.api.kubernetes.pod import Toleration
+from koord.api.kubernetes.taints import tolerates, untolerated
+from koord.api.kubernetes.words import TolerationOperator
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin

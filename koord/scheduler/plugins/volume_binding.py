@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import numpy as np
 
-from koord.api.resources import amounts
-from koord.api.scheduler_args import VolumeBindingArgs
-from koord.api.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
-from koord.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.configuration.scheduler_args import VolumeBindingArgs
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.text.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused

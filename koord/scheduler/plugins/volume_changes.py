@@ -10,10 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from koord.api.meta import ObjectMeta
-from koord.api.quantity import render
-from koord.api.selector import LabelSelector
-from koord.api.storage import (
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.storage import (
     CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -21,6 +19,8 @@ from koord.api.storage import (
     VolumeSpec,
     VolumeStatus,
 )
+from koord.api.text.quantity import render
+from koord.api.text.selector import LabelSelector
 from koord.scheduler.framework.change import Change, Side
 from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION, Storage, StorageObject, class_name, wanted_bytes
 

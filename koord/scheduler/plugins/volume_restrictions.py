@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from koord.api.pod import Volume
+from koord.api.kubernetes.pod import Volume
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused

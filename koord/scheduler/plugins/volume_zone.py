@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from koord.api.selector import Operator, Requirement
+from koord.api.text.selector import Operator, Requirement
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused

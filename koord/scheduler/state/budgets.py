@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from koord.api.policy import PodDisruptionBudget
-from koord.api.selector import NOTHING, LabelMatcher, SelectorError, compile_labels
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.text.selector import NOTHING, LabelMatcher, SelectorError, compile_labels
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.selector_index import SelectorIndex
 

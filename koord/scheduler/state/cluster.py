@@ -16,12 +16,12 @@ from zlib import crc32
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.annotations.cpu import NODE_RESERVATION
-from koord.api.annotations.value import AnnotationError
-from koord.api.core import Namespace, Service
-from koord.api.node import ContainerImage, Node, NodeStatus, Taint
-from koord.api.policy import PodDisruptionBudget
-from koord.api.resources import amounts
+from koord.api.kubernetes.core import Namespace, Service
+from koord.api.kubernetes.node import ContainerImage, Node, NodeStatus, Taint
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol.annotations.cpu import NODE_RESERVATION
+from koord.api.protocol.annotations.value import AnnotationError
 from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels

@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
-from koord.api.selector import NOTHING, LabelMatcher, Operator
-from koord.api.struct import EMPTY
+from koord.api.machinery.struct import EMPTY
+from koord.api.text.selector import NOTHING, LabelMatcher, Operator
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.selector_index import SelectorIndex
 from koord.scheduler.state.table import Array, Row

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from koord.api.selector import Operator, Requirement
+from koord.api.text.selector import Operator, Requirement
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table
 
 ABSENT: Final = -1

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from koord.api.core import Service
-from koord.api.meta import OwnerReference
-from koord.api.selector import EVERYTHING, LabelMatcher, SelectorError, compile_labels, match_labels
-from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.kubernetes.core import Service
+from koord.api.kubernetes.meta import OwnerReference
+from koord.api.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.text.selector import EVERYTHING, LabelMatcher, SelectorError, compile_labels, match_labels
 from koord.scheduler.state.counts import Counts, Face
 from koord.scheduler.state.selector_index import SelectorIndex
 

@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from koord.api import names
-from koord.api.meta import OwnerReference
-from koord.api.pod import Pod, PodSpec, Volume
-from koord.api.priority import PriorityClass, priority_class
-from koord.api.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
-from koord.api.struct import EMPTY
-from koord.api.timestamp import parse_timestamp
-from koord.api.words import PodConditionType
-from koord.api.workloads import POD_NAME_LABEL
+from koord.api.kubernetes.meta import OwnerReference
+from koord.api.kubernetes.pod import Pod, PodSpec, Volume
+from koord.api.kubernetes.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
+from koord.api.kubernetes.words import PodConditionType
+from koord.api.kubernetes.workloads import POD_NAME_LABEL
+from koord.api.machinery.struct import EMPTY
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
-from koord.api.selector import NOTHING, LabelMatcher, Operator
+from koord.api.text.selector import NOTHING, LabelMatcher, Operator
 
 T = TypeVar("T", bound=Hashable)
 

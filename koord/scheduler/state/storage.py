@@ -11,9 +11,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from koord.api.resources import amounts
-from koord.api.selector import OPERATORS, NodeSelector, Requirement, compile_nodes
-from koord.api.storage import (
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.storage import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -21,6 +20,7 @@ from koord.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from koord.api.text.selector import OPERATORS, NodeSelector, Requirement, compile_nodes
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.table import Array, Row
 

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from koord.api.pod import Pod, PodAffinity, PodAffinityTerm
-from koord.api.selector import NOTHING, LabelMatcher, LabelSelector, Operator, Requirement, compile_labels
+from koord.api.kubernetes.pod import Pod, PodAffinity, PodAffinityTerm
+from koord.api.text.selector import NOTHING, LabelMatcher, LabelSelector, Operator, Requirement, compile_labels
 
 REMEMBERED: Final = 1 << 14
 

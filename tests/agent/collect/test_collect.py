@@ -13,10 +13,10 @@ from koord.agent.report.node_metric import node_metric_status
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
-from koord.api.cgroup import CgroupDriver
-from koord.api.cpuset import CPUSet
-from koord.api.report_policy import ReportPolicy
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.report_policy import ReportPolicy
+from koord.api.text.cpuset import CPUSet
 from tests.agent.states import GIB, NOW, cpus, node, pod
 from tests.agent.trees import Tree
 

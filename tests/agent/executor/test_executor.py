@@ -23,9 +23,9 @@ from koord.agent.host.knobs import (
     Knob,
     Value,
 )
-from koord.api.cgroup import CgroupDriver
-from koord.api.cpuset import CPUSet
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 from tests.agent.trees import Tree
 
 

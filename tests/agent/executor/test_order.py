@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Write
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS, MEMORY_MIN, Knob, Value
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 
 MIB = 1 << 20
 CHAIN = ("kubepods/burstable", "kubepods/burstable/pod1", "kubepods/burstable/pod1/c")

@@ -12,7 +12,7 @@ from koord.agent.hooks.hook import Hook
 from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, Value
 from koord.agent.pods import AgentPod
 from koord.agent.state import Kernel, Kubelet, NodeState
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 from tests.agent.states import cpus, node, pod
 
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"

@@ -6,8 +6,8 @@ import pytest
 
 from koord.agent.hooks import oom_score
 from koord.agent.host.cgroups import Version
-from koord.api.cgroup import CgroupDriver
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
 from tests.agent.states import node, pod
 from tests.agent.trees import Tree
 

@@ -11,9 +11,9 @@ from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import KNOBS, Knob, Place
 from koord.agent.host.layout import driver_of, owner_of, pods_in, sandbox_dir
 from koord.agent.host.topology import topology
-from koord.api.cgroup import CgroupDriver
-from koord.api.cpuset import CPUSet
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.text.cpuset import CPUSet
 from tests.agent.trees import GIB, Tree
 
 KINDS = [(version, driver) for version in Version for driver in CgroupDriver]

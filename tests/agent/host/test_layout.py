@@ -3,8 +3,8 @@
 import pytest
 
 from koord.agent.host.layout import ContainerIdError, Owner, container_dir, owner_of, pod_dir
-from koord.api.cgroup import CgroupDriver
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
 
 SYSTEMD, CGROUPFS = CgroupDriver.SYSTEMD, CgroupDriver.CGROUPFS
 SLICE = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod9c1e_77.slice"

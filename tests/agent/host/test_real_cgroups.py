@@ -11,7 +11,7 @@ from koord.agent.host import knobs, proc, usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.files import Files
 from koord.agent.host.topology import topology
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 from tests.agent.real import make, put, real_cgroups
 
 pytestmark = pytest.mark.root

@@ -20,11 +20,11 @@ from koord.agent.host.convert import shares_of_milli
 from koord.agent.host.knobs import CPU_SHARES
 from koord.agent.live.run import Options, run
 from koord.agent.pods import BATCH_CPU
-from koord.api.cgroup import CgroupDriver, pod_dir
 from koord.api.kinds import NODE_SLOS, NODES
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
+from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
-from koord.up.bootstrap import bootstrap
+from koord.minicluster.up.bootstrap import bootstrap
 from tests.agent.real import make, real_cgroups
 from tests.agent.trees import Tree
 from tests.scheduler.live.embedded import node_manifest, serving, until

@@ -14,9 +14,9 @@ from koord.agent.live.evicting import Evictor
 from koord.agent.qos import memory_evict
 from koord.agent.qos.decision import Eviction
 from koord.agent.series.names import NODE_MEMORY, pod_memory
-from koord.api.cgroup import CgroupDriver
-from koord.api.features import AgentGate
-from koord.api.words import KubeQoS
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import SystemClock
 from koord.kube.errors import Status, TooManyRequests
 from tests.agent.states import GIB, NOW, node, pod, samples

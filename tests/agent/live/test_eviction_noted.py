@@ -9,9 +9,9 @@ from typing import Any, cast
 from koord.agent.executor.audit import Audit
 from koord.agent.live.evicting import NOTED_AGAIN_S, REFUSED_NOTED_AGAIN_S, Evictor
 from koord.agent.qos.decision import Eviction
-from koord.api.codec import convert
-from koord.api.node import Node
-from koord.api.timestamp import from_seconds
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.codec import convert
+from koord.api.text.timestamp import from_seconds
 from koord.kube.errors import ApiError, Status, TooManyRequests
 from tests.agent.states import pod
 

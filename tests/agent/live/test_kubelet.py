@@ -12,7 +12,7 @@ import pytest
 from koord.agent.host.files import Files
 from koord.agent.live.kubelet import STATE_FILE, given_cpus, settings
 from koord.agent.state import Kubelet
-from koord.api.cpuset import CPUSet
+from koord.api.text.cpuset import CPUSet
 from tests.agent.states import cpus
 
 STATIC = Kubelet("static")

@@ -16,8 +16,8 @@ from koord.agent.host.cgroups import Version
 from koord.agent.host.watches import Watches
 from koord.agent.live import pod_watch
 from koord.agent.live.pod_watch import PodWatch
-from koord.api.cgroup import CgroupDriver
-from koord.api.words import KubeQoS
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import SystemClock
 from tests.agent.trees import Tree
 

@@ -12,7 +12,7 @@ from koord.agent.qos.cpu_suppress import Held, decide, is_by_cpus, managed
 from koord.agent.qos.decision import NOTHING, Decision
 from koord.agent.series.names import NODE_CPU, pod_cpu
 from koord.agent.state import Kubelet, NodeState
-from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 from tests.agent.states import NOW, cpus, node, pod, samples
 
 BE = "kubepods/besteffort"

@@ -10,7 +10,7 @@ from koord.agent.qos.decision import NOTHING
 from koord.agent.series.names import BE_CPU, BE_CPU_LIMIT, BE_CPU_REQUEST, NODE_CPU, pod_cpu
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
-from koord.api.features import AgentGate
+from koord.api.configuration.features import AgentGate
 from tests.agent.states import NOW, cpus, node, pod
 
 GATES = {gate: gate.default for gate in AgentGate}

@@ -14,7 +14,7 @@ from koord.agent.qos.decision import NOTHING
 from koord.agent.series.names import NODE_CPU, host_application_cpu, pod_cpu
 from koord.agent.series.samples import Samples
 from koord.agent.state import Kubelet, NodeState
-from koord.api.cpuset import NO_CPUS, CPUSet
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 from tests.agent.states import NOW, cpus, node, pod, samples
 
 BE_DIR = "kubepods/besteffort"

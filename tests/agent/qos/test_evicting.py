@@ -13,7 +13,7 @@ from koord.agent.qos.decision import Decision
 from koord.agent.series.names import BE_CPU, BE_CPU_LIMIT, BE_CPU_REQUEST, NODE_CPU, NODE_MEMORY, pod_cpu, pod_memory
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.features import AgentGate
+from koord.api.configuration.features import AgentGate
 from tests.agent.states import NOW, cpus, node, pod, samples
 
 NEVER = float("-inf")

@@ -11,7 +11,7 @@ from koord.agent.qos.decision import NOTHING
 from koord.agent.series.names import NODE_MEMORY, pod_memory
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from koord.api.features import AgentGate
+from koord.api.configuration.features import AgentGate
 from tests.agent.states import GIB, NOW, node, pod, samples
 
 GATES = {gate: gate.default for gate in AgentGate}

@@ -8,7 +8,7 @@ from koord.agent.host.knobs import MOST_BYTES, Knob, Value
 from koord.agent.qos.decision import NOTHING
 from koord.agent.qos.memory_qos import decide, page_cache_writes, protected, slowed_from
 from koord.agent.state import NodeState
-from koord.api.crd.resource_qos import MemoryQOS
+from koord.api.protocol.crd.resource_qos import MemoryQOS
 from tests.agent.states import GIB, node, pod
 
 MIB = 1 << 20

@@ -3,8 +3,8 @@
 from koord.agent.report.node_metric import node_metric_status
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
-from koord.api.quantity import milli
-from koord.api.report_policy import ReportPolicy
+from koord.api.protocol.report_policy import ReportPolicy
+from koord.api.text.quantity import milli
 from tests.agent.states import GIB, NOW, cpus, node, pod
 
 

@@ -14,12 +14,12 @@ from koord.agent.host.topology import Cpu, Topology
 from koord.agent.live.kubelet import _Config, reserved_cpus, topology_policy
 from koord.agent.report.node_resource_topology import change, topology_annotations, zones
 from koord.agent.state import Kubelet, NodeState
-from koord.api import names
-from koord.api.annotations import cpu
-from koord.api.codec import convert
-from koord.api.cpuset import NO_CPUS, CPUSet
-from koord.api.crd.node_resource_topology import NodeResourceTopology
-from koord.api.resources import amounts
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.codec import convert
+from koord.api.protocol import names
+from koord.api.protocol.annotations import cpu
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 from tests.agent.states import GIB, cpus, node, pod
 from tests.agent.trees import Tree
 

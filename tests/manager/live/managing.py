@@ -11,14 +11,14 @@ from typing import Any
 
 from koord.api import kinds
 from koord.api.kinds import Kind
-from koord.api.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
-from koord.api.quantity import value
-from koord.api.timestamp import from_seconds
+from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.api.text.quantity import value
+from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.metrics import Metrics
 from koord.manager.live.run import Options, run
-from koord.up.bootstrap import bootstrap
+from koord.minicluster.up.bootstrap import bootstrap
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 GI = 1 << 30

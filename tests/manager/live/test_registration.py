@@ -9,9 +9,9 @@ import pytest
 
 from koord.admission.hooks import hooks, is_asked_about
 from koord.admission.hooks import registered as told
-from koord.api.codec import convert
-from koord.api.features import ManagerGate, parse_gates
-from koord.api.selector import EVERYTHING, LabelSelector, compile_labels
+from koord.api.configuration.features import ManagerGate, parse_gates
+from koord.api.machinery.codec import convert
+from koord.api.text.selector import EVERYTHING, LabelSelector, compile_labels
 from koord.manager.live.registration import Endpoint, entries
 
 ALL = parse_gates(ManagerGate, "AllAlpha=true,AllBeta=true")

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from koord.api import kinds
-from koord.api.manifest import read
-from koord.api.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.api.text.manifest import read
 from koord.cli.node_live import with_node
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
 from koord.manager.live.run import ControllerError, Options, choose_controllers, run
+from koord.minicluster.up.bootstrap import definitions
 from koord.offline.node_resources import NoSuchNode, explain_node
-from koord.up.bootstrap import definitions
 from tests.control_plane import ControlPlane
 from tests.manager.live.managing import (
     CPU,

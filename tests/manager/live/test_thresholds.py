@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from koord.api import kinds
-from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from tests.manager.live.managing import change, configure, fresh, make_node, managing, until, until_there
 from tests.scheduler.live.embedded import serving

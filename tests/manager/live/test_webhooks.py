@@ -15,7 +15,7 @@ import pytest
 
 from koord.admission.binding import BindingSettings
 from koord.admission.hooks import hooks
-from koord.api.features import ManagerGate, parse_gates
+from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
     CONFIG_MAPS,
@@ -30,14 +30,14 @@ from koord.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Kind,
 )
-from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError
 from koord.kube.health import parse_address
 from koord.manager.live.certificate_store import FileStore
 from koord.manager.live.certificates import Lifetimes, Material, renewed
 from koord.manager.live.webhook_server import WebhookOptions, address_from, options_from
-from koord.up.bootstrap import bootstrap
+from koord.minicluster.up.bootstrap import bootstrap
 from tests.control_plane import ControlPlane
 from tests.manager.live.webhooks import (
     MUTATING,

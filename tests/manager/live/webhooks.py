@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from koord.api.features import ManagerGate, parse_gates
+from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
     MUTATING_WEBHOOK_CONFIGURATIONS,
@@ -21,7 +21,7 @@ from koord.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Kind,
 )
-from koord.api.names import NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
@@ -29,7 +29,7 @@ from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.manager.live.webhook_known import WebhookKnown
 from koord.manager.live.webhook_server import WebhookOptions, WebhookServer
-from koord.up.bootstrap import bootstrap
+from koord.minicluster.up.bootstrap import bootstrap
 
 MUTATING, VALIDATING = (f"koordinator-{kind}-webhook-configuration" for kind in ("mutating", "validating"))
 SECRET = "koordinator-webhook-certs"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koord.api.slo_config import SloConfig
+from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.state import NodeState
 from tests.manager.builders import (
     API,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koord.api.slo_config import SloConfig
+from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.explain import Explained, NodeExplanation, explain
 from koord.manager.node_resource.plugins import choose
 from koord.manager.node_resource.state import NodeState

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koord.api.slo_config import SloConfig
+from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.plugins import PluginError, choose
 from koord.manager.node_resource.state import NodeState

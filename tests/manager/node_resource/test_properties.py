@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.priority import PriorityClass, QoSClass
-from koord.api.slo_config import SloConfig
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.manager.node_resource.plugins import calculate, choose
 from koord.manager.node_resource.prepare import Prepared, prepare
 from koord.manager.node_resource.state import (
@@ -160,7 +160,7 @@ def test_figures_are_what_their_terms_come_to(state: NodeState, slo: SloConfig) 
 
 def _applied(node: NodeFacts, patch: Any) -> NodeFacts:
     """The node after a merge patch."""
-    from koord.api.quantity import value
+    from koord.api.text.quantity import value
 
     def merged(old: Any, changes: Any) -> dict[str, Any]:
         new = {**old, **{key: text for key, text in changes.items() if text is not None}}

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.crd.node_resource_topology import NodeResourceTopology
-from koord.api.priority import PriorityClass, QoSClass
-from koord.api.slo_config import parse
+from koord.api.configuration.slo_config import parse
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.protocol.priority import PriorityClass, QoSClass
 from koord.manager.node_resource import mid, zones
 from koord.manager.node_resource.state import (
     Amounts,

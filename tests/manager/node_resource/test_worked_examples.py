@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from koord.api.slo_config import SloConfig
+from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.plugins import choose
 from koord.manager.node_resource.state import NodeState
 from koord.manager.node_resource.terms import total

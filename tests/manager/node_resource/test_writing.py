@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koord.api.slo_config import SloConfig
+from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.due import AFTER_S, look_again_s, wait_for_report_s
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import NodeState, topology_facts

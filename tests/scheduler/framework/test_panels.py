@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koord.api.node import Node
-from koord.api.scheduler_args import FitScoringStrategy, NodeResourcesFitArgs, ResourceWeight
+from koord.api.configuration.scheduler_args import FitScoringStrategy, NodeResourcesFitArgs, ResourceWeight
+from koord.api.kubernetes.node import Node
 from koord.scheduler.framework import panels, pod_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SchedulerConfiguration, parse
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
 from koord.kube.store import Store
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.live.cycle import Bind, Broken, Cycle, Decision, Nowhere

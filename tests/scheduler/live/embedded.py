@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.api.kinds import NODES, PODS
-from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
-from koord.apiserver.server import ApiServer, ServeOptions
 from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
+from koord.minicluster.apiserver.server import ApiServer, ServeOptions
 from koord.scheduler.live.run import Options, run
 
 NO_TAINTS = frozenset({"TaintNodesByCondition"})

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 from koord.api.kinds import LEASES, NODES, PODS
-from koord.apiserver.revision_log import RevisionLog
 from koord.kube.client import Client
 from koord.kube.locate import locate
-from tests.apiserver.server_process import ServerProcess
+from koord.minicluster.apiserver.revision_log import RevisionLog
 from tests.control_plane import ControlPlane
+from tests.minicluster.apiserver.server_process import ServerProcess
 
 NO_TAINTS = "--disable-admission-plugins=TaintNodesByCondition"
 

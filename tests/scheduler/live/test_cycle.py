@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.node import Node
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.patience import MESSAGE, MOST, REST_S
 from koord.scheduler.queue import Where

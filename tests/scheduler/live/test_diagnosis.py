@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.api.kinds import (
     CLUSTER_ROLES,
     EVENTS,
@@ -22,7 +23,6 @@ from koord.api.kinds import (
     PRIORITY_CLASSES,
     STORAGE_CLASSES,
 )
-from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.kube.authorize import Authorizer
 from koord.kube.client import Client
 from koord.kube.health import HealthServer

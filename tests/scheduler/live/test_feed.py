@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from koord.api.core import Namespace
-from koord.api.meta import ObjectMeta
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.core import Namespace
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
 from koord.kube.store import Delta
 from koord.scheduler.queue import Where
 from tests.scheduler.live.build import Fed, changed, deleting, finished, node, pod

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.live.cycle import Bind, Broken, Decision, Nowhere
 from koord.scheduler.queue import Where
 from tests.scheduler.live.build import Fed, changed, deleting, finished, node, picture, pod

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from koord.api.configuration.scheduler_config import SHIPPED, parse
 from koord.api.kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SHIPPED, parse
+from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.metrics import Metrics
 from koord.scheduler.live import reload

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from koord.api.scheduler_config import SchedulerConfiguration, parse
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
 from koord.scheduler.live.reload import changes, needs_restart
 from tests.kube.manual_clock import ManualClock
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koord.api.kinds import PODS, PRIORITY_CLASSES
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
 from koord.scheduler.live.cycle import Bind, Broken, Nowhere

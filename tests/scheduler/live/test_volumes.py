@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
 from koord.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
-from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration, parse
 from koord.kube.client import Client
 from koord.scheduler.live import volumes
 from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager, suppress
 
 from msgspec.structs import replace
 
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
 from koord.api.kinds import NODES, PODS
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.resources import amounts, pod_requests
-from koord.api.scheduler_config import SHIPPED, SchedulerConfiguration
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts, pod_requests
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.informer import Informer

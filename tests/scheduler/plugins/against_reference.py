@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koord.api.component_config import PluginArgs
-from koord.api.pod import Pod
+from koord.api.configuration.component_config import PluginArgs
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin

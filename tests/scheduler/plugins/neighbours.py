@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koord.api.component_config import PluginArgs
-from koord.api.core import Namespace
-from koord.api.meta import ObjectMeta
-from koord.api.node import Node
-from koord.api.pod import Pod
+from koord.api.configuration.component_config import PluginArgs
+from koord.api.kubernetes.core import Namespace
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.codec import convert
-from koord.api.pod import Pod
-from koord.api.storage import CSIDriver, CSIStorageCapacity, StorageClass
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.storage import CSIDriver, CSIStorageCapacity, StorageClass
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.pod import Pod
-from koord.api.policy import PodDisruptionBudget
-from koord.api.scheduler_config import Profile
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.machinery.codec import convert
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Remedy

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.core import Namespace
-from koord.api.scheduler_args import InterPodAffinityArgs
+from koord.api.configuration.scheduler_args import InterPodAffinityArgs
+from koord.api.kubernetes.core import Namespace
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.plugins.inter_pod_affinity import NOT_NEAR, SHUNNED, SHUNNING, InterPodAffinity

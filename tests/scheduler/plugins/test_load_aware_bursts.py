@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.faults import check
-from koord.api.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.machinery.faults import check
+from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling

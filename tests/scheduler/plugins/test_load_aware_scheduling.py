@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.faults import check
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_args import LoadAwareSchedulingArgs
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import check
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.component_config import PluginArgs
-from koord.api.faults import check
-from koord.api.scheduler_args import InterPodAffinityArgs, PodTopologySpreadArgs
+from koord.api.configuration.component_config import PluginArgs
+from koord.api.configuration.scheduler_args import InterPodAffinityArgs, PodTopologySpreadArgs
+from koord.api.machinery.faults import check
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.crd.node_slo import NodeSLO
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_config import SHIPPED, parse
-from koord.api.thresholds import COOL_DOWN_S
-from koord.api.timestamp import from_seconds
+from koord.api.configuration.scheduler_config import SHIPPED, parse
+from koord.api.configuration.thresholds import COOL_DOWN_S
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.events import load_event, node_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.faults import check
-from koord.api.scheduler_args import NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs
+from koord.api.configuration.scheduler_args import NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs
+from koord.api.machinery.faults import check
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Many, One

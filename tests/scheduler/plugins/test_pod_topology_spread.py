@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.core import Service
-from koord.api.node import Node
-from koord.api.workloads import ReplicaSet
+from koord.api.kubernetes.core import Service
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.workloads import ReplicaSet
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework import engine as framework
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.codec import convert
-from koord.api.pod import Pod
-from koord.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Plugin

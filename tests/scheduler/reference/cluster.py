@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
-from koord.api.annotations.cpu import NODE_RESERVATION
-from koord.api.annotations.value import AnnotationError
-from koord.api.core import Namespace, Service
-from koord.api.crd.node_metric import NodeMetric
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.resources import amounts
-from koord.api.storage import (
+from koord.api.kubernetes.core import Namespace, Service
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.storage import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -21,7 +18,10 @@ from koord.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.protocol.annotations.cpu import NODE_RESERVATION
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.node_metric import NodeMetric
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from koord.api.component_config import PluginArgs
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.scheduler_args import (
+from koord.api.configuration.component_config import PluginArgs
+from koord.api.configuration.scheduler_args import (
     ARGS,
     InterPodAffinityArgs,
     LoadAwareSchedulingArgs,
@@ -22,7 +20,9 @@ from koord.api.scheduler_args import (
     NodeResourcesFitArgs,
     PodTopologySpreadArgs,
 )
-from koord.api.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
 from tests.scheduler.reference import (
     load_aware_rules,
     node_rules,

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koord.api import names
-from koord.api.annotations.colocation import RAW_ALLOCATABLE
-from koord.api.annotations.load import (
+from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts, pod_limits, pod_requests
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE
+from koord.api.protocol.annotations.load import (
     LOAD_ESTIMATED_SCALING_FACTORS,
     LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
     LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
     USAGE_THRESHOLDS,
 )
-from koord.api.annotations.value import AnnotationError
-from koord.api.crd.node_metric import NodeMetric, NodeMetricInfo
-from koord.api.duration import parse_duration
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.priority import PriorityClass, priority_class
-from koord.api.resources import amounts, pod_limits, pod_requests
-from koord.api.scheduler_args import LoadAwareSchedulingArgs
-from koord.api.timestamp import parse_timestamp
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo
+from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.text.duration import parse_duration
+from koord.api.text.timestamp import parse_timestamp
 from tests.scheduler.reference.cluster import OK, Cluster, Verdict, allocatable, rounded, unsched
 
 Vector = dict[str, int]

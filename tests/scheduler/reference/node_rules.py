@@ -5,12 +5,12 @@ Formulas stand below the sentence of the specification that they come from.
 
 from __future__ import annotations
 
-from koord.api.node import Node, Taint
-from koord.api.pod import NodeAffinity, Pod, PreferredSchedulingTerm
-from koord.api.scheduler_args import NodeAffinityArgs
-from koord.api.selector import compile_nodes, match_labels
-from koord.api.taints import tolerates, untolerated
-from koord.api.words import TaintEffect, TaintKey
+from koord.api.configuration.scheduler_args import NodeAffinityArgs
+from koord.api.kubernetes.node import Node, Taint
+from koord.api.kubernetes.pod import NodeAffinity, Pod, PreferredSchedulingTerm
+from koord.api.kubernetes.taints import tolerates, untolerated
+from koord.api.kubernetes.words import TaintEffect, TaintKey
+from koord.api.text.selector import compile_nodes, match_labels
 from tests.scheduler.reference.cluster import OK, Cluster, Verdict, normalised_by_max, unsched, uu
 
 _UNSCHEDULABLE = Taint(TaintKey.UNSCHEDULABLE, TaintEffect.NO_SCHEDULE)

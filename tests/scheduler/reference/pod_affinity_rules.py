@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from koord.api.node import Node
-from koord.api.pod import Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from koord.api.scheduler_args import InterPodAffinityArgs
-from koord.api.selector import NOTHING, LabelMatcher, Operator, Requirement, compile_labels
+from koord.api.configuration.scheduler_args import InterPodAffinityArgs
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from koord.api.text.selector import NOTHING, LabelMatcher, Operator, Requirement, compile_labels
 from tests.scheduler.reference.cluster import OK, Cluster, Verdict, unsched, uu
 
 Pair = tuple[str, str]

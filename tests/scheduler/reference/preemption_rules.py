@@ -12,11 +12,11 @@ from typing import Final
 
 from msgspec.structs import replace as changed
 
-from koord.api.pod import Pod
-from koord.api.policy import PodDisruptionBudget
-from koord.api.scheduler_config import Profile
-from koord.api.selector import NOTHING, SelectorError, compile_labels
-from koord.api.timestamp import parse_timestamp
+from koord.api.configuration.scheduler_config import Profile
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.text.selector import NOTHING, SelectorError, compile_labels
+from koord.api.text.timestamp import parse_timestamp
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster, Verdict
 

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from koord.api.node import Node
-from koord.api.pod import Pod
-from koord.api.resources import NON_ZERO_REQUESTS, pod_requests
-from koord.api.scheduler_args import (
+from koord.api.configuration.scheduler_args import (
     FitScoringStrategy,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
@@ -19,6 +16,9 @@ from koord.api.scheduler_args import (
     ShapePoint,
     is_extended_resource,
 )
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import NON_ZERO_REQUESTS, pod_requests
 from tests.scheduler.reference.cluster import (
     OK,
     Cluster,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from koord.api.node import Node
-from koord.api.pod import Pod, TopologySpreadConstraint
-from koord.api.scheduler_args import PodTopologySpreadArgs
-from koord.api.selector import EVERYTHING, NOTHING, LabelMatcher, compile_labels, match_labels
-from koord.api.taints import untolerated
-from koord.api.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
-from koord.api.workloads import ReplicaSet, StatefulSet
+from koord.api.configuration.scheduler_args import PodTopologySpreadArgs
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod, TopologySpreadConstraint
+from koord.api.kubernetes.taints import untolerated
+from koord.api.kubernetes.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
+from koord.api.kubernetes.workloads import ReplicaSet, StatefulSet
+from koord.api.text.selector import EVERYTHING, NOTHING, LabelMatcher, compile_labels, match_labels
 from tests.scheduler.reference.cluster import OK, Cluster, Verdict, rounded, unsched, uu
 from tests.scheduler.reference.node_rules import wants_node
 

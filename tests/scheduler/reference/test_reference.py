@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.core import Namespace, Service
-from koord.api.pod import Pod, TopologySpreadConstraint
-from koord.api.scheduler_args import (
+from koord.api.configuration.scheduler_args import (
     FitScoringStrategy,
     LoadAwareAggregation,
     LoadAwareSchedulingArgs,
@@ -21,8 +18,11 @@ from koord.api.scheduler_args import (
     ResourceWeight,
     ShapePoint,
 )
-from koord.api.scheduler_config import SHIPPED
-from koord.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kubernetes.core import Namespace, Service
+from koord.api.kubernetes.pod import Pod, TopologySpreadConstraint
+from koord.api.kubernetes.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.machinery.codec import convert
 from tests.scheduler.build import NOW_S, condition, metric, node, pod, pod_usage
 from tests.scheduler.reference import cycle, load_aware_rules, node_rules, pod_affinity_rules, resource_rules
 from tests.scheduler.reference.cluster import Cluster, Verdict, normalised_by_max, rounded, unsched, uu

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from koord.api.node import Node
-from koord.api.pod import Pod, Volume
-from koord.api.resources import amounts
-from koord.api.selector import NOTHING, compile_labels, compile_nodes
-from koord.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod, Volume
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koord.api.text.selector import NOTHING, compile_labels, compile_nodes
 from tests.scheduler.reference.cluster import OK, Cluster, Verdict, unsched, uu
 
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.policy import PodDisruptionBudget
+from koord.api.kubernetes.policy import PodDisruptionBudget
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.pods import PodRecord

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koord.api.selector import EVERYTHING, parse_labels
+from koord.api.text.selector import EVERYTHING, parse_labels
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.state import counts
 from koord.scheduler.state.cluster import Cluster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord.api.codec import convert
-from koord.api.core import Service
-from koord.api.meta import OwnerReference
-from koord.api.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.kubernetes.core import Service
+from koord.api.kubernetes.meta import OwnerReference
+from koord.api.kubernetes.workloads import ReplicaSet, ReplicationController, StatefulSet
+from koord.api.machinery.codec import convert
 from koord.scheduler.state.cluster import Cluster
 
 LABELS = {"app": "web", "tier": "front", "rev": "1", "pod-name": "web-0"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koord.api.codec import convert
-from koord.api.pod import Pod
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.build import node, pod

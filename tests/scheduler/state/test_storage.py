@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koord.api.codec import convert
-from koord.api.storage import PersistentVolumeClaim
+from koord.api.kubernetes.storage import PersistentVolumeClaim
+from koord.api.machinery.codec import convert
 from koord.scheduler.state.storage import BIND_COMPLETED_ANNOTATION, Storage
 
 

@@ -1,0 +1,273 @@
+"""The descheduler's configuration file: kind DeschedulerConfiguration of descheduler/v1alpha2.
+
+`parse` reads plain data and reports all faults at once; `Profile.resolved()` gives the plugins that really run.
+Migration jobs are the default way to evict and to filter, until a profile says otherwise.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypeVar, cast
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from koord.api.configuration.component_config import (
+    ClientConnection,
+    LeaderElection,
+    NonNegativeDuration,
+    PluginArgs,
+    PluginConfig,
+    PluginRef,
+    PluginSet,
+    Reader,
+    plain,
+    unknown,
+)
+from koord.api.configuration.descheduler_args import ARGS, LowNodeLoadArgs
+from koord.api.machinery.faults import Fault
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+from koord.api.text.duration import parse_ns
+from koord.api.text.naming import dns_subdomain_fault
+from koord.api.text.selector import LabelSelector, selector_faults
+
+KIND: Final = "DeschedulerConfiguration"
+API_VERSION: Final = "descheduler/v1alpha2"
+
+UPSTREAM: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "HighNodeUtilization": ("balance",),
+        "LowNodeUtilization": ("balance",),
+        "PodLifeTime": ("deschedule",),
+        "RemoveFailedPods": ("deschedule",),
+        "RemoveDuplicates": ("balance",),
+        "RemovePodsHavingTooManyRestarts": ("deschedule",),
+        "RemovePodsViolatingInterPodAntiAffinity": ("deschedule",),
+        "RemovePodsViolatingNodeAffinity": ("deschedule",),
+        "RemovePodsViolatingNodeTaints": ("deschedule",),
+        "RemovePodsViolatingTopologySpreadConstraint": ("balance",),
+        "DefaultEvictor": ("evict", "filter"),
+    }
+)
+"""Plugins of the Kubernetes descheduler, and their points. Their arguments are kept as written."""
+
+IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "LowNodeLoad": ("balance",),
+        "CustomPriority": ("balance",),
+        "FragmentationAware": ("balance",),
+        "ScaleDownBinPack": ("balance",),
+        "MigrationController": ("evict", "filter"),
+        **UPSTREAM,
+    }
+)
+POINTS: Final = ("deschedule", "balance", "evict", "filter")
+
+_DEFAULT_ADDRESS: Final = f"0.0.0.0:{names.PORT_DESCHEDULER}"
+
+A = TypeVar("A", bound=PluginArgs)
+
+
+class Plugins(Struct):
+    """Which plugins a profile runs at each point."""
+
+    deschedule: PluginSet = PluginSet()
+    balance: PluginSet = PluginSet()
+    evict: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+
+    def at(self, point: str) -> PluginSet:
+        found: PluginSet = getattr(self, point)
+        return found
+
+
+_MIGRATION: Final = PluginSet(enabled=(PluginRef("MigrationController"),))
+DEFAULT_PLUGINS: Final = Plugins(evict=_MIGRATION, filter=_MIGRATION)
+
+
+class Profile(Struct):
+    name: str = ""
+    plugin_config: tuple[PluginConfig, ...] = ()
+    plugins: Plugins | None = None
+    node_selector: LabelSelector | None = None
+
+    def resolved(self) -> Mapping[str, tuple[str, ...]]:
+        """The plugins that run at each point, in order."""
+        mine = self.plugins or Plugins()
+        return {
+            point: tuple(plugin.name for plugin in mine.at(point).merged_over(DEFAULT_PLUGINS.at(point)).enabled)
+            for point in POINTS
+        }
+
+    def written_args(self, plugin: str) -> PluginArgs:
+        """A plugin's arguments as the file has them, or as if it had none."""
+        for config in self.plugin_config:
+            if config.name == plugin:
+                return cast(PluginArgs, config.args)
+        return ARGS[plugin]()
+
+    def args_of(self, plugin: str, type_: type[A]) -> A:
+        """A plugin's effective arguments, every default filled in."""
+        args = self.written_args(plugin)
+        if not isinstance(args, type_):
+            raise TypeError(f"the arguments of {plugin} are {type(args).__name__}, not {type_.__name__}")
+        return args.completed()
+
+
+class DeschedulerConfiguration(Struct):
+    leader_election: LeaderElection = LeaderElection(resource_name=names.LEASE_DESCHEDULER)
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    healthz_bind_address: str = _DEFAULT_ADDRESS
+    metrics_bind_address: str = _DEFAULT_ADDRESS
+    descheduling_interval: NonNegativeDuration = "0s"
+    "Time between two rounds; 0s is one round only."
+    dry_run: bool = False
+    profiles: tuple[Profile, ...] = ()
+    node_selector: LabelSelector | None = None
+    max_no_of_pods_to_evict_per_node: Annotated[int, Meta(ge=0)] | None = None
+    max_no_of_pods_to_evict_per_namespace: Annotated[int, Meta(ge=0)] | None = None
+    max_no_of_pods_to_evict_total: Annotated[int, Meta(ge=0)] | None = None
+
+    def manifest(self) -> dict[str, Any]:
+        """As plain data with apiVersion and kind: a file that `parse` reads back as the same configuration."""
+        return {"apiVersion": API_VERSION, "kind": KIND, **plain(self)}
+
+
+def parse(data: object, what: str = "descheduler configuration") -> DeschedulerConfiguration:
+    """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults."""
+    reader = Reader(what)
+    body = dict(data) if isinstance(data, Mapping) else data
+    raw_profiles: list[object] = []
+    if isinstance(body, dict):
+        version, kind = body.pop("apiVersion", API_VERSION), body.pop("kind", KIND)
+        if version != API_VERSION:
+            reader.add("", [Fault("apiVersion", f"must be {API_VERSION}, not {version!r}")])
+        if kind != KIND:
+            reader.add("", [Fault("kind", f"must be {KIND}, not {kind!r}")])
+        found = body.get("profiles")
+        raw_profiles = list(found) if isinstance(found, list | tuple) else []
+    args = [
+        reader.plugin_config(
+            raw.get("pluginConfig") if isinstance(raw, Mapping) else None,
+            f"profiles[{i}].pluginConfig",
+            ARGS,
+            (API_VERSION,),
+            UPSTREAM,
+        )
+        for i, raw in enumerate(raw_profiles)
+    ]
+    config = reader.part(DeschedulerConfiguration, body)
+    if config is not None:
+        config = _with_names(config, args if config.profiles else [])
+        reader.add("", _faults(config))
+    reader.done()
+    assert config is not None  # otherwise there were faults
+    return config
+
+
+def _with_names(config: DeschedulerConfiguration, args: list[tuple[PluginConfig, ...]]) -> DeschedulerConfiguration:
+    """With typed arguments, and the names and addresses that are only implied."""
+    profiles = tuple(
+        replace(profile, plugin_config=typed) for profile, typed in zip(config.profiles, args, strict=True)
+    ) or (Profile(),)
+    if len(profiles) == 1 and not profiles[0].name:
+        profiles = (replace(profiles[0], name=names.LEASE_DESCHEDULER),)
+    election = config.leader_election
+    if not election.resource_name:
+        election = replace(election, resource_name=names.LEASE_DESCHEDULER)
+    return replace(
+        config,
+        profiles=tuple(_with_cache_timeout(profile, config.descheduling_interval) for profile in profiles),
+        leader_election=election,
+        healthz_bind_address=_address(config.healthz_bind_address),
+        metrics_bind_address=_address(config.metrics_bind_address),
+    )
+
+
+def _with_cache_timeout(profile: Profile, interval: str) -> Profile:
+    """Detectors must outlive a round, or they would never count to a second one."""
+    configs = []
+    for config in profile.plugin_config:
+        args = config.args
+        if isinstance(args, LowNodeLoadArgs) and parse_ns(args.detector_cache_timeout) < parse_ns(interval):
+            config = replace(config, args=replace(args, detector_cache_timeout=interval))
+        configs.append(config)
+    return replace(profile, plugin_config=tuple(configs))
+
+
+def _address(address: str) -> str:
+    """`:10251` and a bare IP address are completed; anything else is left to be checked."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return f"0.0.0.0{address}" if address.startswith(":") else address
+    return f"[{address}]:{names.PORT_DESCHEDULER}" if ip.version == 6 else f"{address}:{names.PORT_DESCHEDULER}"
+
+
+def _address_fault(address: str) -> str | None:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        return f"must be host:port, not {address!r}"
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        ipaddress.ip_address(bare)
+    except ValueError:
+        if dns_subdomain_fault(bare):
+            return f"must have an IP address or a host name before the port, not {host!r}"
+    return None
+
+
+def _faults(config: DeschedulerConfiguration) -> list[Fault]:
+    faults = [fault.under("leaderElection") for fault in config.leader_election.faults()]
+    for name, address in (
+        ("healthzBindAddress", config.healthz_bind_address),
+        ("metricsBindAddress", config.metrics_bind_address),
+    ):
+        wrong = _address_fault(address)
+        if wrong:
+            faults.append(Fault(name, wrong))
+    if config.node_selector is not None:
+        faults += [fault.under("nodeSelector") for fault in selector_faults(config.node_selector)]
+    first_at: dict[str, int] = {}
+    for i, profile in enumerate(config.profiles):
+        at = f"profiles[{i}]"
+        if not profile.name:
+            faults.append(Fault(f"{at}.name", "is required where there are several profiles"))
+        elif profile.name in first_at:
+            faults.append(Fault(f"{at}.name", f"{profile.name} is also the name of profiles[{first_at[profile.name]}]"))
+        first_at.setdefault(profile.name, i)
+        if profile.node_selector is not None:
+            faults += [fault.under(f"{at}.nodeSelector") for fault in selector_faults(profile.node_selector)]
+        faults += [fault.under(f"{at}.plugins") for fault in _plugin_faults(profile)]
+    return faults
+
+
+def _plugin_faults(profile: Profile) -> list[Fault]:
+    faults: list[Fault] = []
+    mine = profile.plugins or Plugins()
+    for point in POINTS:
+        seen: set[str] = set()
+        for i, plugin in enumerate(mine.at(point).enabled):
+            at = f"{point}.enabled[{i}]"
+            if plugin.name not in IMPLEMENTS:
+                faults.append(Fault(f"{at}.name", unknown(plugin.name, "plugin", IMPLEMENTS)))
+            elif point not in IMPLEMENTS[plugin.name]:
+                has = ", ".join(IMPLEMENTS[plugin.name])
+                faults.append(Fault(f"{at}.name", f"{plugin.name} has no {point} (it has {has})"))
+            elif plugin.name in seen:
+                faults.append(Fault(f"{at}.name", f"{plugin.name} is enabled twice"))
+            seen.add(plugin.name)
+            if plugin.weight is not None:
+                faults.append(Fault(f"{at}.weight", "unknown field: plugins of the descheduler have no weight"))
+        for i, plugin in enumerate(mine.at(point).disabled):
+            if plugin.name != "*" and plugin.name not in IMPLEMENTS:
+                faults.append(Fault(f"{point}.disabled[{i}].name", unknown(plugin.name, "plugin", [*IMPLEMENTS, "*"])))
+    evict = profile.resolved()["evict"]
+    if len(evict) != 1:
+        faults.append(Fault("evict", f"needs exactly one plugin, but has {', '.join(evict) or 'none'}"))
+    return faults

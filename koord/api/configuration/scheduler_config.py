@@ -1,0 +1,216 @@
+"""The scheduler's configuration file: kind KubeSchedulerConfiguration, as Kubernetes and Koordinator have it.
+
+`parse` reads plain data, reports all faults at once, and keeps what was written; `Profile.resolved()` and
+`Profile.args_of()` give the effective plugins and arguments. `SHIPPED` is the configuration that Koordinator ships.
+Extenders are HTTP calls from inside a scheduling cycle; koord has none, and says so rather than dropping them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar, cast
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from koord.api.configuration.component_config import (
+    ClientConnection,
+    LeaderElection,
+    PluginArgs,
+    PluginConfig,
+    Reader,
+    plain,
+)
+from koord.api.configuration.scheduler_args import (
+    ARGS,
+    FitScoringStrategy,
+    LoadAwareSchedulingArgs,
+    NodeResourcesFitArgs,
+    ResourceWeight,
+)
+from koord.api.configuration.scheduler_args import ElasticQuotaArgs as ElasticQuotaArgs
+from koord.api.configuration.scheduler_plugins import (
+    DEFAULT_PLUGINS,
+    SHIPPED_PLUGINS,
+    Plugins,
+    ResolvedPlugins,
+    resolve,
+)
+from koord.api.machinery.faults import Fault
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+
+KIND: Final = "KubeSchedulerConfiguration"
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+API_VERSIONS: Final = (API_VERSION, "kubescheduler.config.k8s.io/v1beta3", "kubescheduler.config.k8s.io/v1beta2")
+"""The betas are what older Koordinator releases read; their files mean the same."""
+
+_BETA_ONLY: Final = ("healthzBindAddress", "metricsBindAddress")
+_REMOVED_PLUGINS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
+
+A = TypeVar("A", bound=PluginArgs)
+
+
+class Profile(Struct):
+    """One scheduler name and its plugins."""
+
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: Annotated[int, Meta(ge=0, le=100)] | None = None
+    plugins: Plugins | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+    def resolved(self) -> ResolvedPlugins:
+        """The plugins that run, in order, with their weights."""
+        return resolve(self.plugins, DEFAULT_PLUGINS)[0]
+
+    def written_args(self, plugin: str) -> PluginArgs:
+        """A plugin's arguments as the file has them, or as if it had none."""
+        for config in self.plugin_config:
+            if config.name == plugin:
+                return cast(PluginArgs, config.args)
+        return ARGS[plugin]()
+
+    def args_of(self, plugin: str, type_: type[A]) -> A:
+        """A plugin's effective arguments, every default filled in."""
+        args = self.written_args(plugin)
+        if not isinstance(args, type_):
+            raise TypeError(f"the arguments of {plugin} are {type(args).__name__}, not {type_.__name__}")
+        return args.completed()
+
+
+class SchedulerConfiguration(Struct):
+    parallelism: Annotated[int, Meta(ge=1)] = 16
+    leader_election: LeaderElection = LeaderElection(resource_name=names.LEASE_SCHEDULER)
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: Annotated[int, Meta(ge=0, le=100)] = 0
+    pod_initial_backoff_seconds: Annotated[int, Meta(ge=1)] = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: tuple[Profile, ...] = ()
+    extenders: tuple[Any, ...] = ()
+    delay_cache_until_active: bool = False
+
+    def profile(self, scheduler_name: str) -> Profile | None:
+        return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)
+
+    def manifest(self) -> dict[str, Any]:
+        """As plain data with apiVersion and kind: a file that `parse` reads back as the same configuration."""
+        return {"apiVersion": API_VERSION, "kind": KIND, **plain(self)}
+
+
+def parse(data: object, what: str = "scheduler configuration") -> SchedulerConfiguration:
+    """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults."""
+    reader = Reader(what)
+    body = dict(data) if isinstance(data, Mapping) else data
+    raw_profiles: list[object] = []
+    if isinstance(body, dict):
+        version, kind = body.pop("apiVersion", API_VERSION), body.pop("kind", KIND)
+        if version not in API_VERSIONS:
+            reader.add("", [Fault("apiVersion", f"must be {' or '.join(API_VERSIONS)}, not {version!r}")])
+        if kind != KIND:
+            reader.add("", [Fault("kind", f"must be {KIND}, not {kind!r}")])
+        if version != API_VERSION:
+            for name in _BETA_ONLY:
+                body.pop(name, None)
+        found = body.get("profiles")
+        raw_profiles = list(found) if isinstance(found, list | tuple) else []
+    args = [
+        reader.plugin_config(
+            raw.get("pluginConfig") if isinstance(raw, Mapping) else None,
+            f"profiles[{i}].pluginConfig",
+            ARGS,
+            API_VERSIONS,
+        )
+        for i, raw in enumerate(raw_profiles)
+    ]
+    config = reader.part(SchedulerConfiguration, body)
+    if config is not None:
+        config = _with_names(config, args if config.profiles else [])
+        reader.add("", _faults(config))
+    reader.done()
+    assert config is not None  # otherwise there were faults
+    return config
+
+
+def _with_names(config: SchedulerConfiguration, args: list[tuple[PluginConfig, ...]]) -> SchedulerConfiguration:
+    """With typed arguments, and the names that are only implied."""
+    profiles = tuple(
+        replace(profile, plugin_config=typed) for profile, typed in zip(config.profiles, args, strict=True)
+    ) or (Profile(),)
+    if len(profiles) == 1 and not profiles[0].scheduler_name:
+        profiles = (replace(profiles[0], scheduler_name=names.SCHEDULER_DEFAULT),)
+    election = config.leader_election
+    if not election.resource_name:
+        election = replace(election, resource_name=names.LEASE_SCHEDULER)
+    return replace(config, profiles=profiles, leader_election=election)
+
+
+def _faults(config: SchedulerConfiguration) -> list[Fault]:
+    faults = [fault.under("leaderElection") for fault in config.leader_election.faults()]
+    if config.pod_max_backoff_seconds < config.pod_initial_backoff_seconds:
+        wanted = f"must be at least podInitialBackoffSeconds ({config.pod_initial_backoff_seconds})"
+        faults.append(Fault("podMaxBackoffSeconds", f"{wanted}, not {config.pod_max_backoff_seconds}"))
+    if config.extenders:
+        wanted = "extenders are not supported: use a plugin, or schedule those pods with another scheduler"
+        faults.append(Fault("extenders", wanted))
+    first_at: dict[str, int] = {}
+    for i, profile in enumerate(config.profiles):
+        at = f"profiles[{i}]"
+        if not profile.scheduler_name:
+            faults.append(Fault(f"{at}.schedulerName", "is required where there are several profiles"))
+        elif profile.scheduler_name in first_at:
+            first = f"profiles[{first_at[profile.scheduler_name]}]"
+            faults.append(Fault(f"{at}.schedulerName", f"{profile.scheduler_name} is also the name of {first}"))
+        first_at.setdefault(profile.scheduler_name, i)
+        faults += [fault.under(f"{at}.plugins") for fault in resolve(profile.plugins, DEFAULT_PLUGINS)[1]]
+    faults += _queue_sort_faults(config)
+    return faults
+
+
+def _queue_sort_faults(config: SchedulerConfiguration) -> list[Fault]:
+    """All profiles share one queue, so they must sort it alike."""
+    first, *others = (profile.resolved().at["queueSort"] for profile in config.profiles)
+    return [
+        Fault(
+            f"profiles[{i}].plugins.queueSort", f"must be as in profiles[0] ({', '.join(first)}): they share one queue"
+        )
+        for i, other in enumerate(others, 1)
+        if other != first
+    ]
+
+
+SHIPPED: Final = SchedulerConfiguration(
+    leader_election=LeaderElection(resource_name=names.LEASE_SCHEDULER),
+    profiles=(
+        Profile(
+            scheduler_name=names.SCHEDULER_KOORD,
+            plugins=SHIPPED_PLUGINS,
+            plugin_config=(
+                PluginConfig(
+                    "NodeResourcesFit",
+                    NodeResourcesFitArgs(
+                        scoring_strategy=FitScoringStrategy(
+                            resources=tuple(
+                                ResourceWeight(name)
+                                for name in ("cpu", "memory", names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY)
+                            )
+                        )
+                    ),
+                ),
+                PluginConfig(
+                    "LoadAwareScheduling",
+                    LoadAwareSchedulingArgs(
+                        filter_expired_node_metrics=False,
+                        node_metric_expiration_seconds=300,
+                        resource_weights={"cpu": 1, "memory": 1},
+                        usage_thresholds={"cpu": 0, "memory": 0},
+                        estimated_scaling_factors={"cpu": 85, "memory": 70},
+                    ),
+                ),
+                PluginConfig("ElasticQuota", ElasticQuotaArgs(quota_group_namespace=names.NAMESPACE_KOORDINATOR)),
+            ),
+        ),
+    ),
+)
+"""The configuration in Koordinator's manifests: the load filter is off until thresholds are set."""

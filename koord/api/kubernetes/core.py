@@ -1,0 +1,111 @@
+"""The small objects everyone knows (namespaces, config maps, events, ...), and the door to Pod and Node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord.api.kubernetes.meta import Condition, ObjectMeta, ObjectReference
+from koord.api.kubernetes.node import Node as Node
+from koord.api.kubernetes.pod import Pod as Pod
+from koord.api.kubernetes.words import PreemptionPolicy
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.text.quantity import ResourceList
+
+
+class NamespaceSpec(Struct):
+    """`finalizers` hold a namespace until its content is gone; they are taken away through `finalize`."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(Struct):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Namespace(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ConfigMap(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, str] = EMPTY
+    binary_data: Mapping[str, bytes] = EMPTY
+
+
+class Secret(Struct):
+    """Values are decoded from base64. `repr` shows their keys only, so that no log ever has a secret."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, bytes] = EMPTY
+    type: str = "Opaque"
+
+    def __repr__(self) -> str:
+        return f"Secret({self.metadata.key}, type={self.type}, keys={sorted(self.data)})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("metadata", self.metadata.key), ("type", self.type), ("keys", sorted(self.data))]
+
+
+class ServiceAccount(Struct):
+    """Who a pod is towards the API."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ServiceSpec(Struct):
+    """A service's selector: pods of one service are spread over nodes and zones by default."""
+
+    selector: Mapping[str, str] = EMPTY
+
+
+class Service(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ResourceQuotaSpec(Struct):
+    hard: ResourceList = EMPTY
+
+
+class ResourceQuota(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+
+
+class PriorityClass(Struct):
+    """Kubernetes' object of that name. koord's bands of priority are in `koord.api.protocol.priority`."""
+
+    value: int
+    metadata: ObjectMeta = ObjectMeta()
+    global_default: bool = False
+    preemption_policy: PreemptionPolicy = PreemptionPolicy.PREEMPT_LOWER_PRIORITY
+    description: str = ""
+
+
+class EventSeries(Struct):
+    """The same event again: how often, and when last."""
+
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(Struct):
+    """An event of events.k8s.io/v1."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""
+    deprecated_count: int = 0
+    deprecated_first_timestamp: str | None = None
+    deprecated_last_timestamp: str | None = None

@@ -1,0 +1,1 @@
+"""What typed objects are made with: base type, decoding, checks that name every fault, schemas."""

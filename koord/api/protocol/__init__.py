@@ -1,0 +1,1 @@
+"""Koordinator's protocol: names, kinds (`crd`), structured annotations, priority bands and QoS classes."""

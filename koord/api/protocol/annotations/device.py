@@ -1,0 +1,170 @@
+"""Devices: which ones pods ask for and got, and how a node's GPUs may be divided.
+
+Devices are told apart by type (gpu, rdma, fpga) and by minor, their number on the node. Virtual functions
+are parts of a network card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from koord.api.machinery.faults import Fault, Invalid
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.protocol import names
+from koord.api.protocol.annotations.forms import INT64, MINORS, SWITCH, TEXT, json_map, json_object, one_of
+from koord.api.protocol.annotations.value import NODE_OR_DEVICE, POD_OR_RESERVATION, Annotation, Form, Label, Value
+from koord.api.protocol.crd.fields import Int32
+from koord.api.protocol.old_names import with_current_names
+from koord.api.text.quantity import Quantity, ResourceList
+from koord.api.text.selector import LabelSelector, selector_faults
+
+DEVICE: Final = ("Device",)
+_SIZE: Final = re.compile("[1-9][0-9]{0,3}")
+
+
+class AllocatedVF(Struct):
+    """A virtual function that a pod got."""
+
+    minor: int = 0
+    bus_id: str = ""
+
+
+class AllocationExtension(Struct):
+    vfs: tuple[AllocatedVF, ...] = ()
+    gpu_shared_resource_template: str = ""
+
+
+class AllocatedDevice(Struct):
+    """A device, or a part of one, that a pod got."""
+
+    minor: Int32
+    resources: ResourceList
+    id: str = ""
+    extension: AllocationExtension | None = None
+
+
+class DeviceHint(Struct):
+    """How devices of one type are to be chosen."""
+
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    allocate_strategy: Literal["", "ApplyForAll", "RequestsAsCount"] = ""
+    required_topology_scope: Literal["", "Device", "PCIe", "NUMANode", "Node"] = ""
+    exclusive_policy: Literal["", "DeviceLevel", "PCIeLevel"] = ""
+
+
+class JointAllocate(Struct):
+    """Types of which devices are to lie close together: the first leads."""
+
+    device_types: tuple[Literal["gpu", "rdma", "fpga"], ...] = ()
+    required_scope: Literal["", "SamePCIe"] = ""
+
+
+class GPUPartitionSpec(Struct):
+    """How linked a pod's GPUs must be. Policy Restricted insists on it, BestEffort, the default, does not."""
+
+    allocate_policy: Literal["", "BestEffort", "Restricted"] = ""
+    ring_bus_bandwidth: Quantity | None = None
+
+    @property
+    def is_restricted(self) -> bool:
+        return self.allocate_policy == "Restricted"
+
+
+class GPUPartition(Struct):
+    """GPUs that may be given out together, and how well they are linked."""
+
+    minors: tuple[Annotated[int, Meta(ge=0)], ...]
+    gpu_link_type: str = ""
+    ring_bus_bandwidth: Quantity | None = None
+    allocation_score: int = 0
+
+
+def _hint_faults(hints: Mapping[str, DeviceHint]) -> Iterator[Fault]:
+    for type_, hint in hints.items():
+        for name, selector in (("selector", hint.selector), ("vfSelector", hint.vf_selector)):
+            for fault in selector_faults(selector) if selector else ():
+                yield fault.under(f"{type_}.{name}")
+
+
+_ALLOCATIONS: Final = json_map(tuple[AllocatedDevice, ...])
+_PARTITIONS: Final = json_map(tuple[GPUPartition, ...])
+
+
+def _parse_allocations(text: str) -> Mapping[str, tuple[AllocatedDevice, ...]]:
+    return {type_: tuple(map(_with_current_names, devices)) for type_, devices in _ALLOCATIONS.parse(text).items()}
+
+
+def _with_current_names(device: AllocatedDevice) -> AllocatedDevice:
+    resources = with_current_names(device.resources)
+    return device if resources is device.resources else replace(device, resources=resources)
+
+
+def _parse_partitions(text: str) -> Mapping[int, tuple[GPUPartition, ...]]:
+    by_text = _PARTITIONS.parse(text)
+    wrong = [size for size in by_text if not _SIZE.fullmatch(size)]
+    if wrong:
+        raise Invalid("", [Fault(f"[{size[:40]}]", "must be a number of GPUs") for size in wrong])
+    return {int(size): partitions for size, partitions in by_text.items()}
+
+
+def _render_partitions(table: Mapping[int, tuple[GPUPartition, ...]]) -> str:
+    return _PARTITIONS.render({str(size): partitions for size, partitions in table.items()})
+
+
+DEVICE_ALLOCATED: Final = Annotation(
+    names.ANNOTATION_DEVICE_ALLOCATED, Form(_parse_allocations, _ALLOCATIONS.render), EMPTY, on=POD_OR_RESERVATION
+)
+"""By device type."""
+DEVICE_ALLOCATE_HINT: Final = Annotation(
+    names.ANNOTATION_DEVICE_ALLOCATE_HINT, json_map(DeviceHint, faults=_hint_faults), EMPTY
+)
+"""By device type."""
+DEVICE_JOINT_ALLOCATE: Final = Annotation(names.ANNOTATION_DEVICE_JOINT_ALLOCATE, json_object(JointAllocate), None)
+GPU_PARTITION_SPEC: Final = Annotation(names.ANNOTATION_GPU_PARTITION_SPEC, json_object(GPUPartitionSpec), None)
+GPU_ISOLATION_PROVIDER: Final = Label(names.LABEL_GPU_ISOLATION_PROVIDER, TEXT, "", on=("Pod", "Node"))
+
+GPU_PARTITIONS: Final = Annotation(
+    names.ANNOTATION_GPU_PARTITIONS, Form(_parse_partitions, _render_partitions), None, on=DEVICE
+)
+"""By number of GPUs. None: there is no table."""
+GPU_PARTITION_POLICY: Final = Label(
+    names.LABEL_GPU_PARTITION_POLICY, one_of("Honor", "Prefer"), "Prefer", on=NODE_OR_DEVICE, bad="Prefer"
+)
+GPU_VENDOR: Final = Label(names.LABEL_GPU_VENDOR, TEXT, "", on=NODE_OR_DEVICE)
+GPU_MODEL: Final = Label(names.LABEL_GPU_MODEL, TEXT, "", on=NODE_OR_DEVICE, old_keys=(names.OLD_LABEL_GPU_MODEL,))
+GPU_DRIVER_VERSION: Final = Label(
+    names.LABEL_GPU_DRIVER_VERSION, TEXT, "", on=NODE_OR_DEVICE, old_keys=(names.OLD_LABEL_GPU_DRIVER,)
+)
+SECONDARY_DEVICE_WELL_PLANNED: Final = Label(
+    names.LABEL_SECONDARY_DEVICE_WELL_PLANNED, SWITCH, None, on=DEVICE, bad=None
+)
+"""None where nobody has said."""
+
+HAMI_VGPU_NODE: Final = Label(names.LABEL_HAMI_VGPU_NODE, TEXT, "")
+BIND_TIMESTAMP_NS: Final = Annotation(names.ANNOTATION_BIND_TIMESTAMP, INT64, None)
+PREDICATE_TIME_NS: Final = Annotation(names.ANNOTATION_PREDICATE_TIME, INT64, None)
+GPU_MINORS: Final = Annotation(names.ANNOTATION_GPU_MINORS, MINORS, ())
+
+VALUES: Final[tuple[Value[Any, Any], ...]] = (
+    DEVICE_ALLOCATED,
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
+    GPU_PARTITION_SPEC,
+    GPU_ISOLATION_PROVIDER,
+    GPU_PARTITIONS,
+    GPU_PARTITION_POLICY,
+    GPU_VENDOR,
+    GPU_MODEL,
+    GPU_DRIVER_VERSION,
+    SECONDARY_DEVICE_WELL_PLANNED,
+    HAMI_VGPU_NODE,
+    BIND_TIMESTAMP_NS,
+    PREDICATE_TIME_NS,
+    GPU_MINORS,
+)

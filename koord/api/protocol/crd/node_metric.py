@@ -1,0 +1,138 @@
+"""NodeMetric: what a node and its pods use, as the node agent measured it. Named as the node.
+
+The manager writes the spec (how to measure), the agent the status. The manager derives batch and mid resources from
+it, the scheduler and the descheduler how loaded a node is; all of them distrust a status that is too old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.struct import EMPTY, Struct
+from koord.api.protocol.crd.device import DeviceInfo
+from koord.api.protocol.crd.fields import FreeForm, Int32
+from koord.api.text.duration import Duration
+from koord.api.text.quantity import ResourceList
+from koord.api.text.timestamp import Timestamp
+
+NodeMemoryCollectPolicy: TypeAlias = Literal["usageWithHotPageCache", "usageWithoutPageCache", "usageWithPageCache"]
+
+
+class AggregatePolicy(Struct):
+    durations: tuple[Duration, ...] = ()
+    "Lengths of the periods to report averages and percentiles for, each up to now."
+
+
+class NodeMetricCollectPolicy(Struct):
+    aggregate_duration_seconds: int | None = None
+    "Length of the period that reported usage is averaged over, in seconds."
+    report_interval_seconds: int | None = None
+    "Time between two reports, in seconds."
+    node_aggregate_policy: AggregatePolicy | None = None
+    "Over which periods the node's usage is aggregated."
+    node_memory_collect_policy: NodeMemoryCollectPolicy | None = None
+    "What counts as used memory: without page cache (the default), with its hot part, or with all of it."
+
+
+class NodeMetricSpec(Struct):
+    metric_collect_policy: NodeMetricCollectPolicy | None = None
+    "How to measure and report. Follows from colocation-config."
+
+
+class ResourceMap(Struct):
+    resources: ResourceList = EMPTY
+    "Amount of each resource."
+    devices: tuple[DeviceInfo, ...] = ()
+    "Amount for each device."
+
+
+class AggregatedUsage(Struct):
+    usage: Mapping[str, ResourceMap] = EMPTY
+    "Usage by kind of aggregation: avg, p50, p90, p95, p99."
+    duration: Duration | None = None
+    "Length of the period, up to the time of the report."
+
+
+class NUMAUsage(Struct):
+    numa_node_id: Int32
+    "Number of the NUMA node."
+    node_usage: ResourceMap = ResourceMap()
+    "All usage on the NUMA node."
+    system_usage: ResourceMap = ResourceMap()
+    "Usage on the NUMA node that is not pods'. CPU is shared out in proportion to the NUMA nodes' CPU usage."
+
+
+class NodeMetricInfo(Struct):
+    node_usage: ResourceMap = ResourceMap()
+    "All usage on the node."
+    aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
+    "All usage on the node, aggregated over each period. Absent until there are enough samples."
+    system_usage: ResourceMap = ResourceMap()
+    "Usage of what is neither a pod nor a host application: the node's usage less both."
+    aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
+    "System usage, aggregated over each period. Absent until there are enough samples."
+    numa_usages: tuple[NUMAUsage, ...] = ()
+    "Usage on each NUMA node."
+
+
+class PodMetricInfo(Struct):
+    name: str = ""
+    "Name of the pod."
+    namespace: str = ""
+    "Namespace of the pod."
+    pod_usage: ResourceMap = ResourceMap()
+    "What the pod uses."
+    priority: str = ""
+    "Priority class of the pod: koord-prod, koord-mid, koord-batch, koord-free, or empty."
+    qos: str = ""
+    "QoS class of the pod: LSE, LSR, LS, BE, SYSTEM, or empty."
+    extensions: FreeForm = EMPTY
+    "Further measurements, by agreement between whoever writes and reads them."
+
+
+class HostApplicationMetricInfo(Struct):
+    name: str = ""
+    "Name of the application, as in the NodeSLO."
+    usage: ResourceMap = ResourceMap()
+    "What the application uses."
+    priority: str = ""
+    "Priority class of the application."
+    qos: str = ""
+    "QoS class of the application."
+
+
+class ReclaimableMetric(Struct):
+    resource: ResourceMap = ResourceMap()
+    "What prod pods requested and are predicted not to use."
+
+
+class PeakMetric(Struct):
+    resource: ResourceMap = ResourceMap()
+    "Highest usage that is predicted for prod pods, with system usage and the safety margin included."
+
+
+class NodeMetricStatus(Struct):
+    update_time: Timestamp | None = None
+    "When the agent wrote this report. Readers ignore reports that are too old."
+    node_metric: NodeMetricInfo | None = None
+    "Usage of the node as a whole."
+    pods_metric: tuple[PodMetricInfo, ...] = ()
+    "Usage of each pod."
+    host_application_metric: tuple[HostApplicationMetricInfo, ...] = ()
+    "Usage of each application that runs on the node outside of Kubernetes."
+    prod_reclaimable_metric: ReclaimableMetric | None = None
+    "What may be lent to mid pods."
+    prod_peak_metric: PeakMetric | None = None
+    "How far the usage of prod pods is predicted to rise."
+
+
+class NodeMetric(Struct):
+    """What a node and its pods use, as the node agent measured it. Named as the node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeMetricSpec = NodeMetricSpec()
+    "How to measure. Written by the manager."
+    status: NodeMetricStatus = NodeMetricStatus()
+    "The latest report. Written by the node agent."

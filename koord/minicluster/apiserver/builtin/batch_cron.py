@@ -1,0 +1,215 @@
+"""CronJobs: a schedule in cron's five fields, and the job to make at each time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+from zoneinfo import available_timezones
+
+from koord.minicluster.apiserver.builtin.apps import new_generation
+from koord.minicluster.apiserver.builtin.batch import default_failure_policy, validate_job_spec
+from koord.minicluster.apiserver.builtin.checks import Faults, Part, not_negative, one_of, selector_value
+from koord.minicluster.apiserver.builtin.pod_defaults import default_template
+from koord.minicluster.apiserver.builtin.pod_warnings import template_warnings
+from koord.minicluster.apiserver.builtin.statuses import blank_status
+from koord.minicluster.apiserver.printing import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    at,
+    of,
+    selector_text,
+    since,
+    template_columns,
+    text,
+)
+from koord.minicluster.apiserver.resource import Column, Obj, Strategy
+from koord.minicluster.apiserver.status import Cause, invalid, not_supported, required
+
+_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_FIELDS: Final[tuple[tuple[int, int, dict[str, int]], ...]] = (
+    (0, 59, {}),
+    (0, 23, {}),
+    (1, 31, {}),
+    (1, 12, {name: i + 1 for i, name in enumerate(_MONTHS)}),
+    (0, 6, {name: i for i, name in enumerate(_DAYS)}),
+)
+_WORDS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+_EVERY: Final = re.compile(r"@every ([0-9.]+(ns|us|µs|ms|s|m|h))+")
+_LONGEST_NAME: Final = 52
+
+
+@lru_cache(1024)
+def schedule_fault(schedule: str) -> str | None:
+    """Why a text is no schedule, in the words of the parser that the real server uses."""
+    if schedule.startswith(("TZ=", "CRON_TZ=")):
+        zone, _, schedule = schedule.partition(" ")
+        if zone.partition("=")[2] not in available_timezones():
+            return f"provided bad location {zone.partition('=')[2]}: unknown time zone {zone.partition('=')[2]}"
+    if schedule.startswith("@"):
+        known = schedule in _WORDS or _EVERY.fullmatch(schedule)
+        return None if known else f"unrecognized descriptor: {schedule}"
+    fields = schedule.split()
+    if len(fields) != len(_FIELDS):
+        listed = " ".join(fields)
+        return f"expected exactly 5 fields, found {len(fields)}: [{listed}]"
+    for text_, (low, high, names) in zip(fields, _FIELDS, strict=True):
+        for part in text_.split(","):
+            if fault := _part_fault(part, low, high, names):
+                return fault
+    return None
+
+
+def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str | None:
+    span, *steps = part.split("/")
+    ends = span.split("-")
+    step = 1
+    if ends[0] in ("*", "?"):
+        first, last = low, high
+    else:
+        numbers = []
+        for end in ends[:2]:
+            number = names.get(end.lower())
+            if number is None:
+                if not re.fullmatch(r"[+-]?\d+", end):
+                    return f'failed to parse int from {end}: strconv.Atoi: parsing "{end}": invalid syntax'
+                number = int(end)
+                if number < 0:
+                    return f"negative number ({number}) not allowed: {end}"
+            numbers.append(number)
+        if len(ends) > 2:
+            return f"too many hyphens: {part}"
+        first, last = numbers[0], numbers[-1]
+    if len(steps) > 1:
+        return f"too many slashes: {part}"
+    if steps:
+        if not re.fullmatch(r"\d+", steps[0]):
+            return f'failed to parse int from {steps[0]}: strconv.Atoi: parsing "{steps[0]}": invalid syntax'
+        step = int(steps[0])
+        if len(ends) == 1:
+            last = high
+    if first < low:
+        return f"beginning of range ({first}) below minimum ({low}): {part}"
+    if last > high:
+        return f"end of range ({last}) above maximum ({high}): {part}"
+    if first > last:
+        return f"beginning of range ({first}) beyond end of range ({last}): {part}"
+    return f"step of range should be a positive number: {part}" if step == 0 else None
+
+
+def default(obj: Obj) -> None:
+    spec = obj.setdefault("spec", {})
+    for key, value in (
+        ("concurrencyPolicy", "Allow"),
+        ("suspend", False),
+        ("successfulJobsHistoryLimit", 3),
+        ("failedJobsHistoryLimit", 1),
+    ):
+        if spec.get(key) is None or spec[key] == "":
+            spec[key] = value
+    job_spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    default_template(job_spec.get("template"))
+    default_failure_policy(job_spec)
+
+
+def _validate(obj: Obj, old: Obj | None) -> Faults:
+    faults: Faults = []
+    spec = obj["spec"]
+    was = old["spec"] if old else {}
+    _schedule(faults, spec, was)
+    not_negative(faults, spec, ("startingDeadlineSeconds",), "spec")
+    if spec.get("timeZone") != was.get("timeZone"):
+        _time_zone(faults, spec.get("timeZone"))
+    one_of(faults, "spec.concurrencyPolicy", spec.get("concurrencyPolicy", ""), ("Allow", "Forbid", "Replace"))
+    job_spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    validate_job_spec(faults, {"completionMode": "NonIndexed", **job_spec}, "spec.jobTemplate.spec")
+    if job_spec.get("selector") is not None:
+        text_ = "`selector` will be auto-generated"
+        faults.append(invalid("spec.jobTemplate.spec.selector", selector_value(job_spec["selector"]), text_))
+    if job_spec.get("manualSelector"):
+        faults.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
+    not_negative(faults, spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec")
+    return faults
+
+
+def _schedule(faults: Faults, spec: Part, was: Part) -> None:
+    schedule = spec.get("schedule", "")
+    if not schedule:
+        faults.append(required("spec.schedule"))
+        return
+    if fault := schedule_fault(schedule):
+        faults.append(invalid("spec.schedule", schedule, fault))
+    if "TZ" in schedule:
+        if "TZ" not in was.get("schedule", ""):
+            text_ = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            faults.append(invalid("spec.schedule", schedule, text_))
+        elif spec.get("timeZone") is not None:
+            text_ = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+            faults.append(invalid("spec.schedule", schedule, text_))
+
+
+def _time_zone(faults: Faults, zone: str | None) -> None:
+    path = "spec.timeZone"
+    if zone is None:
+        return
+    if not zone:
+        faults.append(invalid(path, zone, "timeZone must be nil or non-empty string"))
+        return
+    parts = zone.split("/")
+    if any(p in (".", "..") or p.startswith("-") or not _ZONE_PART.fullmatch(p) for p in parts):
+        faults.append(invalid(path, zone, f"unknown time zone {zone}"))
+    elif zone.lower() == "local":
+        text_ = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        faults.append(invalid(path, zone, text_))
+    elif zone not in available_timezones():
+        faults.append(invalid(path, zone, f"unknown time zone {zone}"))
+
+
+def validate_create(obj: Obj) -> Sequence[Cause]:
+    faults = _validate(obj, None)
+    name = obj["metadata"].get("name", "")
+    if len(name) > _LONGEST_NAME:
+        faults.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
+    return faults
+
+
+def _last_schedule(obj: Obj, now_s: float) -> str:
+    last = (obj.get("status") or {}).get("lastScheduleTime")
+    return since(last, now_s) if last else NONE
+
+
+def _job_selector(obj: Obj) -> str:
+    return selector_text(((obj["spec"].get("jobTemplate") or {}).get("spec") or {}).get("selector"))
+
+
+def _suspended(obj: Obj) -> str:
+    suspended = obj["spec"].get("suspend")
+    return UNSET if suspended is None else "True" if suspended else "False"
+
+
+CRON_JOB: Final = Strategy(
+    default=default,
+    prepare_create=blank_status("batch", "v1", "CronJob"),
+    validate_create=validate_create,
+    validate_update=_validate,
+    warnings=lambda obj: template_warnings(
+        ((obj["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template"), "spec.jobTemplate.spec.template"
+    ),
+    warns_again=new_generation,
+    columns=(
+        NAME,
+        text("Schedule", at("spec", "schedule")),
+        text("Timezone", at("spec", "timeZone", default=NONE)),
+        Column("Suspend", "boolean", of(_suspended)),
+        Column("Active", "integer", of(lambda o: len((o.get("status") or {}).get("active") or ()))),
+        text("Last Schedule", _last_schedule),
+        AGE,
+        *template_columns("spec", "jobTemplate", "spec", "template"),
+        text("Selector", of(_job_selector), 1),
+    ),
+)

@@ -1,0 +1,67 @@
+"""The listening socket: TLS, how long a silent client is borne with, and the end in good order.
+
+A client that connects and says nothing costs a descriptor, no more: after `HANDSHAKE_WITHIN_S` without a handshake, or
+`IDLE_WITHIN_S` without a whole request head, it is cut off. Answers under way are finished when the server stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import ssl
+from collections.abc import AsyncIterator, Callable
+
+from koord.minicluster.apiserver.wire.connection import Connection, Handler
+
+HANDSHAKE_WITHIN_S = 10.0
+IDLE_WITHIN_S = 90.0
+STOP_WITHIN_S = 2.0
+BACKLOG = 4096
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    handle: Handler, context: ssl.SSLContext, host: str, port: int, before_stop: Callable[[], None]
+) -> AsyncIterator[tuple[str, int]]:
+    """Answer requests; gives the address. `before_stop` ends what would otherwise never end by itself."""
+    _allow_many_connections()
+    connections: set[Connection] = set()
+    idle_s = IDLE_WITHIN_S
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: Connection(handle, connections, idle_s),
+        host,
+        port,
+        ssl=context,
+        ssl_handshake_timeout=HANDSHAKE_WITHIN_S,
+        backlog=BACKLOG,
+    )
+    try:
+        yield listener.sockets[0].getsockname()[:2]
+    finally:
+        listener.close()
+        before_stop()
+        await _stopped(connections)
+
+
+async def _stopped(connections: set[Connection]) -> None:
+    """Let answers under way be finished, for a while."""
+    for connection in list(connections):
+        connection.stop()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_WITHIN_S):
+            for connection in list(connections):
+                await connection.ended.wait()
+    for connection in list(connections):
+        connection.abort()
+    # Whoever was cut off notices in the next step of the loop.
+    await asyncio.sleep(0)
+
+
+def _allow_many_connections() -> None:
+    """Every client takes a descriptor; the usual 1,024 are few, and the hard limit is the administrator's word."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # Some systems name a hard limit that they do not grant.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,182 @@
+"""JSON patch (RFC 6902): a list of operations, each on the result of the one before.
+
+What a real server makes of the standard's corners is kept: `replace` of an absent key adds it, negative indices count
+from the end, and a patch that does not apply is refused with a text that does not say why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from koord.minicluster.apiserver.patch import go_text
+from koord.minicluster.apiserver.status import StatusError, bad_request
+
+MOST_OPERATIONS: Final = 10_000
+_INDEX: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+class DoesNotApply(Exception):
+    """An operation failed; the text says why, for logs: clients get a general refusal."""
+
+
+def apply(doc: Mapping[str, Any], ops: object) -> dict[str, Any]:
+    """The document after all operations; the input is left as it was."""
+    operations = _operations(ops)
+    root: dict[str, Any] = dict(doc)
+    try:
+        for operation in operations:
+            root = _applied(root, operation)
+    except RecursionError:
+        raise bad_request(go_text.TOO_DEEP) from None
+    except DoesNotApply as error:
+        raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request") from error
+    return root
+
+
+def _operations(ops: object) -> list[dict[str, Any]]:
+    if ops is None:
+        return []
+    if not isinstance(ops, list):
+        raise _malformed(ops, "Go value of type []handlers.jsonPatchOp")
+    for operation in ops:
+        if not isinstance(operation, dict):
+            raise _malformed(operation, "Go value of type handlers.jsonPatchOp")
+        for field in ("op", "path", "from"):
+            value = operation.get(field)
+            if value is not None and not isinstance(value, str):
+                raise _malformed(value, f"Go struct field jsonPatchOp.{field} of type string")
+    if len(ops) > MOST_OPERATIONS:
+        detail = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(ops)}"
+        raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {detail}", details=False)
+    return ops
+
+
+def _malformed(value: object, into: str) -> StatusError:
+    return bad_request(f"error decoding patch: {go_text.not_into(value, into)}")
+
+
+def _applied(root: dict[str, Any], operation: Mapping[str, Any]) -> dict[str, Any]:
+    kind, path = operation.get("op") or "unknown", operation.get("path")
+    if kind not in ("add", "remove", "replace", "move", "copy", "test"):
+        raise DoesNotApply(f"Unexpected kind: {kind}")
+    if kind in ("move", "copy"):
+        source = operation.get("from")
+        if source is None:
+            raise DoesNotApply(f"{kind} operation failed to decode from: missing value")
+        value = _value_at(root, source, kind)
+        if kind == "move":
+            root = _changed(root, source, "remove", None)
+        return _changed(root, _required(path, kind), "add", value)
+    path = _required(path, kind)
+    if kind == "test":
+        _test(root, path, operation)
+        return root
+    if path == "" and kind == "replace":
+        value = operation.get("value")
+        if not isinstance(value, dict):
+            raise DoesNotApply("replace operation value must be object or array")
+        return dict(value)
+    return _changed(root, path, kind, operation.get("value"))
+
+
+def _required(path: str | None, kind: str) -> str:
+    if path is None:
+        raise DoesNotApply(f"{kind} operation failed to decode path: missing value")
+    return path
+
+
+def _parts(path: str, kind: str) -> list[str]:
+    parts = path.split("/")
+    if len(parts) < 2:
+        raise DoesNotApply(f'{kind} operation does not apply: doc is missing path: "{path}": missing value')
+    return [part.replace("~1", "/").replace("~0", "~") for part in parts[1:]]
+
+
+def _changed(root: dict[str, Any], path: str, kind: str, value: Any) -> dict[str, Any]:
+    """The document with one place changed. Containers on the way are copied, all else is shared."""
+    *way, last = _parts(path, kind)
+    result = dict(root)
+    container: Any = result
+    for part in way:
+        key = _key_of(container, part)
+        child = container.get(key) if isinstance(container, dict) else container[key]
+        if isinstance(child, dict):
+            child = dict(child)
+        elif isinstance(child, list):
+            child = list(child)
+        else:
+            raise DoesNotApply(f'{kind} operation does not apply: doc is missing path: "{path}": missing value')
+        container[key] = child
+        container = child
+    if isinstance(container, dict):
+        _change_map(container, last, kind, value)
+    else:
+        _change_list(container, last, kind, value)
+    return result
+
+
+def _change_map(container: dict[str, Any], key: str, kind: str, value: Any) -> None:
+    if kind != "remove":
+        container[key] = value
+    elif key in container:
+        del container[key]
+    else:
+        raise DoesNotApply(f"Unable to remove nonexistent key: {key}: missing value")
+
+
+def _change_list(container: list[Any], key: str, kind: str, value: Any) -> None:
+    if kind == "add":
+        if key == "-":
+            container.append(value)
+        else:
+            container.insert(_index(key, len(container) + 1), value)
+    elif kind == "remove":
+        del container[_index(key, len(container))]
+    else:
+        container[_index(key, len(container))] = value
+
+
+def _key_of(container: Any, part: str) -> Any:
+    return part if isinstance(container, dict) else _index(part, len(container))
+
+
+def _index(text: str, length: int) -> int:
+    if not _INDEX.fullmatch(text):
+        raise DoesNotApply(f'strconv.Atoi: parsing "{text}": invalid syntax')
+    index = int(text)
+    if not -length <= index < length:
+        raise DoesNotApply(f"Unable to access invalid index: {index}: invalid index referenced")
+    return index + length if index < 0 else index
+
+
+def _value_at(root: dict[str, Any], path: str, kind: str, absent: Any = None) -> Any:
+    """What stands at a path. An absent key of an object counts as null, as on the real server."""
+    *way, last = _parts(path, kind)
+    container: Any = root
+    for part in way:
+        container = container.get(part) if isinstance(container, dict) else container[_index(part, len(container))]
+        if not isinstance(container, dict | list):
+            raise DoesNotApply(f"{kind} operation does not apply: doc is missing path: {path}: missing value")
+    return container.get(last, absent) if isinstance(container, dict) else container[_index(last, len(container))]
+
+
+def _test(root: dict[str, Any], path: str, operation: Mapping[str, Any]) -> None:
+    wanted = operation.get("value")
+    found = root if path == "" else _value_at(root, path, "test")
+    if not same(found, wanted):
+        raise DoesNotApply(f"testing value {path} failed: test failed")
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values are the same JSON: true is not 1, and 1.0 is not 1."""
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(same(value, other[key]) for key, value in one.items())
+        )
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other

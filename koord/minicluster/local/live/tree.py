@@ -1,0 +1,132 @@
+"""The cgroups that are this node: made below a directory of its own in every hierarchy, and taken away at the end.
+
+That directory is the node: its CPUs and its memory limit are the node's capacity. Everything else on the machine is
+none of this node's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from koord.agent.host.cgroups import Cgroups, Version
+from koord.agent.host.convert import PERIOD_US
+from koord.agent.host.files import Files
+from koord.agent.host.knobs import CPU_QUOTA, MEMORY_LIMIT, Knob
+from koord.agent.host.layout import qos_dir
+from koord.api.kubernetes.cgroup import CgroupDriver
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.machinery.faults import BadInput
+
+log = logging.getLogger(__name__)
+
+CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory")
+REMOVED_WITHIN_S: Final = 10.0
+DRIVER: Final = CgroupDriver.CGROUPFS
+
+
+class TreeError(BadInput):
+    """This machine cannot be a node."""
+
+
+class Tree:
+    def __init__(self, root: str, cpu_milli: int, memory_bytes: int, host_root: str = "/") -> None:
+        self._host_root = Path(host_root)
+        self.files = Files(host_root)
+        mounted = Cgroups.of(self.files)
+        self.cgroups = Cgroups(self.files, mounted.version, root)
+        self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, DRIVER))
+        self._cpu_milli, self._memory_bytes = cpu_milli, memory_bytes
+
+    def make(self) -> None:
+        """The node's root and the directories of QoS classes. What a former run left there is ended first."""
+        if self._directories_of("")[0].exists():
+            log.warning("a former run left the cgroup %s: it is cleared", self.cgroups.root)
+            self.remove()
+        try:
+            self.directory("")
+        except PermissionError as error:
+            raise TreeError(f"cannot make cgroups: {error.strerror}; a local node needs root") from error
+        if self._cpu_milli:
+            self.set(CPU_QUOTA, "", self._cpu_milli * PERIOD_US // 1000)
+        if self._memory_bytes:
+            self.set(MEMORY_LIMIT, "", self._memory_bytes)
+        for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
+            self.directory(qos_dir(qos, DRIVER))
+
+    def directory(self, name: str) -> str:
+        """Makes a cgroup in every hierarchy, with its parent's CPUs and memory nodes."""
+        for path in self._directories_of(name):
+            path.mkdir(exist_ok=True)
+            if (path / "cpuset.cpus").exists() and self.cgroups.version is Version.V1:
+                for file in ("cpuset.cpus", "cpuset.mems"):
+                    if not (path / file).read_text().strip():
+                        (path / file).write_text((path.parent / file).read_text())
+        if self.cgroups.version is Version.V2:
+            self._hand_down(self._directories_of(name)[0].parent)
+        return name
+
+    def set(self, knob: Knob, directory: str, value: int) -> None:
+        """What the kernel lacks is left out."""
+        if self.cgroups.has(knob, directory):
+            self.cgroups.set(knob, directory, value)
+
+    def doors(self, directory: str) -> list[str]:
+        """The files into which a process writes itself to enter."""
+        return [str(path / "cgroup.procs") for path in self._directories_of(directory)]
+
+    def processes(self, directory: str) -> list[int]:
+        try:
+            return list(self.cgroups.processes(directory))
+        except FileNotFoundError:
+            return []
+
+    def drop(self, directory: str) -> None:
+        """Ends whatever runs there, and takes the directory away with all below it."""
+        until_s = time.monotonic() + REMOVED_WITHIN_S
+        for path in self._directories_of(directory):
+            if path.exists():
+                remove(path, until_s)
+        self.cgroups.forget(directory)
+
+    def remove(self) -> None:
+        self.drop("")
+
+    def close(self) -> None:
+        self.files.close()
+
+    def _directories_of(self, name: str) -> list[Path]:
+        controllers: Iterable[str] = CONTROLLERS if self.cgroups.version is Version.V1 else ("",)
+        return [self._host_root / self.cgroups.name(each, name) for each in controllers]
+
+    @staticmethod
+    def _hand_down(path: Path) -> None:
+        """On v2 a parent must give its children the controllers."""
+        wanted = {"cpu", "cpuset", "memory"}
+        has = set((path / "cgroup.subtree_control").read_text().split())
+        for controller in wanted & set((path / "cgroup.controllers").read_text().split()) - has:
+            (path / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def remove(path: Path, until_s: float) -> None:
+    """A directory of one hierarchy with all below it, and whatever runs there."""
+    for below in sorted([path, *(each for each in path.rglob("*") if each.is_dir())], reverse=True):
+        while True:
+            try:
+                for pid in (below / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+                below.rmdir()
+                break
+            except FileNotFoundError:
+                break
+            except ProcessLookupError:
+                continue
+            except OSError:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.01)

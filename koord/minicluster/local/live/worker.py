@@ -1,0 +1,300 @@
+"""One pod on this node, from its first container to its last status.
+
+A task per pod: it starts what `life.todo` says, hears of ends and probes, writes the status when it changes, and on
+deletion ends the processes within their grace and takes the pod away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from koord.agent.host.layout import container_dir
+from koord.agent.pods import AgentContainer, AgentPod, pod_of
+from koord.api.kinds import PODS
+from koord.api.kubernetes.resources import amounts
+from koord.api.kubernetes.runnable import Probe, RunnableContainer, RunnablePod
+from koord.api.kubernetes.words import PodPhase
+from koord.api.protocol.priority import qos_class
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.minicluster.local.amounts import container_settings, oom_score, pod_settings
+from koord.minicluster.local.environment import Around, ConfigError, command_line, environment
+from koord.minicluster.local.life import Life, Running, ended, failed_to_start, phase_of, probed, started, todo
+from koord.minicluster.local.live import probes, processes
+from koord.minicluster.local.live.tree import DRIVER, Tree
+from koord.minicluster.local.status import status_patch
+
+log = logging.getLogger(__name__)
+
+RUNTIME: Final = "containerd"
+"""The runtime whose layout the cgroups have, since an id must name one."""
+RETRY_S: Final = 2.0
+DEFAULT_GRACE_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Node:
+    """What all pods of this node share."""
+
+    name: str
+    ip: str
+    tree: Tree
+    logs: Path
+    client: Client
+    clock: Clock
+    around: Callable[[RunnablePod], Any]
+    "What a pod's containers may ask for beyond it, fetched when they start."
+    memory_bytes: int
+    answered: Callable[[str, float], None] = lambda qos, seconds: None
+    "Hears how long a service of a QoS class took to answer a probe."
+
+
+@dataclass(slots=True)
+class _Live:
+    """A container that runs."""
+
+    process: processes.Process
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Worker:
+    def __init__(self, node: Node, pod: RunnablePod) -> None:
+        self._node, self._pod = node, pod
+        self.life = Life.resumed(pod, node.clock.now())
+        self._running: dict[str, _Live] = {}
+        self._wake = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._said: object = None
+        "The last status that was written; the API's copy of it comes back a little later."
+
+    @property
+    def pod(self) -> RunnablePod:
+        return self._pod
+
+    def update(self, pod: RunnablePod) -> None:
+        self._pod = pod
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Returns when the pod is gone or over."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._live()
+        finally:
+            self._node.tree.drop(self._seen().directory)
+
+    async def _live(self) -> None:
+        self._make_pod()
+        while self._pod.metadata.deletion_timestamp is None:
+            now_s = self._node.clock.now()
+            next_ = todo(self._pod, self.life, now_s)
+            for container in next_.start:
+                await self._start(container)
+            written = await self._write_status()
+            if not next_.start and self._is_over() and written:
+                return
+            waits = [] if next_.next_s is None else [max(next_.next_s - now_s, 0.05)]
+            waits += [] if written else [RETRY_S]
+            if not next_.start:
+                await self._sleep(min(waits, default=None))
+        await self._leave()
+
+    def _is_over(self) -> bool:
+        return phase_of(self._pod, self.life) in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _seen(self) -> AgentPod:
+        """As the agent will see it, ids included."""
+        return pod_of(self._pod, DRIVER)
+
+    def _make_pod(self) -> None:
+        own = self._seen()
+        self._node.tree.directory(own.directory)
+        for knob, directory, value in pod_settings(own):
+            self._node.tree.set(knob, directory, value)
+
+    async def _start(self, container: RunnableContainer) -> None:
+        name, own = container.name, self.life.containers[container.name]
+        restarts = own.restarts + 1 if own.has_begun else 0
+        container_id = _id(self._pod, name, restarts)
+        try:
+            around: Around = await self._node.around(self._pod)
+            env = environment(self._pod, container, around)
+            argv = command_line(container, env)
+            process = await self._spawn(container, container_id, argv, env, restarts)
+        except ConfigError as error:
+            self.life = self.life.put(
+                name, failed_to_start(own, "CreateContainerConfigError", str(error), self._node.clock.now())
+            )
+            return
+        except OSError as error:
+            message = f"{argv[0]}: {error.strerror}"
+            self.life = self.life.put(name, failed_to_start(own, "RunContainerError", message, self._node.clock.now()))
+            return
+        self.life = self.life.put(name, started(own, container, container_id, self._node.clock.now()))
+        live = self._running[name] = _Live(process)
+        assert self._group is not None
+        live.tasks.append(self._group.create_task(self._watch(container, live)))
+        self._watch_probes(container, live, env)
+
+    async def _spawn(
+        self, container: RunnableContainer, container_id: str, argv: list[str], env: Mapping[str, str], restarts: int
+    ) -> processes.Process:
+        tree, pod = self._node.tree, self._seen()
+        directory = tree.directory(container_dir(pod.directory, container_id, DRIVER))
+        seen = _as_seen(container)
+        for knob, where, value in container_settings(seen, directory):
+            tree.set(knob, where, value)
+        security, of_pod = container.security_context, self._pod.spec.security_context
+        user = security.run_as_user if security and security.run_as_user is not None else None
+        user = of_pod.run_as_user if user is None and of_pod else user
+        group = security.run_as_group if security and security.run_as_group is not None else None
+        group = of_pod.run_as_group if group is None and of_pod else group
+        return await processes.start(
+            tree,
+            directory,
+            argv,
+            env,
+            working_dir=container.working_dir,
+            root=_root(container),
+            log_file=self.log_file(container.name, restarts),
+            user=user,
+            group=group,
+            oom_score=oom_score(pod, seen, self._node.memory_bytes),
+        )
+
+    def log_file(self, container: str, restarts: int) -> Path:
+        meta = self._pod.metadata
+        return self._node.logs / f"{meta.namespace}_{meta.name}_{meta.uid}" / container / f"{restarts}.log"
+
+    async def _watch(self, container: RunnableContainer, live: _Live) -> None:
+        code = await live.process.wait()
+        # What the command left behind in its cgroup goes with it.
+        await processes.stop(self._node.tree, live.process, 0)
+        for task in live.tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        if self._running.get(container.name) is live:
+            del self._running[container.name]
+        own = self.life.containers[container.name]
+        reason = "OOMKilled" if code == 137 and self._was_out_of_memory(live.process.directory) else ""
+        self.life = self.life.put(container.name, ended(own, code, reason, self._node.clock.now()))
+        self._node.tree.drop(live.process.directory)
+        self._wake.set()
+
+    def _was_out_of_memory(self, directory: str) -> bool:
+        cgroups = self._node.tree.cgroups
+        for name in ("memory.oom_control", "memory.events"):
+            with suppress(OSError):
+                text = cgroups.files.once(cgroups.name("memory", directory, name)).decode()
+                return any(line.split()[0] == "oom_kill" and line.split()[1] != "0" for line in text.splitlines())
+        return False
+
+    def _watch_probes(self, container: RunnableContainer, live: _Live, env: Mapping[str, str]) -> None:
+        doors = self._node.tree.doors(live.process.directory)
+
+        def enter() -> None:
+            for door in doors:
+                with open(door, "w") as file:
+                    file.write(str(os.getpid()))
+
+        def watch(probe: Probe | None, told: Callable[[bool], None]) -> None:
+            if probe is not None:
+                assert self._group is not None
+                watched = probes.watch(probe, container, env, enter, told, self._answered)
+                live.tasks.append(self._group.create_task(watched))
+
+        def begin(is_ok: bool = True) -> None:
+            if not is_ok:
+                self._kill(container, live, "startup")
+                return
+            self._probed(container, is_started=True)
+            watch(container.readiness_probe, lambda ready: self._probed(container, ready=ready))
+            watch(container.liveness_probe, lambda alive: None if alive else self._kill(container, live, "liveness"))
+
+        if container.startup_probe is not None:
+            watch(container.startup_probe, begin)
+        else:
+            begin()
+
+    def _answered(self, seconds: float) -> None:
+        self._node.answered(str(qos_class(self._pod)), seconds)
+
+    def _probed(
+        self, container: RunnableContainer, *, ready: bool | None = None, is_started: bool | None = None
+    ) -> None:
+        own = self.life.containers[container.name]
+        self.life = self.life.put(container.name, probed(own, ready=ready, is_started=is_started))
+        self._wake.set()
+
+    def _kill(self, container: RunnableContainer, live: _Live, which: str) -> None:
+        log.info("container %s of %s fails its %s probe", container.name, self._pod.metadata.key, which)
+        assert self._group is not None
+        self._group.create_task(processes.stop(self._node.tree, live.process, self._grace_s()))
+
+    def _grace_s(self) -> float:
+        asked = self._pod.metadata.deletion_grace_period_seconds
+        if asked is None:
+            asked = self._pod.spec.termination_grace_period_seconds
+        return DEFAULT_GRACE_S if asked is None else float(asked)
+
+    async def _write_status(self) -> bool:
+        pod = self._pod
+        patch = status_patch(pod, self.life, self._node.ip, self._node.clock.now())
+        if patch is None or patch == self._said:
+            return True
+        try:
+            await self._node.client.patch(
+                PODS, pod.metadata.name, patch, namespace=pod.metadata.namespace, type="strategic",
+                subresource="status", field_manager="koord-local",
+            )  # fmt: skip
+        except (NotFound, Conflict):
+            return True
+        except ApiError as error:
+            log.warning("the status of %s could not be written: %s", pod.metadata.key, error)
+            return False
+        self._said = patch
+        return True
+
+    async def _leave(self) -> None:
+        """Everything ends within the grace; then the pod is taken away for good."""
+        grace_s = self._grace_s()
+        await asyncio.gather(
+            *(processes.stop(self._node.tree, each.process, grace_s) for each in self._running.values())
+        )
+        while any(isinstance(own.state, Running) for own in self.life.containers.values()) and self._running:
+            await self._sleep(1.0)
+        await self._write_status()
+        meta = self._pod.metadata
+        with suppress(NotFound, Conflict):
+            await self._node.client.delete(PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace_s=0)
+
+
+def _id(pod: RunnablePod, container: str, restarts: int) -> str:
+    digest = blake2b(f"{pod.metadata.uid}/{container}/{restarts}".encode(), digest_size=32).hexdigest()
+    return f"{RUNTIME}://{digest}"
+
+
+def _root(container: RunnableContainer) -> str:
+    """An image that is a directory of this machine is the root of its container; any other is not looked at."""
+    return container.image if container.image.startswith("/") and os.path.isdir(container.image) else ""
+
+
+def _as_seen(container: RunnableContainer) -> AgentContainer:
+    resources = container.resources
+    return AgentContainer(container.name, "", "", False, amounts(resources.requests), amounts(resources.limits))

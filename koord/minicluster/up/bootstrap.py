@@ -1,0 +1,120 @@
+"""The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions, and the
+configuration that switches co-location on.
+
+What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing: who has
+switched co-location off finds it off the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from koord.api.configuration.slo_config import SloConfig
+from koord.api.configuration.slo_config_types import (
+    ColocationConfig,
+    CPUBurstConfig,
+    ResourceQOSConfig,
+    ResourceThresholdConfig,
+)
+from koord.api.kinds import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES
+from koord.api.protocol.crd.definitions import DEFINITIONS, manifest
+from koord.api.protocol.crd.node_slo import CPUBurstStrategy, ResourceThresholdStrategy
+from koord.api.protocol.crd.resource_qos import CPUQOSCfg, ResourceQOS, ResourceQOSStrategy
+from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
+from koord.api.protocol.priority import BANDS, PriorityClass
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists
+
+FIELD_MANAGER: Final = "koord-up"
+ESTABLISHED_WITHIN_S: Final = 30.0
+REPORTED_EACH_S: Final = 30
+"""As often as agents do."""
+
+_DESCRIPTIONS: Final[Mapping[PriorityClass, str]] = {
+    PriorityClass.PROD: "Services for which resources are guaranteed.",
+    PriorityClass.MID: "Work that runs on what prod pods are predicted to leave for long.",
+    PriorityClass.BATCH: "Work that runs on what prod pods leave at the time.",
+    PriorityClass.FREE: "Work that runs only where nothing else needs the resources.",
+}
+
+
+def priority_classes() -> list[dict[str, object]]:
+    """One for each band, with the lowest number in it."""
+    return [
+        {
+            "metadata": {"name": band.value},
+            "value": numbers.start,
+            "globalDefault": False,
+            "description": _DESCRIPTIONS[band],
+        }
+        for band, numbers in BANDS.items()
+    ]
+
+
+def configuration(*, protected: bool = False) -> dict[str, object]:
+    """slo-controller-config with co-location on, and every other setting left to its default.
+
+    `protected`: where agents run, services are also protected: best effort is held back, evicted from a full node, and
+    yields on every CPU; throttled services may burst.
+    """
+    config = SloConfig(colocation=ColocationConfig(enable=True))
+    if protected:
+        config = replace(
+            config,
+            # Somebody looks on.
+            colocation=ColocationConfig(enable=True, metric_report_interval_seconds=REPORTED_EACH_S),
+            resource_threshold=ResourceThresholdConfig(
+                # By time, since a small machine has no CPUs to take away.
+                cluster_strategy=ResourceThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota")
+            ),
+            resource_qos=ResourceQOSConfig(
+                cluster_strategy=ResourceQOSStrategy(be_class=ResourceQOS(cpu_qos=CPUQOSCfg(enable=True)))
+            ),
+            cpu_burst=CPUBurstConfig(cluster_strategy=CPUBurstStrategy(policy="auto")),
+        )
+    return {
+        "metadata": {"name": CONFIGMAP_SLO_CONTROLLER, "namespace": NAMESPACE_KOORDINATOR},
+        "data": config.manifest_data(),
+    }
+
+
+def definitions() -> list[dict[str, Any]]:
+    return [manifest(definition) for definition in DEFINITIONS]
+
+
+async def bootstrap(client: Client, *, protected: bool = False) -> None:
+    """Returns when all is there and every kind is served."""
+    await asyncio.gather(
+        _configure(client, protected),
+        *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
+        *(_define(client, each) for each in definitions()),
+    )
+
+
+async def _configure(client: Client, protected: bool) -> None:
+    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
+    await _create(client, CONFIG_MAPS, configuration(protected=protected))
+
+
+async def _create(client: Client, kind: Any, obj: Mapping[str, object]) -> None:
+    with suppress(AlreadyExists):
+        await client.create(kind, obj, field_manager=FIELD_MANAGER)
+
+
+async def _define(client: Client, definition: Mapping[str, Any]) -> None:
+    name = definition["metadata"]["name"]
+    try:
+        found = await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition, field_manager=FIELD_MANAGER)
+    except AlreadyExists:
+        found = await client.patch(
+            CUSTOM_RESOURCE_DEFINITIONS, name, definition, type="apply", field_manager=FIELD_MANAGER, force=True
+        )
+    async with asyncio.timeout(ESTABLISHED_WITHIN_S):
+        while not found.is_established:
+            await asyncio.sleep(0.02)
+            found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)

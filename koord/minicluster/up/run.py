@@ -1,0 +1,71 @@
+"""One `koord up`, from the first process to the last: start, put the first objects in, say that it is ready, supervise.
+
+Everything starts at once: components wait for the kubeconfig and for the server by themselves, so that their start-up
+runs while the server starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from koord import __version__
+from koord.api.text.timestamp import from_seconds
+from koord.minicluster.up.data_dir import DataDir, Endpoints, Running
+from koord.minicluster.up.plan import UpOptions, choose_port, components
+from koord.minicluster.up.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from koord.kube.client import Client
+
+
+class Up:
+    """What runs, for whoever shows it."""
+
+    def __init__(self, options: UpOptions, data: DataDir) -> None:
+        self.options, self.data = options, data
+        self.started_s = time.time()
+        port = choose_port(options.port, data.last_port())
+        data.keep_port(port)
+        plan = components(options, data.path, port)
+        self.supervisor = Supervisor(plan, data, on_change=self._write_endpoints)
+
+    async def run(self, when_ready: Callable[[Up, Client], Awaitable[None]]) -> None:
+        """Runs until cancelled. `when_ready` is awaited, beside the supervision, once everything serves."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.supervisor.run(), name="supervisor")
+            await self.supervisor.spawned.wait()
+            # What takes long to import is imported while the children start.
+            from koord.kube.client import Client
+            from koord.kube.locate import locate
+            from koord.minicluster.up.bootstrap import bootstrap
+
+            await self.supervisor.children["apiserver"].ready.wait()
+            async with Client(locate(str(self.data.kubeconfig)), user_agent=f"koord-up/{__version__}") as client:
+                await bootstrap(client, protected=self.options.local_args is not None)
+                await self.supervisor.ready()
+                await when_ready(self, client)
+
+    def _write_endpoints(self) -> None:
+        children = self.supervisor.children.values()
+        self.data.write_endpoints(
+            Endpoints(
+                pid=os.getpid(),
+                version=__version__,
+                started=from_seconds(self.started_s),
+                kubeconfig=str(self.data.kubeconfig),
+                components={
+                    child.name: Running(
+                        child.pid,
+                        child.state,
+                        str(self.data.log_file(child.name)),
+                        dict(child.endpoints),
+                        child.restarts,
+                    )
+                    for child in children
+                },
+            )
+        )

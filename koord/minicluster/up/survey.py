@@ -1,0 +1,200 @@
+"""Gathers how a cluster is: from the API, from the components' health endpoints, and from a running `up`'s directory.
+
+Nothing here fails for what is broken: that is what is asked about. What could not be read is told as such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import aiohttp
+
+from koord import __version__
+from koord.api.kinds import CUSTOM, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS, LEASES, NODES, PODS
+from koord.api.kubernetes.core import Pod
+from koord.api.kubernetes.words import PodConditionType, PodPhase
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM
+from koord.api.text.timestamp import parse_timestamp
+from koord.kube.client import Client
+from koord.kube.errors import ApiError, NotFound, Unavailable
+from koord.minicluster.up.data_dir import Endpoints, Running
+from koord.minicluster.up.health import Check, ComponentFact, Facts, Leader, Nodes, Pods, Server, parse_checks
+
+ANSWER_WITHIN_S: Final = 5.0
+T = TypeVar("T")
+
+
+async def survey(client: Client | None, url: str, data_dir: Path | None, endpoints: Endpoints | None) -> Facts:
+    """Everything there is to know. Without a client, what the directory says."""
+    if endpoints is not None and not _alive(endpoints.pid):
+        # It ended without a word: what it wrote tells of the past.
+        endpoints = None
+    components = await _processes(endpoints) if endpoints is not None else ()
+    up_pid = endpoints.pid if endpoints is not None else None
+    place = str(data_dir) if data_dir is not None else ""
+    if client is None or (data_dir is not None and endpoints is None):
+        return Facts(__version__, Server(url, False, error="no koord up runs there"), place, up_pid, components)
+    client = client.limited(timeout_s=ANSWER_WITHIN_S, attempts=1)
+    server = await _server(client, url)
+    if not server.reachable:
+        return Facts(__version__, server, place, up_pid, components)
+    unread: list[str] = []
+
+    async def tried(what: str, call: Callable[[Client], Awaitable[T]], otherwise: T) -> T:
+        try:
+            return await call(client)
+        except (ApiError, ValueError) as error:
+            unread.append(f"{what}: {error}")
+            return otherwise
+
+    nodes, pods, leaders, missing, workloads = await asyncio.gather(
+        tried("nodes", _nodes, Nodes()),
+        tried("pods", _pods, Pods()),
+        tried("leases", _leaders, tuple[Leader, ...]()),
+        tried("definitions", _missing_kinds, tuple[str, ...]()),
+        tried("workloads", _workloads, tuple[ComponentFact, ...]()),
+    )
+    return Facts(
+        version=__version__,
+        server=server,
+        data_dir=place,
+        up_pid=up_pid,
+        components=(*components, *workloads),
+        leaders=leaders,
+        nodes=nodes,
+        pods=pods,
+        missing_kinds=missing,
+        unread=tuple(unread),
+    )
+
+
+async def _server(client: Client, url: str) -> Server:
+    try:
+        version = await client.server_version()
+        checks = await _api_checks(client)
+    except Unavailable as error:
+        # The HTTP library tells of its TLS object, which helps nobody.
+        return Server(url, False, error=re.sub(r" ssl:<[^>]*>", "", error.message))
+    except ApiError as error:
+        return Server(url, True, checks=(Check("access", False, str(error)),))
+    return Server(url, True, version.git_version, checks=checks)
+
+
+async def _api_checks(client: Client) -> tuple[Check, ...]:
+    try:
+        _, _, body = await client.raw("GET", "/readyz", {"verbose": ""}, accept="*/*")
+    except Unavailable:
+        raise
+    except ApiError as error:
+        return parse_checks(error.message) or (Check("readyz", False, error.message),)
+    return parse_checks(body.decode("utf-8", "replace"))
+
+
+async def _processes(endpoints: Endpoints) -> tuple[ComponentFact, ...]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S)) as session:
+        return tuple(
+            await asyncio.gather(*(_process(session, name, each) for name, each in endpoints.components.items()))
+        )
+
+
+async def _process(session: aiohttp.ClientSession, name: str, running: Running) -> ComponentFact:
+    state, checks = running.state, tuple[Check, ...]()
+    address = running.endpoints.get("health")
+    if not _alive(running.pid):
+        state = "gone"
+    elif address and state == "ready":
+        try:
+            async with session.get(f"{address}/readyz?verbose") as answer:
+                checks = parse_checks(await answer.text())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            checks = (Check("health", False, str(error) or type(error).__name__),)
+    return ComponentFact(name, state, running.pid, running.restarts, dict(running.endpoints), checks, running.log)
+
+
+async def _workloads(client: Client) -> tuple[ComponentFact, ...]:
+    """An installation's components."""
+    found: list[ComponentFact] = []
+    for each in await client.list(DEPLOYMENTS, namespace=NAMESPACE_KOORDINATOR):
+        wanted, ready = each.spec.replicas, each.status.ready_replicas
+        found.append(_workload(f"deployment/{each.metadata.name}", each, wanted, ready))
+    for daemon in await client.list(DAEMON_SETS, namespace=NAMESPACE_KOORDINATOR):
+        wanted, ready = daemon.status.desired_number_scheduled, daemon.status.number_ready
+        found.append(_workload(f"daemonset/{daemon.metadata.name}", daemon, wanted, ready))
+    return tuple(found)
+
+
+def _workload(name: str, workload: Any, wanted: int | None, ready: int) -> ComponentFact:
+    wanted = 1 if wanted is None else wanted
+    containers = workload.spec.template.spec.containers
+    state = "ready" if ready >= wanted else f"{ready} of {wanted} ready"
+    return ComponentFact(name, state, image=containers[0].image if containers else "")
+
+
+async def _leaders(client: Client) -> tuple[Leader, ...]:
+    now_s = time.time()
+    found = []
+    for namespace in (NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM):
+        for lease in await client.list(LEASES, namespace=namespace):
+            spec = lease.spec
+            age_s = now_s - parse_timestamp(spec.renew_time) if spec.renew_time else None
+            expired = age_s is None or age_s > spec.lease_duration_seconds
+            found.append(Leader(f"{namespace}/{lease.metadata.name}", spec.holder_identity, age_s, expired))
+    return tuple(found)
+
+
+async def _nodes(client: Client) -> Nodes:
+    not_ready, cordoned, total = [], [], 0
+    for node in await client.list(NODES):
+        total += 1
+        ready = node.status.condition("Ready")
+        if ready is None or ready.status != "True":
+            not_ready.append(node.metadata.name)
+        if node.spec.unschedulable:
+            cordoned.append(node.metadata.name)
+    return Nodes(total, total - len(not_ready), tuple(not_ready), tuple(cordoned))
+
+
+async def _pods(client: Client) -> Pods:
+    phases: Counter[str] = Counter()
+    unschedulable, crashing = [], []
+    for pod in await client.list(PODS):
+        phases[str(pod.status.phase)] += 1
+        if pod.status.phase == PodPhase.PENDING and _unschedulable(pod):
+            unschedulable.append(pod.metadata.key)
+        waiting = [status.state.waiting for status in pod.status.container_statuses]
+        if any(each is not None and each.reason == "CrashLoopBackOff" for each in waiting):
+            crashing.append(pod.metadata.key)
+    return Pods(dict(phases), tuple(unschedulable), tuple(crashing))
+
+
+def _unschedulable(pod: Pod) -> bool:
+    scheduled = pod.status.condition(PodConditionType.SCHEDULED)
+    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+
+
+async def _missing_kinds(client: Client) -> tuple[str, ...]:
+    try:
+        found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+    except NotFound:
+        return tuple(kind.resource for kind in CUSTOM)
+    served = {definition.metadata.name for definition in found if definition.is_established}
+    return tuple(kind.resource for kind in CUSTOM if kind.resource not in served)
+
+
+def _alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,291 @@
+"""Server-side apply: who owns what, who may take it, what goes when nobody holds it."""
+
+# ruff: noqa: E501 - a request is a row of a table
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.minicluster.apiserver.differential.steps import (
+    APPLY,
+    APPS,
+    CORE,
+    MERGE,
+    apply,
+    config_map,
+    defined,
+    deployment,
+    get,
+    patch,
+    pod,
+    post,
+    put,
+    rv,
+    sequence,
+    widget,
+)
+
+CM = f"{CORE}/configmaps"
+ONE = f"{CM}/a"
+D = f"{APPS}/deployments/d"
+CUSTOM = "/apis/{{seq}}.example.com/v1/namespaces/{{ns}}/widgets"
+
+
+def _containers(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    made = deployment("d", None)
+    made["spec"]["template"]["spec"] = {"containers": list(containers), **spec}
+    return made
+
+
+NULLS = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "n": {"type": "integer"},
+                "d": {"type": "integer", "default": 3},
+                "none": {"type": "string", "nullable": True},
+                "table": {"type": "object", "additionalProperties": {"type": "string"}},
+                "obj": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        }
+    },
+}
+LISTS = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+                "atomic": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"},
+                "plain": {"type": "array", "items": {"type": "string"}},
+                "map": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["key", "sub"],
+                    "items": {
+                        "type": "object",
+                        "required": ["key"],
+                        "properties": {
+                            "key": {"type": "string"},
+                            "sub": {"type": "integer", "default": 7},
+                            "value": {"type": "string"},
+                        },
+                    },
+                },
+                "whole": {
+                    "type": "object",
+                    "x-kubernetes-map-type": "atomic",
+                    "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                },
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "table": {"type": "object", "additionalProperties": {"type": "string"}},
+                "number": {"type": "integer"},
+            },
+        },
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+
+SEQUENCES = [
+    sequence(
+        "apply-create-update",
+        apply(ONE, config_map("a", {"x": "1", "y": "2"})),
+        apply(ONE, config_map("a", {"x": "1", "y": "2"})),
+        apply(ONE, config_map("a", {"x": "1"})),
+        apply(ONE, config_map("a", {"x": "3"}, labels={"l": "1"})),
+        apply(ONE, config_map("a")),
+        get(ONE),
+    ),
+    sequence(
+        "apply-two-managers",
+        apply(ONE, config_map("a", {"x": "1", "mine": "1"}), "first"),
+        apply(ONE, config_map("a", {"y": "2"}), "second"),
+        apply(ONE, config_map("a", {"x": "1", "y": "2"}), "second"),
+        apply(ONE, config_map("a", {"mine": "1"}), "first"),
+        apply(ONE, config_map("a", {"y": "2"}), "second"),
+        apply(ONE, config_map("a"), "first"),
+    ),
+    sequence(
+        "apply-conflict",
+        apply(ONE, config_map("a", {"x": "1", "z": "1"}), "first"),
+        apply(ONE, config_map("a", {"x": "2"}), "second"),
+        apply(ONE, config_map("a", {"x": "2", "z": "2"}, labels={"a": "b"}), "second"),
+        apply(ONE, config_map("a", {"x": "2"}), "second", force=True),
+        apply(ONE, config_map("a", {"x": "3", "z": "1"}), "first"),
+        apply(ONE, config_map("a", {"x": "1"}), "third"),
+        apply(f"{CM}/a?force=false", config_map("a", {"x": "1"}), "third"),
+        get(ONE),
+    ),
+    sequence(
+        "apply-over-update",
+        post(f"{CM}?fieldManager=maker", config_map("a", {"x": "1", "y": "1"})),
+        apply(ONE, config_map("a", {"x": "1"}), "first"),
+        apply(ONE, config_map("a", {"x": "2"}), "first"),
+        apply(ONE, config_map("a", {"x": "2"}), "first", force=True),
+        put(f"{ONE}?fieldManager=maker", config_map("a", {"x": "9", "y": "2"})),
+        apply(ONE, config_map("a", {"x": "2"}), "first"),
+        patch(f"{ONE}?fieldManager=first", {"data": {"q": "1"}}),
+        apply(ONE, config_map("a", {"q": "2"}), "first"),
+        patch(f"{ONE}?fieldManager=other", {"data": {"y": None}}),
+    ),
+    sequence(
+        "apply-conflict-many",
+        post(f"{APPS}/deployments?fieldManager=maker", deployment("d", 3)),
+        apply(D, deployment("d", 5), "first"),
+        apply(D, _containers({"name": "main", "image": "example/other:1"}), "first"),
+        apply(D, deployment("d", 5), "first", force=True),
+        patch(f"{D}/scale?fieldManager=scaler", {"spec": {"replicas": 8}}),
+        apply(D, deployment("d", 5), "first"),
+        apply(D, deployment("d", None), "first"),
+        get(D),
+    ),
+    sequence(
+        "apply-faults",
+        patch(ONE, config_map("a"), APPLY),
+        apply(ONE, config_map("a"), ""),
+        apply(ONE, config_map("a"), "m" * 129),
+        apply(ONE, config_map("a"), "line%0Abreak"),
+        apply(ONE, config_map("b")),
+        apply(ONE, {"metadata": {"name": "a"}}),
+        apply(ONE, {"apiVersion": "v1", "metadata": {"name": "a"}}),
+        apply(ONE, {"apiVersion": "v2", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+        apply(ONE, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}),
+        apply(ONE, {"apiVersion": "v1", "kind": "ConfigMap"}),
+        apply(ONE, config_map("a", namespace="other")),
+        apply(ONE, config_map("a", managedFields=[{"manager": "x"}])),
+        apply(ONE, "nonsense"),
+        apply(ONE, ""),
+        apply(ONE, "[]"),
+        apply(ONE, "{"),
+        apply(ONE, "a: b: c"),
+        apply(ONE, {**config_map("a"), "data": {"a": 5}}),
+        apply(ONE, {**config_map("a"), "data": ["x"]}),
+        apply(ONE, {**config_map("a"), "unknown": 5}),
+        apply(f"{CM}/a?fieldValidation=Warn", {**config_map("a"), "unknown": 5}),
+        apply(f"{CM}/a?fieldValidation=Ignore", {**config_map("a"), "unknown": 5}),
+        apply(f"{CM}/a?fieldValidation=Strict", {**config_map("a"), "unknown": 5}),
+        apply(ONE, 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: "1", x: "2"}'),
+        apply(ONE, config_map("a", {"bad key": "1"})),
+        apply(ONE, config_map("a", {"x": "1"}, uid="0b0a5a4e-0000-4000-8000-000000000000")),
+        apply(ONE, config_map("a", {"x": "1"}, resourceVersion="1")),
+        apply("/api/v1/namespaces/{{seq}}-absent/configmaps/a", config_map("a")),
+        patch(f"{CM}/a?fieldManager=m&force=maybe", config_map("a"), APPLY),
+    ),
+    sequence(
+        "apply-missing-object",
+        apply(f"{CM}/absent", config_map("absent", resourceVersion="1")),
+        apply(f"{CM}/absent", config_map("absent", uid="0b0a5a4e-0000-4000-8000-000000000000")),
+        apply(f"{CORE}/pods/absent/status", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "absent"}, "status": {"phase": "Running"}}),
+        apply(f"{CM}/made", config_map("made", {"x": "1"})),
+    ),
+    sequence(
+        "apply-containers",
+        apply(D, _containers({"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"})),
+        apply(D, _containers({"name": "b", "image": "b:2", "env": [{"name": "X", "value": "1"}]}, {"name": "a", "image": "a:1"})),
+        apply(D, _containers({"name": "b", "image": "b:2"})),
+        apply(D, _containers({"name": "c", "image": "c:1"}), "second"),
+        apply(D, _containers({"name": "c", "image": "c:2", "ports": [{"containerPort": 80}]}), "second"),
+        apply(D, _containers({"name": "c", "image": "c:2", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}), "second"),
+        apply(D, _containers({"name": "b", "image": "b:2"}, tolerations=[{"key": "a", "operator": "Exists"}])),
+        apply(D, _containers({"name": "x", "image": "x"}, {"name": "x", "image": "y"})),
+        apply(D, _containers({"image": "nameless"})),
+        apply(D, _containers()),
+        get(D),
+    ),
+    sequence(
+        "apply-status",
+        post(f"{APPS}/deployments", deployment("d")),
+        apply(f"{D}/status", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "status": {"replicas": 3, "conditions": [{"type": "Available", "status": "True"}]}}),
+        apply(f"{D}/status", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 9}, "status": {"replicas": 4}}),
+        apply(D, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "status": {"replicas": 4}}),
+        apply(D, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "labels": {"x": "y"}}}),
+        patch(f"{D}/status?fieldManager=controller", {"status": {"replicas": 6}}),
+        apply(f"{D}/status", {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "status": {"replicas": 5}}),
+    ),
+    sequence(
+        "apply-scale",
+        post(f"{APPS}/deployments", deployment("d")),
+        apply(f"{D}/scale", {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 4}}),
+        apply(f"{D}/scale", {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 4}}, force=True),
+        get(D),
+    ),
+    sequence(
+        "apply-pod",
+        apply(f"{CORE}/pods/p", pod("p")),
+        apply(f"{CORE}/pods/p", pod("p", containers=[{"name": "main", "image": "example/image:2"}])),
+        apply(f"{CORE}/pods/p", pod("p", containers=[{"name": "main", "image": "example/image:2", "command": ["x"]}])),
+        apply(f"{CORE}/pods/p/status", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "kubelet"),
+        apply(f"{CORE}/pods/p", pod("p", {"labels": {"a": "b"}, "finalizers": ["x/y"]}, containers=[{"name": "main", "image": "example/image:2"}])),
+        apply(f"{CORE}/pods/p", pod("p", containers=[{"name": "main", "image": "example/image:2"}])),
+    ),
+    sequence(
+        "apply-service",
+        apply(f"{CORE}/services/s", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}),
+        apply(f"{CORE}/services/s", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "UDP", "name": "u"}]}}),
+        apply(f"{CORE}/services/s", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80, "name": "t"}, {"port": 80, "protocol": "UDP", "name": "u"}], "selector": {"a": "b"}}}),
+        apply(f"{CORE}/services/s", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 81}], "selector": {"a": "c"}}}, "second"),
+    ),
+    sequence(
+        "apply-kubectl-migration",
+        post(f"{CM}?fieldManager=kubectl-client-side-apply", config_map("a", {"x": "1", "y": "1"}, annotations={"kubectl.kubernetes.io/last-applied-configuration": '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1","y":"1"}}\n'})),
+        apply(ONE, config_map("a", {"x": "2"}), "kubectl"),
+        get(ONE),
+    ),
+    sequence(
+        "apply-custom",
+        *defined(schema=LISTS, version={"subresources": {"status": {}}}),
+        apply(f"{CUSTOM}/w", widget("w", spec={"set": ["a", "b"], "atomic": ["x"], "plain": ["p"], "map": [{"key": "k", "value": "1"}], "whole": {"a": "1"}, "free": {"deep": {"x": 1}}, "table": {"t": "1"}, "number": 1})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"set": ["b", "c"]}), "second"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"set": ["a"], "map": [{"key": "k", "sub": 8, "value": "2"}]}), "first"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"atomic": ["y"]}), "second"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"whole": {"b": "2"}}), "second"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"whole": {"a": "3"}, "free": {"deep": {"x": 2}}}), "third"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"set": ["q", "q"]}), "third"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"map": [{"key": "d"}, {"key": "d", "sub": 7}]}), "third"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"map": [{"value": "keyless"}]}), "third"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"unknown": 1}), "third"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"number": "one"}), "third"),
+        apply(f"{CUSTOM}/w", widget("w", spec={"number": None}), "third"),
+        apply(f"{CUSTOM}/w/status", widget("w", status={"phase": "Good"}), "controller"),
+        apply(f"{CUSTOM}/w", widget("w", spec={}, status={"phase": "Bad"}), "first"),
+        patch(f"{CUSTOM}/w?fieldManager=patcher", {"spec": {"number": 5, "set": ["z"]}}, MERGE),
+        get(f"{CUSTOM}/w"),
+    ),
+    sequence(
+        "apply-custom-nulls",
+        *defined(schema=NULLS),
+        apply(f"{CUSTOM}/w", widget("w", spec={"n": None})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"table": {"t": None}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"obj": None})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"d": None, "none": None, "free": {"x": None}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"obj": {"a": "1"}, "table": {"t": "1"}, "free": {"x": {"y": 1}}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"obj": {}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"table": {"t": "1"}, "free": {}})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"n": 1})),
+        apply(f"{CUSTOM}/w", widget("w", spec={"d": 5}), "second"),
+        apply(f"{CUSTOM}/w", widget("w", spec={}), "second"),
+        patch(f"{CUSTOM}/w", {"spec": {"n": None, "d": None, "obj": {"a": None}}}, MERGE),
+        post(CUSTOM, widget("sent", spec={"n": None, "d": None, "none": None, "table": {"t": None}, "obj": None, "free": {"x": None}})),
+        get(f"{CUSTOM}/w"),
+    ),
+    sequence(
+        "managed-fields-updates",
+        rv(post(f"{APPS}/deployments?fieldManager=maker", deployment("d"))),
+        patch(f"{D}?fieldManager=labeller", {"metadata": {"labels": {"a": "b"}}}),
+        patch(f"{D}/status?fieldManager=controller", {"status": {"replicas": 1}}),
+        patch(f"{D}?fieldManager=maker", {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example/image:9"}]}}}}),
+        patch(f"{D}?fieldManager=labeller", {"metadata": {"labels": {"a": None}}}),
+        put(f"{D}?fieldManager=putter", deployment("d", 2)),
+        patch(D, {"metadata": {"managedFields": [{"manager": "odd", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV2", "fieldsV1": {}}]}}),
+        patch(D, {"metadata": {"managedFields": [{"manager": "odd", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]}}),
+        patch(D, {"metadata": {"managedFields": [{"manager": "odd", "operation": "Burn", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": {}}]}}),
+        patch(D, {"metadata": {"managedFields": [{"manager": "odd", "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]}}),
+        apply(D, deployment("d", 2), "odd"),
+        apply(D, deployment("d", None), "odd"),
+        get(D),
+    ),
+]  # fmt: skip

@@ -1,0 +1,319 @@
+"""What the server does around requests: figures, health, bounds, patience, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import sqlite3
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
+
+from koord.api.kubernetes.access import MASTERS, UserInfo
+from koord.minicluster.apiserver import http as http_api
+from koord.minicluster.apiserver import listening
+from koord.minicluster.apiserver.in_flight import Bounds, InFlight
+from koord.minicluster.apiserver.request_info import request_info
+from koord.minicluster.apiserver.server import ApiServer, ServeOptions
+from koord.minicluster.apiserver.status import StatusError
+from koord.minicluster.apiserver.store import Event
+from koord.minicluster.apiserver.watching import Watch
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+TOKENS = {"root": UserInfo("root", groups=(MASTERS,)), "nobody": UserInfo("nobody")}
+
+
+class Client:
+    """A user of a running server."""
+
+    def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
+        self.server, self.session = server, session
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, token: str = "root", **headers: str
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        sent = {"Authorization": f"Bearer {token}", **headers}
+        async with self.session.request(method, self.server.url + path, json=body, headers=sent) as answer:
+            return answer.status, answer.headers, await answer.read()
+
+
+@asynccontextmanager
+async def served(data_dir: Path) -> AsyncIterator[Client]:
+    async with ApiServer(ServeOptions(data_dir, durability="fast", tokens=TOKENS)) as server:
+        connector = aiohttp.TCPConnector(ssl=tls(data_dir))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield Client(server, session)
+
+
+def tls(data_dir: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(data_dir / "pki" / "ca.crt"))
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+def figure(text: bytes, name: str, **labels: str) -> float:
+    """The one value under that name whose labels include these."""
+    found = []
+    for line in text.decode().splitlines():
+        series, _, value = line.rpartition(" ")
+        if series.partition("{")[0] == name and all(f'{key}="{wanted}"' in series for key, wanted in labels.items()):
+            found.append(float(value))
+    assert len(found) == 1, (name, labels, found)
+    return found[0]
+
+
+async def test_requests_objects_watches_and_commits_are_counted(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.ask("POST", CONFIG_MAPS, config_map("a"))
+        await client.ask("POST", CONFIG_MAPS, config_map("a"))
+        await client.ask("GET", f"{CONFIG_MAPS}/absent")
+        for i in range(30):
+            await client.ask("GET", f"/api/v1/invented{i}")
+        watch = f"{client.server.url}{CONFIG_MAPS}?watch=true"
+        async with client.session.get(watch, headers={"Authorization": "Bearer root"}) as open_watch:
+            await open_watch.content.readline()
+            _, headers, text = await client.ask("GET", "/metrics")
+    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert list(text_string_to_metric_families(text.decode()))
+    requests = {"resource": "configmaps", "group": "", "version": "v1", "subresource": ""}
+    assert figure(text, "apiserver_request_total", verb="POST", code="201", **requests) == 1
+    assert figure(text, "apiserver_request_total", verb="POST", code="409", **requests) == 1
+    assert figure(text, "apiserver_request_total", verb="GET", code="404", **requests) == 1
+    assert figure(text, "apiserver_request_duration_seconds_count", verb="POST", **requests) == 2
+    assert figure(text, "apiserver_request_duration_seconds_bucket", verb="POST", le="60.0", **requests) == 2
+    assert figure(text, "apiserver_storage_objects", resource="configmaps") == 1
+    assert figure(text, "apiserver_longrunning_requests", resource="configmaps") == 1
+    assert figure(text, "apiserver_current_inflight_requests", request_kind="readOnly") == 0
+    assert figure(text, "koord_apiserver_store_commit_duration_seconds_count") > 0
+    assert b"invented" not in text, "what clients make up must not become labels"
+
+
+async def test_figures_are_for_those_who_may_see_them(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        code, _, body = await client.ask("GET", "/metrics", token="nobody")
+    assert code == 403
+    assert b'cannot get path \\"/metrics\\"' in body
+
+
+async def test_readiness_goes_with_the_disk_and_comes_back_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koord.minicluster.apiserver.store.PROBE_EVERY_S", 0.02)
+    async with served(tmp_path) as client:
+        log = client.server.store.log
+
+        def full(*_rows: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(log, "commit", full)
+            broken.setattr(log, "probe", full)
+            assert (await client.ask("POST", CONFIG_MAPS, config_map("a")))[0] == 500
+            code, _, body = await client.ask("GET", "/readyz")
+            assert code == 500
+            assert b"[-]store failed: the disk refused the last write: database or disk is full" in body
+            assert (await client.ask("GET", CONFIG_MAPS))[0] == 200, "reads go on"
+        for _ in range(100):
+            code, _, body = await client.ask("GET", "/readyz")
+            if code == 200:
+                break
+            await asyncio.sleep(0.02)
+        assert (code, body) == (200, b"ok")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "slot"),
+    [
+        ("GET", "/api/v1/pods", "readOnly"),
+        ("GET", "/api/v1/pods?watch=true", ""),
+        ("GET", "/api/v1/namespaces/a/pods/b/log", ""),
+        ("POST", "/api/v1/namespaces/a/pods", "mutating"),
+        ("DELETE", "/api/v1/namespaces/a/pods", "mutating"),
+        ("GET", "/readyz", ""),
+    ],
+)
+def test_reads_and_writes_are_bounded_apart_and_what_lasts_is_not(method: str, path: str, slot: str) -> None:
+    path, _, query = path.partition("?")
+    info = request_info(method, path, dict([query.split("=")]) if query else {})
+    in_flight = InFlight(Bounds(mutating=2, read_only=2))
+    assert [in_flight.enter(info) for _ in range(2)] == [slot, slot]
+    if slot:
+        with pytest.raises(StatusError) as refused:
+            in_flight.enter(info)
+        assert refused.value.code == 429
+        in_flight.leave("mutating" if slot == "mutating" else "readOnly")
+    in_flight.enter(info)
+
+
+async def test_a_request_too_many_is_told_when_to_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koord.minicluster.apiserver.server.InFlight", lambda: InFlight(Bounds(mutating=0)))
+    async with served(tmp_path) as client:
+        code, headers, body = await client.ask("POST", CONFIG_MAPS, config_map("a"))
+        assert (code, headers["Retry-After"]) == (429, "1")
+        assert b'"retryAfterSeconds":1' in body
+        assert (await client.ask("GET", CONFIG_MAPS))[0] == 200
+        assert (await client.ask("GET", "/readyz"))[0] == 200
+
+
+async def test_a_thousand_silent_clients_keep_nobody_waiting_and_are_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "HANDSHAKE_WITHIN_S", 2.0)
+    monkeypatch.setattr(listening, "IDLE_WITHIN_S", 2.0)
+    async with served(tmp_path) as client:
+        host, port = client.server.url.removeprefix("https://").split(":")
+        mute = [await asyncio.open_connection(host, int(port)) for _ in range(1000)]
+        begun = await asyncio.open_connection(host, int(port), ssl=tls(tmp_path))
+        begun[1].write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n")
+        began_s = asyncio.get_running_loop().time()
+        for i in range(10):
+            assert (await client.ask("POST", CONFIG_MAPS, config_map(f"a{i}")))[0] == 201
+        assert asyncio.get_running_loop().time() - began_s < 2
+        async with asyncio.timeout(20):
+            for reader, writer in [*mute, begun]:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_api, "BODY_WITHIN_S", 0.1)
+    async with served(tmp_path) as client:
+        host, port = client.server.url.removeprefix("https://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=tls(tmp_path))
+        head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer root\r\nContent-Length: 100\r\n\r\n{{"
+        writer.write(head.encode())
+        assert await reader.readline() == b"HTTP/1.1 408 Request Timeout\r\n"
+        writer.close()
+
+
+async def test_a_server_that_stops_ends_its_watches_in_good_order(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.ask("POST", CONFIG_MAPS, config_map("a"))
+        host, port = client.server.url.removeprefix("https://").split(":")
+        context = tls(tmp_path)
+
+        def watch() -> bytes:
+            connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=20)
+            connection.request("GET", f"{CONFIG_MAPS}?watch=true", headers={"Authorization": "Bearer root"})
+            answer = connection.getresponse()
+            # Raises IncompleteRead where the stream breaks off.
+            return answer.read()
+
+        watching = asyncio.create_task(asyncio.to_thread(watch))
+        while not client.server.collection("configmaps").subscriptions:  # noqa: ASYNC110 - seen from outside
+            await asyncio.sleep(0.01)
+    assert (await watching).count(b"\n") == 1
+
+
+async def test_json_is_indented_for_people(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        _, _, asked = await client.ask("GET", f"{CONFIG_MAPS}?pretty=true")
+        _, _, by_hand = await client.ask("GET", CONFIG_MAPS, **{"User-Agent": "curl/8.0"})
+        _, _, not_asked = await client.ask("GET", f"{CONFIG_MAPS}?pretty=false", **{"User-Agent": "curl/8.0"})
+        _, _, plain = await client.ask("GET", CONFIG_MAPS)
+    assert asked.startswith(b'{\n  "kind": "ConfigMapList",\n  "apiVersion": "v1",\n  "metadata": {\n')
+    assert by_hand == asked
+    assert not_asked == plain
+    assert plain.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "what"),
+    [
+        ("POST", "/api/v1/namespaces/default/pods/p/exec?command=ls", "pods/exec"),
+        ("GET", "/api/v1/namespaces/default/pods/p/attach", "pods/attach"),
+        ("POST", "/api/v1/namespaces/default/pods/p/portforward", "pods/portforward"),
+        ("GET", "/api/v1/namespaces/default/pods/p/proxy/index.html", "pods/proxy"),
+        ("GET", "/api/v1/namespaces/default/services/s/proxy/", "services/proxy"),
+        ("GET", "/api/v1/nodes/n/proxy/healthz", "nodes/proxy"),
+    ],
+)
+async def test_what_is_left_out_says_so(tmp_path: Path, method: str, path: str, what: str) -> None:
+    async with served(tmp_path) as client:
+        code, _, body = await client.ask(method, path)
+    assert code == 501
+    assert f"{what} is left out of koord's API server: ".encode() in body
+
+
+@pytest.mark.parametrize("token", ["root", "nobody"])
+@pytest.mark.parametrize(
+    "path",
+    ["/%ff", "/api/%ff", "/api/v1/%ff", "/apis/%ff/v1/x", "/api/v1/nodes/%ff/%fe", "/api/v1/namespaces/%ff/pods/%c3"],
+)
+async def test_bytes_that_are_no_text_are_refused_in_text(tmp_path: Path, path: str, token: str) -> None:
+    async with served(tmp_path) as client:
+        for method in ("GET", "PUT", "DELETE"):
+            url = URL(client.server.url + path, encoded=True)
+            async with client.session.request(method, url, headers={"Authorization": f"Bearer {token}"}) as answer:
+                assert 400 <= answer.status < 500
+                await answer.text(encoding="utf-8", errors="strict")
+
+
+async def test_no_answer_is_compressed_or_cached(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        code, headers, _ = await client.ask("GET", CONFIG_MAPS, **{"Accept-Encoding": "gzip"})
+    assert code == 200
+    assert "Content-Encoding" not in headers
+    assert headers["Cache-Control"] == "no-cache, private"
+
+
+async def test_a_server_on_another_port_moves_the_kubernetes_service(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(2):
+        async with served(tmp_path) as client:
+            code, _, body = await client.ask("GET", "/api/v1/namespaces/default/services/kubernetes")
+            assert code == 200
+            seen.append((body, client.server.url.rpartition(":")[2]))
+    for body, port in seen:
+        assert f'"targetPort":{port}'.encode() in body
+
+
+async def test_a_watch_that_fails_ends_and_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path) as client:
+        headers = {"Authorization": "Bearer root"}
+        async with client.session.get(f"{client.server.url}{CONFIG_MAPS}?watch=true", headers=headers) as watch:
+            assert watch.status == 200
+
+            def defect(_watch: Watch, _event: Event) -> bytes:
+                raise KeyError("no such form")
+
+            monkeypatch.setattr(Watch, "frame", defect)
+            assert (await client.ask("POST", CONFIG_MAPS, config_map("a")))[0] == 201
+            # Cut off in the middle: nothing that could be taken for an event, or for another answer.
+            with pytest.raises(aiohttp.ClientError):
+                async with asyncio.timeout(5):
+                    await watch.read()
+        assert (await client.ask("GET", f"{CONFIG_MAPS}/a"))[0] == 200
+
+
+async def test_who_deletes_is_answered_so_though_another_finishes_it(tmp_path: Path) -> None:
+    """A pod is marked before it is removed, and a controller that removes what is marked may come in between."""
+    async with served(tmp_path) as client:
+        pods = client.server.collection("pods")
+        pending: list[Any] = []
+
+        def finish(event: Event) -> None:
+            entry = event.entry
+            if event.type == "MODIFIED" and entry.index.deleting:
+                pending.append(asyncio.ensure_future(pods.delete(entry.key, entry.rev, lambda rev: entry.value)))
+
+        pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        path = "/api/v1/namespaces/default/pods"
+        assert (await client.ask("POST", path, pod))[0] == 201
+        pods.listeners.append(finish)
+        status, _, body = await client.ask("DELETE", f"{path}/a", {"gracePeriodSeconds": 0})
+        assert (status, msgspec.json.decode(body)["metadata"]["name"]) == (200, "a")
+        await asyncio.gather(*pending)
+        assert pending
+        assert (await client.ask("GET", f"{path}/a"))[0] == 404

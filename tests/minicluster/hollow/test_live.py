@@ -1,0 +1,217 @@
+"""Hollow nodes on koord's own API server and on a real one: registration, leases, pods, logs, reports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
+
+import pytest
+
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODE_METRICS, NODES, PODS
+from koord.api.kubernetes.heartbeat import is_ready
+from koord.api.kubernetes.pod import Pod
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists, NotFound
+from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
+from koord.minicluster.hollow.machine import ANNOTATION_DOWN
+from koord.minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
+from koord.scheduler.live.run import Options as SchedulerOptions
+from koord.scheduler.live.run import run as run_scheduler
+from tests.control_plane import ControlPlane
+from tests.minicluster.hollow.embedded import Embedded, embedded
+
+pytestmark = pytest.mark.timeout(120)
+
+NODES_COUNT = 10
+QUICK = Pace(start_s=0.2, init_s=0.2, stop_s=0.2)
+Plane: TypeAlias = ControlPlane | Embedded
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+def plane(request: pytest.FixtureRequest) -> Iterator[Plane]:
+    """The real one without the plugin that taints new nodes: no controller is here to take the taint away."""
+    if request.param == "embedded":
+        with embedded("--disable-admission-plugins=TaintNodesByCondition") as server:
+            yield server
+    else:
+        with ControlPlane("--disable-admission-plugins=TaintNodesByCondition") as real:
+            yield real
+
+
+@asynccontextmanager
+async def fleet(plane: Plane, **more: Any) -> AsyncIterator[Client]:
+    """A client beside a running fleet, and a scheduler for its pods."""
+    options = FleetOptions(**{"nodes": NODES_COUNT, "pace": QUICK, **more})
+    ready, schedules = asyncio.Event(), asyncio.Event()
+    async with Client.from_config(str(plane.kubeconfig)) as client, asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run_fleet(client, options, on_ready=lambda endpoints: ready.set()))
+        alone = SchedulerOptions(alone=True)
+        scheduling = tasks.create_task(run_scheduler(client, SHIPPED, options=alone, on_ready=schedules.set))
+        for each in (ready, schedules):
+            await asyncio.wait_for(each.wait(), 30)
+        try:
+            yield client
+        finally:
+            running.cancel()
+            scheduling.cancel()
+
+
+def manifest(name: str, **spec: Any) -> dict[str, Any]:
+    annotations = spec.pop("annotations", {})
+    container = {"name": "app", "image": "app:1", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 2, **spec},
+    }
+
+
+async def phase(client: Client, name: str) -> str:
+    return str((await client.get(PODS, name, namespace="default")).status.phase)
+
+
+async def until_phase(client: Client, name: str, wanted: str) -> Pod:
+    await until(lambda: _is(phase(client, name), wanted))
+    return await client.get(PODS, name, namespace="default")
+
+
+async def _is(found: Any, wanted: object) -> bool:
+    return bool(await found == wanted)
+
+
+async def until(holds: Any, within_s: float = 20.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not await holds():  # noqa: ASYNC110 - another process brings it about
+            await asyncio.sleep(0.1)
+
+
+async def test_nodes_register_ready_and_renew_their_leases(plane: Plane) -> None:
+    async with fleet(plane) as client:
+        nodes = await client.list(NODES)
+        assert len(nodes) == NODES_COUNT
+        assert all(is_ready(node) for node in nodes)
+        before = {lease.metadata.name: lease.spec.renew_time for lease in await client.list(LEASES)}
+
+        async def renewed() -> bool:
+            now = {lease.metadata.name: lease.spec.renew_time for lease in await client.list(LEASES)}
+            return all(now[node.metadata.name] != before[node.metadata.name] for node in nodes)
+
+        await until(renewed, within_s=25)
+
+
+async def test_pods_are_bound_run_and_go(plane: Plane) -> None:
+    async with fleet(plane) as client:
+        for number in range(20):
+            await client.create(PODS, manifest(f"web-{number}"))
+        pods = [await until_phase(client, f"web-{number}", "Running") for number in range(20)]
+        assert len({pod.status.pod_ip for pod in pods}) == 20
+        assert len({pod.spec.node_name for pod in pods}) > 1
+        assert all(pod.status.condition("Ready").status == "True" for pod in pods)  # type: ignore[union-attr]
+        for number in range(20):
+            await client.delete(PODS, f"web-{number}", namespace="default")
+
+        async def gone() -> bool:
+            return not [pod for pod in await client.list(PODS) if pod.metadata.name.startswith("web-")]
+
+        await until(gone)
+
+
+async def test_a_job_pod_completes_after_its_duration_and_a_failing_one_is_restarted(plane: Plane) -> None:
+    async with fleet(plane) as client:
+        once = manifest("once", restartPolicy="Never", annotations={ANNOTATION_DURATION: "1s"})
+        failing = {ANNOTATION_DURATION: "1s", ANNOTATION_EXIT_CODE: "2"}
+        again = manifest("again", annotations=failing, restartPolicy="OnFailure")
+        await client.create(PODS, once)
+        await client.create(PODS, again)
+        done = await until_phase(client, "once", "Succeeded")
+        ended = done.status.container_statuses[0].state.terminated
+        assert ended is not None
+        assert (ended.exit_code, ended.reason) == (0, "Completed")
+
+        async def restarted() -> bool:
+            statuses = (await client.get(PODS, "again", namespace="default")).status.container_statuses
+            return bool(statuses) and statuses[0].restart_count >= 1
+
+        await until(restarted)
+        for name in ("once", "again"):
+            await client.delete(PODS, name, namespace="default", grace_s=0)
+
+
+async def test_a_pod_that_fits_nowhere_says_why_until_there_is_room(plane: Plane) -> None:
+    async with fleet(plane, nodes=1, prefix="small", cpu_milli=1000) as client:
+        small = {"nodeSelector": {"hollow.koord.sh/fleet": "small"}}
+        request = {"name": "app", "image": "x", "resources": {"requests": {"cpu": "800m"}}}
+        await client.create(PODS, manifest("first", containers=[request], **small))
+        await until_phase(client, "first", "Running")
+        await client.create(PODS, manifest("second", containers=[request], **small))
+
+        async def told() -> bool:
+            condition = (await client.get(PODS, "second", namespace="default")).status.condition("PodScheduled")
+            return condition is not None and "Insufficient cpu" in condition.message
+
+        await until(told)
+        await client.delete(PODS, "first", namespace="default")
+        await until_phase(client, "second", "Running")
+        await client.delete(PODS, "second", namespace="default", grace_s=0)
+
+
+async def test_a_smaller_fleet_takes_the_surplus_away(plane: Plane) -> None:
+    async with fleet(plane, nodes=4, prefix="shrink"):
+        pass
+    async with fleet(plane, nodes=2, prefix="shrink") as client:
+        names = {node.metadata.name for node in await client.list(NODES, labels="hollow.koord.sh/fleet=shrink")}
+        assert names == {"shrink-0001", "shrink-0002"}
+
+
+async def test_a_node_that_is_switched_off_falls_silent(plane: Plane) -> None:
+    async with fleet(plane, nodes=1, prefix="dark") as client:
+        await client.patch(NODES, "dark-0001", {"metadata": {"annotations": {ANNOTATION_DOWN: "true"}}})
+        await asyncio.sleep(0.5)
+        await client.create(PODS, manifest("asleep", nodeName="dark-0001"))
+        await asyncio.sleep(1.5)
+        assert await phase(client, "asleep") == "Pending"
+        await client.patch(NODES, "dark-0001", {"metadata": {"annotations": {ANNOTATION_DOWN: None}}})
+        await until_phase(client, "asleep", "Running")
+        await client.delete(PODS, "asleep", namespace="default", grace_s=0)
+
+
+async def test_usage_is_reported_once_the_cluster_has_the_kind(plane: Plane) -> None:
+    from koord.api.protocol.crd.definitions import find
+    from koord.api.protocol.crd.definitions import manifest as definition_of
+
+    definition = find("NodeMetric")
+    assert definition is not None
+    async with fleet(plane, nodes=2, prefix="told") as client:
+        with suppress(AlreadyExists):
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition_of(definition))
+
+        async def reported() -> bool:
+            try:
+                metric = await client.get(NODE_METRICS, "told-0001")
+            except NotFound:
+                return False
+            return metric.status.node_metric is not None
+
+        await until(reported, within_s=60)
+        metric = await client.get(NODE_METRICS, "told-0001")
+        assert metric.status.update_time
+        assert metric.status.node_metric is not None
+        assert metric.status.node_metric.node_usage.resources["cpu"] != "0"
+
+
+@pytest.mark.kubectl
+async def test_kubectl_reads_and_follows_logs(plane: Plane) -> None:
+    async with fleet(plane, nodes=1, prefix="talks") as client:
+        await client.create(PODS, manifest("talker", nodeName="talks-0001"))
+        await until_phase(client, "talker", "Running")
+        await asyncio.sleep(2.5)
+        read = await asyncio.to_thread(plane.kubectl, "logs", "talker", "--timestamps")
+        assert "nothing really runs here" in read.stdout
+        tail = await asyncio.to_thread(plane.kubectl, "logs", "talker", "--tail=1")
+        assert len(tail.stdout.splitlines()) == 1
+        following = asyncio.create_task(asyncio.to_thread(plane.kubectl, "logs", "-f", "talker", timeout_s=30))
+        await asyncio.sleep(3)
+        await client.delete(PODS, "talker", namespace="default", grace_s=0)
+        assert len((await asyncio.wait_for(following, 20)).stdout.splitlines()) >= 2

@@ -1,0 +1,202 @@
+"""What a pod of processes does next: order, restarts, pauses, phases."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import to_builtins
+
+from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.kubernetes.words import PodPhase
+from koord.api.machinery.codec import convert
+from koord.minicluster.local.life import (
+    ContainerLife,
+    Ended,
+    Life,
+    Running,
+    Waiting,
+    ended,
+    failed_to_start,
+    phase_of,
+    probed,
+    shown,
+    started,
+    todo,
+)
+from tests.minicluster.local.pods import container, pod
+
+S = 1000.0
+
+
+class Story:
+    """A pod, and what happens to it."""
+
+    def __init__(self, pod: RunnablePod) -> None:
+        self.pod, self.life, self.now_s = pod, Life.of(pod), S
+        self.by_name = {each.name: each for each in (*pod.spec.init_containers, *pod.spec.containers)}
+
+    def starts(self) -> list[str]:
+        """Starts what is to be started, and names it."""
+        names = [each.name for each in todo(self.pod, self.life, self.now_s).start]
+        for name in names:
+            own = started(self.life.containers[name], self.by_name[name], f"containerd://{name}", self.now_s)
+            self.life = self.life.put(name, own)
+        return names
+
+    def ends(self, name: str, code: int = 0, after_s: float = 1.0) -> None:
+        self.now_s += after_s
+        self.life = self.life.put(name, ended(self.life.containers[name], code, "", self.now_s))
+
+    def probe(self, name: str, **told: bool) -> None:
+        self.life = self.life.put(name, probed(self.life.containers[name], **told))
+
+    def phase(self) -> PodPhase:
+        return phase_of(self.pod, self.life)
+
+    def own(self, name: str = "main") -> ContainerLife:
+        return self.life.containers[name]
+
+
+def test_all_containers_start_at_once() -> None:
+    story = Story(pod(container("a"), container("b")))
+    assert story.phase() is PodPhase.PENDING
+    assert story.starts() == ["a", "b"]
+    assert story.starts() == []
+    assert story.phase() is PodPhase.RUNNING
+
+
+def test_init_containers_run_one_after_the_other_before_the_rest() -> None:
+    story = Story(pod(init=(container("i1"), container("i2"))))
+    assert story.starts() == ["i1"]
+    assert story.starts() == []
+    story.ends("i1")
+    assert story.starts() == ["i2"]
+    story.ends("i2")
+    assert story.starts() == ["main"]
+    assert story.phase() is PodPhase.RUNNING
+
+
+def test_a_sidecar_stays_and_must_have_started_before_the_next() -> None:
+    probe = {"exec": {"command": ["true"]}}
+    sidecar = container("side", restartPolicy="Always", startupProbe=probe)
+    story = Story(pod(init=(sidecar, container("i2")), restart="Never"))
+    assert story.starts() == ["side"]
+    assert story.starts() == []
+    story.probe("side", is_started=True)
+    assert story.starts() == ["i2"]
+    story.ends("i2")
+    assert story.starts() == ["main"]
+    story.ends("side", 1)
+    story.now_s += 10
+    assert story.starts() == ["side"], "a sidecar is started again whatever the pod's policy"
+    story.ends("main")
+    assert story.phase() is PodPhase.SUCCEEDED, "it does not keep the pod from ending"
+
+
+def test_a_failed_init_container_ends_a_pod_that_never_restarts() -> None:
+    story = Story(pod(init=(container("i1"),), restart="Never"))
+    story.starts()
+    story.ends("i1", 3)
+    assert story.phase() is PodPhase.FAILED
+    assert story.starts() == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase", "again"),
+    [
+        ("Never", 0, PodPhase.SUCCEEDED, False),
+        ("Never", 2, PodPhase.FAILED, False),
+        ("OnFailure", 0, PodPhase.SUCCEEDED, False),
+        ("OnFailure", 2, PodPhase.RUNNING, True),
+        ("Always", 0, PodPhase.RUNNING, True),
+        ("Always", 2, PodPhase.RUNNING, True),
+    ],
+)
+def test_who_is_started_again(policy: str, code: int, phase: PodPhase, again: bool) -> None:
+    story = Story(pod(restart=policy))
+    story.starts()
+    story.ends("main", code)
+    assert story.phase() is phase
+    story.now_s += 300
+    assert (story.starts() == ["main"]) == again
+
+
+def test_pauses_double_up_to_five_minutes_and_are_forgotten_after_a_long_run() -> None:
+    story = Story(pod())
+    pauses: list[float] = []
+    story.starts()
+    for _ in range(8):
+        story.ends("main", 1)
+        assert not pauses or story.starts() == [], "not before its pause is over"
+        pauses.append(story.own().not_before_s - story.now_s)
+        story.now_s = story.own().not_before_s
+        assert story.starts() == ["main"]
+    assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
+    story.ends("main", 1, after_s=601)
+    assert story.own().not_before_s == story.now_s
+
+
+def test_who_waits_to_be_started_again_says_so() -> None:
+    story = Story(pod())
+    for _ in range(2):
+        story.starts()
+        story.ends("main", 1)
+    told = shown(story.pod, story.by_name["main"], story.own(), story.now_s)
+    assert isinstance(told.state, Waiting)
+    assert told.state.reason == "CrashLoopBackOff"
+    assert "10s" in told.state.message
+    assert isinstance(told.last, Ended)
+    story.now_s += 10
+    story.starts()
+    assert story.own().restarts == 2
+    assert isinstance(story.own().state, Running)
+
+
+def test_a_command_that_cannot_be_run_is_tried_again_and_is_no_restart() -> None:
+    own = failed_to_start(ContainerLife(), "RunContainerError", "no such file", S)
+    assert own.restarts == 0
+    assert own.not_before_s == S + 10
+    assert phase_of(pod(), Life({"main": own})) is PodPhase.PENDING
+
+
+def test_readiness_is_what_the_probe_says() -> None:
+    probe = {"exec": {"command": ["true"]}}
+    story = Story(pod(container(readinessProbe=probe)))
+    story.starts()
+    for ready in (False, True):
+        state = story.own().state
+        assert isinstance(state, Running)
+        assert state.ready == ready
+        story.probe("main", ready=True)
+
+
+@given(
+    policy=st.sampled_from(["Always", "OnFailure", "Never"]),
+    codes=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    sizes=st.tuples(st.integers(0, 2), st.integers(1, 3)),
+)
+def test_a_pod_that_is_over_starts_nothing_and_one_that_is_not_has_something_to_do(
+    policy: str, codes: list[int], sizes: tuple[int, int]
+) -> None:
+    inits = tuple(container(f"i{number}") for number in range(sizes[0]))
+    story = Story(pod(*(container(f"c{number}") for number in range(sizes[1])), init=inits, restart=policy))
+    for code in codes:
+        story.now_s += 301
+        story.starts()
+        running = [name for name, own in story.life.containers.items() if isinstance(own.state, Running)]
+        if story.phase() in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+            assert not running
+            assert story.starts() == []
+            return
+        assert running, "somebody runs, or is about to"
+        story.ends(running[0], code)
+
+
+@pytest.mark.parametrize(("policy", "phase"), [("Always", PodPhase.RUNNING), ("Never", PodPhase.FAILED)])
+def test_what_ran_before_this_process_counts_as_killed(policy: str, phase: PodPhase) -> None:
+    status = {"name": "main", "restartCount": 2, "containerID": "containerd://old", "state": {"running": {}}}
+    raw = {**to_builtins(pod(restart=policy)), "status": {"phase": "Running", "containerStatuses": [status]}}
+    story = Story(convert(RunnablePod, raw))
+    story.life = Life.resumed(story.pod, S)
+    assert story.phase() is phase
+    assert story.starts() == (["main"] if policy == "Always" else [])
+    assert story.own().restarts == (3 if policy == "Always" else 2)
