@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -13,7 +15,8 @@ from koord.cli.progress import Progress
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
-    from koord.cli.colocation_live import NodeStanding, Scope, Told
+    from koord.cli.colocation_live import Evict, NodeStanding, Scope, Told
+    from koord.kube.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_NAMED: Final = 5
@@ -28,18 +31,34 @@ def _scope_options(command: F) -> F:
     return click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only this node; repeatable.")(command)
 
 
-@click.group(epilog="Example: koord colocation off --node n1 --evict")
+@click.group(epilog="Example: koord colocation off --node n1 --evict --dry-run")
 def colocation() -> None:
     """Turn co-location off or on: for the cluster, for a pool of nodes, or for single nodes.
 
     Off takes back what nodes lend at once, with or without a manager: new batch and mid pods wait. Those that run stay,
-    unless they are evicted.
+    unless they are evicted (off --evict).
     """
 
 
-@colocation.command(epilog="Example: koord colocation off -l pool=batch")
+_dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only say what would change; nothing is written and no pod is evicted."
+)
+
+
+@colocation.command(epilog="Example: koord colocation off -l pool=batch --evict --dry-run")
 @_scope_options
-@click.option("--evict", is_flag=True, help="Evict the pods that run on what was lent, as disruption budgets allow.")
+@click.option(
+    "--evict",
+    is_flag=True,
+    help="Evict the pods that request batch or mid resources or carry the priority class koord-batch or koord-mid, as"
+    " disruption budgets allow. Lists them and asks first.",
+)
+@click.option("--yes", is_flag=True, help="Evict without asking; needed where there is no terminal.")
+@click.option(
+    "--system-namespaces",
+    is_flag=True,
+    help="Evict also from kube-system, kube-public, kube-node-lease and koordinator-system.",
+)
 @click.option(
     "--timeout",
     "within_s",
@@ -49,34 +68,65 @@ def colocation() -> None:
     metavar="SECONDS",
     help="How long to ask for an eviction that a disruption budget refuses.",
 )
+@_dry_run_option
 @kube_options
 @output_option("table", "json", "yaml")
 def off(
     nodes: tuple[str, ...],
     selector: str | None,
     evict: bool,
+    yes: bool,
+    system_namespaces: bool,
     within_s: float,
+    dry_run: bool,
     kubeconfig: str | None,
     context: str | None,
     output: str,
 ) -> int:
     """Lend nothing: what is lent is taken back at once.
 
-    The exit code is 1 if a pod that was to be evicted is still there, or a node could not be written.
+    The exit code is 1 if a pod that was to be evicted is still there, if a node could not be written, or if the
+    question was answered with no.
     """
-    return _turn(_scope(nodes, selector), False, evict, within_s, kubeconfig, context, output)
+    from koord.cli import colocation_live as live
+
+    for given, flag in ((yes, "--yes"), (system_namespaces, "--system-namespaces")):
+        if given and not evict:
+            raise click.UsageError(f"{flag} goes with --evict")
+    scope = _scope(nodes, selector)
+    wanted = live.Evict(within_s, system_namespaces) if evict else None
+    if wanted is not None and not yes and not dry_run:
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                "--evict asks before it evicts, and there is no terminal to ask on: add --yes to evict without asking,"
+                " or --dry-run to list the pods"
+            )
+        planned = _run(lambda client: live.plan(client, scope, on=False, evict=wanted), kubeconfig, context)
+        if not _agreed(planned, scope):
+            click.echo("nothing was changed", err=True)
+            return 1
+        wanted = replace(wanted, agreed=frozenset(each.uid for each in planned.to_evict))
+    return _turn(scope, False, wanted, dry_run, kubeconfig, context, output)
 
 
 @colocation.command(epilog="Example: koord colocation on --node n1")
 @_scope_options
+@_dry_run_option
 @kube_options
 @output_option("table", "json", "yaml")
-def on(nodes: tuple[str, ...], selector: str | None, kubeconfig: str | None, context: str | None, output: str) -> int:
+def on(
+    nodes: tuple[str, ...],
+    selector: str | None,
+    dry_run: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
     """Lend again, as the configuration says. The manager publishes how much.
 
     The exit code is 1 if one of the nodes is still off, for another reason.
     """
-    return _turn(_scope(nodes, selector), True, False, 0.0, kubeconfig, context, output)
+    return _turn(_scope(nodes, selector), True, None, dry_run, kubeconfig, context, output)
 
 
 @colocation.command(epilog="Example: koord colocation status -l pool=batch -o json")
@@ -90,7 +140,7 @@ def status(
     from koord.cli import colocation_live as live
 
     scope = _scope(nodes, selector)
-    told = live.run(lambda client: live.look(client, scope), kubeconfig, context)
+    told = _run(lambda client: live.look(client, scope), kubeconfig, context)
     if output == "table":
         _print(told)
     else:
@@ -107,11 +157,17 @@ def _scope(nodes: tuple[str, ...], selector: str | None) -> Scope:
     return Scope(tuple(dict.fromkeys(nodes)), parse_labels(selector) if selector else None)
 
 
+def _run(work: Callable[[Client], Awaitable[Told]], kubeconfig: str | None, context: str | None) -> Told:
+    from koord.cli import colocation_live as live
+
+    return live.run(work, kubeconfig, context)
+
+
 def _turn(
     scope: Scope,
     on: bool,
-    evict: bool,
-    within_s: float,
+    evict: Evict | None,
+    dry_run: bool,
     kubeconfig: str | None,
     context: str | None,
     output: str,
@@ -119,30 +175,82 @@ def _turn(
     from koord.cli import colocation_live as live
 
     with Progress() as progress:
-        told = live.run(
-            lambda client: live.turn(client, scope, on=on, evict=evict, within_s=within_s, progress=progress.say),
-            kubeconfig,
-            context,
-        )
+
+        async def work(client: Client) -> Told:
+            if dry_run:
+                return await live.plan(client, scope, on=on, evict=evict)
+            return await live.turn(client, scope, on=on, evict=evict, progress=progress.say)
+
+        told = _run(work, kubeconfig, context)
     still_off = {name: each for name, each in told.nodes.items() if not each.on} if on else {}
     if output == "table":
+        word = "would be" if dry_run else "is"
         if still_off and len(still_off) == len(told.nodes):
-            click.echo(f"co-location stays off for {scope}")
+            click.echo(f"co-location {'would stay' if dry_run else 'stays'} off for {scope}")
         else:
-            click.echo(f"co-location is {'on' if on else 'off'} for {scope}")
-            _say_what_follows(told, on, evict)
+            click.echo(f"co-location {word} {'on' if on else 'off'} for {scope}")
+            if dry_run:
+                _say_what_would_follow(told, on, evict)
+            else:
+                _say_what_follows(told, on, evict)
     else:
         structured.say(told, output)
+    if dry_run:
+        click.echo("note: this was a dry run: nothing was changed", err=True)
     if not told.nodes:
         click.echo("note: there is no such node now", err=True)
     for name, each in list(still_off.items())[:MOST_NAMED]:
         click.echo(f"note: {name} still lends nothing: {each.why}", err=True)
     for what, why in list(told.refused.items())[:MOST_NAMED]:
         click.echo(f"note: {what}: {why}", err=True)
+    _say_spared(told)
     return 1 if told.refused or still_off else 0
 
 
-def _say_what_follows(told: Told, on: bool, evict: bool) -> None:
+def _agreed(planned: Told, scope: Scope) -> bool:
+    """Lists the pods and asks. Nobody is asked about nothing."""
+    if not planned.to_evict:
+        return True
+    click.echo(_to_evict(planned), err=True)
+    _say_spared(planned)
+    count = _number(len(planned.to_evict), "pod")
+    click.echo(f"Turn co-location off for {scope} and evict {count}? [y/N] ", err=True, nl=False)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _to_evict(planned: Told) -> str:
+    rows = [("POD", "NODE", "PRIORITY CLASS")]
+    rows += [(each.pod, each.node, each.priority_class or "-") for each in planned.to_evict]
+    return table(rows)
+
+
+def _say_spared(told: Told) -> None:
+    if told.spared:
+        keep = "keeps" if len(told.spared) == 1 else "keep"
+        click.echo(
+            f"note: {_number(len(told.spared), 'pod')} in the cluster's own namespaces {keep} running"
+            f" ({_some(told.spared)}); --system-namespaces evicts them too",
+            err=True,
+        )
+
+
+def _some(pods: Sequence[str]) -> str:
+    return ", ".join(pods[:MOST_NAMED]) + (" ..." if len(pods) > MOST_NAMED else "")
+
+
+def _say_what_would_follow(told: Told, on: bool, evict: Evict | None) -> None:
+    if on:
+        return
+    lending = [name for name, each in told.nodes.items() if each.lends and not each.on]
+    click.echo(f"{_number(len(lending), 'node')} would stop lending: new batch and mid pods would wait")
+    if evict is None:
+        return
+    click.echo(f"{_number(len(told.to_evict), 'pod')} would be evicted")
+    if told.to_evict:
+        click.echo(_to_evict(told))
+
+
+def _say_what_follows(told: Told, on: bool, evict: Evict | None) -> None:
     if on:
         missing = f"; {told.manager}" if told.manager else ""
         click.echo(f"the manager publishes what nodes lend when it next looks{missing}")
@@ -150,14 +258,15 @@ def _say_what_follows(told: Told, on: bool, evict: bool) -> None:
     if not told.nodes:
         return
     lending = [name for name, each in told.nodes.items() if each.lends]
-    running = [pod for each in told.nodes.values() for pod in each.pods if pod not in told.evicted]
+    gone = {*told.evicted, *told.spared, *told.refused}
+    running = [pod for each in told.nodes.values() for pod in each.pods if pod not in gone]
     idle = len(told.nodes) - len(lending)
     click.echo(f"{_number(idle, 'node')} {'lends' if idle == 1 else 'lend'} nothing: new batch and mid pods wait")
-    if evict:
+    if evict is not None:
         click.echo(f"{_number(len(told.evicted), 'pod')} evicted: they end as gracefully as they were made to")
-    elif running:
-        shown = ", ".join(running[:MOST_NAMED]) + (" ..." if len(running) > MOST_NAMED else "")
-        click.echo(f"{_number(len(running), 'pod')} still run on what was lent ({shown}); --evict ends them")
+    if running:
+        run = "runs" if len(running) == 1 else "run"
+        click.echo(f"{_number(len(running), 'pod')} still {run} on what was lent ({_some(running)}); --evict ends them")
 
 
 def _number(count: int, what: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.configuration.slo_config import SloConfig, reload
 from koord.api.configuration.slo_config_types import COLOCATION
@@ -71,8 +72,15 @@ class NodeStanding(msgspec.Struct, frozen=True, rename="camel"):
     "Who runs on what is lent."
 
 
+class PodToEvict(msgspec.Struct, frozen=True, rename="camel"):
+    pod: str
+    uid: str
+    node: str
+    priority_class: str
+
+
 class Told(msgspec.Struct, frozen=True, rename="camel"):
-    """How things stand, after what was done."""
+    """How things stand, after what was done; or in a dry run, how they would."""
 
     cluster: bool
     nodes: dict[str, NodeStanding]
@@ -81,11 +89,31 @@ class Told(msgspec.Struct, frozen=True, rename="camel"):
     "Pods that could not be evicted, and nodes that could not be written; and why."
     manager: str = ""
     "That no manager leads, if so."
+    dry_run: bool = False
+    to_evict: tuple[PodToEvict, ...] = ()
+    "In a dry run: the pods that would be evicted, in that order."
+    spared: tuple[str, ...] = ()
+    "Pods on lent resources that are not evicted, because they are in the cluster's own namespaces."
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Which pods go with the switch, and how long a refused eviction is retried."""
+
+    within_s: float = 60.0
+    cluster_too: bool = False
+    "Also pods in the cluster's own namespaces."
+    agreed: frozenset[str] | None = None
+    "The uids that somebody agreed to; None is all that are found."
+
+    def chooses(self, pod: Evictee) -> bool:
+        return (self.cluster_too or not pod.is_of_cluster) and (self.agreed is None or pod.uid in self.agreed)
 
 
 @dataclass(slots=True)
 class _Done:
     evicted: list[str] = field(default_factory=list)
+    spared: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,21 +134,42 @@ async def look(client: Client, scope: Scope, done: _Done | None = None) -> Told:
     config = _config(await _map(client))
     nodes = await _nodes(client, scope)
     pods = await _lent_to(client, nodes, scope)
-    told = {}
-    for node in nodes:
-        name, meta = node.metadata.name, node.metadata
-        stands = standing(config, meta.labels, meta.annotations)
-        shown = {key: str(amount) for key, amount in node.status.allocatable.items() if key in LENT}
-        told[name] = NodeStanding(stands.on, stands.why, shown, tuple(each.key for each in pods if each.node == name))
     done = done or _Done()
-    missing = await who_is_missing(client, time.time())
-    return Told(config.is_colocation_enabled, told, tuple(done.evicted), done.refused, missing)
+    return Told(
+        config.is_colocation_enabled,
+        _standings(config, nodes, pods),
+        tuple(done.evicted),
+        done.refused,
+        await who_is_missing(client, time.time()),
+        spared=tuple(done.spared),
+    )
+
+
+async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> Told:
+    """What `turn` would do, and how things would stand. Raises what `turn` would raise, and writes nothing."""
+    nodes = await _nodes(client, scope)
+    found = await _map(client)
+    if scope.nodes:
+        nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
+        config = _config(found)
+    else:
+        config = _wanted_section(found.data if found is not None else {}, scope, nodes, on=on)[1]
+    pods = await _lent_to(client, nodes, scope)
+    chosen = [each for each in pods if evict is not None and evict.chooses(each)]
+    return Told(
+        config.is_colocation_enabled,
+        _standings(config, nodes, pods),
+        manager=await who_is_missing(client, time.time()),
+        dry_run=True,
+        to_evict=tuple(PodToEvict(each.key, each.uid, each.node, each.priority_class) for each in chosen),
+        spared=tuple(_spared(pods, evict)),
+    )
 
 
 async def turn(
-    client: Client, scope: Scope, *, on: bool, evict: bool, within_s: float, progress: Callable[[str], None]
+    client: Client, scope: Scope, *, on: bool, evict: Evict | None = None, progress: Callable[[str], None]
 ) -> Told:
-    """Turns the switch. Off: what is lent is taken back at once, and who runs on it goes if `evict`."""
+    """Turns the switch. Off: what is lent is taken back at once, and the pods that `evict` chooses are evicted."""
     nodes = await _nodes(client, scope)
     if scope.nodes:
         nodes = [await _annotate(client, node, on=on) for node in nodes]
@@ -131,13 +180,34 @@ async def turn(
     if not on:
         progress("taking back what is lent")
         await _each(nodes, lambda node: _take_back(client, node, config, done))
-        if evict:
+        if evict is not None:
             off = [each for each in nodes if not _stands(config, each)]
-            evictees = await _lent_to(client, off, scope)
-            progress(f"evicting {len(evictees)} pods")
-            deadline_s = time.monotonic() + within_s
-            await _each(evictees, lambda each: _evict(client, each, deadline_s, done))
+            pods = await _lent_to(client, off, scope)
+            chosen = [each for each in pods if evict.chooses(each)]
+            done.spared += _spared(pods, evict)
+            progress(f"evicting {len(chosen)} pods")
+            deadline_s = time.monotonic() + evict.within_s
+            await _each(chosen, lambda each: _evict(client, each, deadline_s, done))
     return await look(client, scope, done)
+
+
+def _spared(pods: Sequence[Evictee], evict: Evict | None) -> list[str]:
+    if evict is None or evict.cluster_too:
+        return []
+    return [each.key for each in pods if each.is_of_cluster]
+
+
+def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]) -> dict[str, NodeStanding]:
+    on_node: dict[str, list[str]] = {}
+    for pod in pods:
+        on_node.setdefault(pod.node, []).append(pod.key)
+    told = {}
+    for node in nodes:
+        name, meta = node.metadata.name, node.metadata
+        stands = standing(config, meta.labels, meta.annotations)
+        shown = {key: str(amount) for key, amount in node.status.allocatable.items() if key in LENT}
+        told[name] = NodeStanding(stands.on, stands.why, shown, tuple(on_node.get(name, ())))
+    return told
 
 
 async def _map(client: Client) -> ConfigMap | None:
@@ -178,6 +248,14 @@ async def _lent_to(client: Client, nodes: Sequence[Node], scope: Scope) -> list[
     return on_lent(pods, chosen)
 
 
+def _annotated(node: Node, text: str | None) -> Node:
+    """The node as it will be with this colocation-strategy."""
+    annotations = {key: value for key, value in node.metadata.annotations.items() if key != COLOCATION_STRATEGY.key}
+    if text is not None:
+        annotations[COLOCATION_STRATEGY.key] = text
+    return replace(node, metadata=replace(node.metadata, annotations=annotations))
+
+
 async def _annotate(client: Client, node: Node, *, on: bool) -> Node:
     text, key = node_annotation(node.metadata.annotations, on=on), COLOCATION_STRATEGY.key
     if node.metadata.annotations.get(key) == text:
@@ -186,17 +264,23 @@ async def _annotate(client: Client, node: Node, *, on: bool) -> Node:
     return await client.patch(NODES, node.metadata.name, patch, field_manager=FIELD_MANAGER)
 
 
+def _wanted_section(data: Mapping[str, str], scope: Scope, nodes: Sequence[Node], *, on: bool) -> tuple[str, SloConfig]:
+    """colocation-config with the switch turned, and the configuration that follows from it."""
+    if scope.pool is None:
+        text = cluster_section(data, on=on)
+    else:
+        text = pool_section(data, selector_of(scope.pool), on=on)
+    config = reload(None, {**data, COLOCATION: text})[0]
+    if scope.pool is not None and not on:
+        require_off(config, [(node.metadata.name, node.metadata.labels) for node in nodes])
+    return text, config
+
+
 async def _configure(client: Client, scope: Scope, nodes: Sequence[Node], *, on: bool) -> SloConfig:
     for _ in range(TRIES):
         found = await _map(client)
         data: Mapping[str, str] = found.data if found is not None else {}
-        if scope.pool is None:
-            text = cluster_section(data, on=on)
-        else:
-            text = pool_section(data, selector_of(scope.pool), on=on)
-        config = reload(None, {**data, COLOCATION: text})[0]
-        if scope.pool is not None and not on:
-            require_off(config, [(node.metadata.name, node.metadata.labels) for node in nodes])
+        text, config = _wanted_section(data, scope, nodes, on=on)
         if text == data.get(COLOCATION):
             return config
         head = {"name": names.CONFIGMAP_SLO_CONTROLLER, "namespace": names.NAMESPACE_KOORDINATOR}

@@ -5,7 +5,11 @@
     node      the node's annotation colocation-strategy {"enable": false}
 
 What else is written there stays. Taking back what a node lends is the manager's own calculation, so that whoever does
-it first, the other finds nothing to do. Who runs on lent resources stays, unless evicted for it.
+it first, the other finds nothing to do.
+
+A pod runs on lent resources if it requests batch or mid resources, or carries the priority class of one of those bands.
+Plain BestEffort pods do not: the protocol counts them with batch, but nothing was lent to them. Nor do pods of the
+class free, for which there are no lent resources. Pods on lent resources keep running unless they are evicted.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
-from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.protocol.priority import PriorityClass, raw_priority_class
 from koord.api.text.selector import (
     NOTHING,
     LabelMatcher,
@@ -41,7 +45,7 @@ from koord.manager.node_resource.writing import decide
 
 LENT: Final = frozenset((*BATCH, *MID))
 """The resources that go with the switch."""
-_LENT_TO: Final = (PriorityClass.BATCH, PriorityClass.MID, PriorityClass.FREE)
+_LENT_TO: Final = (PriorityClass.BATCH, PriorityClass.MID)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _OPERATORS: Final[Mapping[Operator, Literal["In", "NotIn", "Exists", "DoesNotExist"]]] = {
     Operator.IN: "In",
@@ -73,11 +77,17 @@ class Evictee:
     name: str
     uid: str
     node: str
-    band: PriorityClass
+    priority_class: PriorityClass
+    "What the pod carries; NONE where it only requests lent resources."
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is in a namespace of the cluster itself or of koord."""
+        return self.namespace in names.CLUSTER_NAMESPACES
 
 
 def standing(config: SloConfig, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Standing:
@@ -168,9 +178,9 @@ def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
         # A static pod's copy can be deleted as often as one likes: the pod stays.
         if _MIRROR in meta.annotations:
             continue
-        band = priority_class(pod)
-        if band in _LENT_TO or LENT & pod_requests(pod).keys():
-            evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, band)
+        carried, requests = raw_priority_class(meta.labels, pod.spec.priority), pod_requests(pod)
+        if carried in _LENT_TO or any(requests.get(name) for name in LENT):
+            evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, carried)
             found.append((pod.spec.priority or 0, evictee))
     return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].key))]
 

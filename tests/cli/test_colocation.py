@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koord.api import kinds
+from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.node import Node
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
 from koord.api.text.selector import parse_labels
 from koord.api.text.timestamp import from_seconds
-from koord.cli.colocation_live import Scope, Told, look, turn
+from koord.cli.colocation_live import Evict, Scope, Told, look, plan, turn
 from koord.cli.main import run as koord
 from koord.kube.client import Client
 from koord.kube.locate import locate
@@ -70,12 +76,12 @@ async def lending(client: Client, *names: str, **meta: Any) -> None:
             await until_lent(client, name, 35900)
 
 
-async def off(client: Client, scope: Scope | None = None, *, evict: bool = False) -> Told:
-    return await turn(client, scope or Scope(), on=False, evict=evict, within_s=1.0, progress=lambda line: None)
+async def off(client: Client, scope: Scope | None = None, *, evict: Evict | None = None) -> Told:
+    return await turn(client, scope or Scope(), on=False, evict=evict, progress=lambda line: None)
 
 
 async def on(client: Client, scope: Scope | None = None) -> Told:
-    return await turn(client, scope or Scope(), on=True, evict=False, within_s=0.0, progress=lambda line: None)
+    return await turn(client, scope or Scope(), on=True, progress=lambda line: None)
 
 
 @pytest.mark.parametrize("managed", [True, False])
@@ -142,9 +148,81 @@ async def test_pods_are_evicted_if_asked_as_far_as_budgets_allow(client: Client)
     }
     await client.create(kinds.POD_DISRUPTION_BUDGETS, budget, namespace="default")
     await client.patch(kinds.PODS, "two", {"metadata": {"labels": {"keep": "yes"}}}, namespace="default")
-    told = await off(client, Scope(nodes=("n1",)), evict=True)
+    told = await off(client, Scope(nodes=("n1",)), evict=Evict(within_s=1.0))
     assert told.evicted == ("default/one",)
     assert list(told.refused) == ["default/two"]
+
+
+async def _running(client: Client, *pods: dict[str, Any]) -> None:
+    """Pods on n1, as a scheduler and a kubelet would have made them."""
+    for pod in pods:
+        pod["spec"]["nodeName"] = "n1"
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        await client.create(kinds.PODS, pod, namespace=namespace)
+        running = {"status": {"phase": "Running"}}
+        await client.patch(kinds.PODS, name, running, namespace=namespace, subresource="status")
+
+
+def plain_pod(name: str, namespace: str = "default") -> dict[str, Any]:
+    """A BestEffort pod: it requests nothing, and carries no class."""
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [{"name": "app", "image": "app:1"}], "terminationGracePeriodSeconds": 0},
+    }
+
+
+async def _keys(client: Client) -> set[str]:
+    return {each.metadata.key for each in await client.list(kinds.PODS)}
+
+
+async def test_only_pods_on_lent_resources_are_evicted_and_none_of_the_cluster_itself(client: Client) -> None:
+    await lending(client, "n1")
+    of_cluster = batch_pod("system-job")
+    of_cluster["metadata"]["namespace"] = "kube-system"
+    await _running(client, batch_pod("job"), plain_pod("plain"), plain_pod("proxy", "kube-system"), of_cluster)
+    told = await off(client, evict=Evict())
+    assert told.evicted == ("default/job",)
+    assert told.spared == ("kube-system/system-job",)
+    assert await _keys(client) == {"default/plain", "kube-system/proxy", "kube-system/system-job"}
+    told = await off(client, evict=Evict(cluster_too=True))
+    assert told.evicted == ("kube-system/system-job",)
+    assert await _keys(client) == {"default/plain", "kube-system/proxy"}
+
+
+async def test_only_pods_that_somebody_agreed_to_are_evicted(client: Client) -> None:
+    await lending(client, "n1")
+    await _running(client, batch_pod("seen"))
+    planned = await plan(client, Scope(), on=False, evict=Evict())
+    await _running(client, batch_pod("came-later"))
+    told = await off(client, evict=Evict(agreed=frozenset(each.uid for each in planned.to_evict)))
+    assert told.evicted == ("default/seen",)
+    assert await _keys(client) == {"default/came-later"}
+
+
+@pytest.mark.parametrize("how", ["cluster", "pool", "node"])
+async def test_a_dry_run_tells_what_would_happen_and_changes_nothing(client: Client, how: str) -> None:
+    scope = {"cluster": Scope(), "pool": Scope(pool=parse_labels("pool=a")), "node": Scope(nodes=("n1",))}[how]
+    await lending(client, "n1", labels={"pool": "a"})
+    await _running(client, batch_pod("job"), plain_pod("plain"))
+
+    async def stored() -> tuple[Node, list[ConfigMap]]:
+        return await client.get(kinds.NODES, "n1"), list(await client.list(kinds.CONFIG_MAPS))
+
+    before = await stored()
+    told = await plan(client, scope, on=False, evict=Evict())
+    assert [each.pod for each in told.to_evict] == ["default/job"]
+    assert not told.nodes["n1"].on
+    assert await stored() == before
+    assert await _keys(client) == {"default/job", "default/plain"}
+    done = await off(client, scope, evict=Evict())
+    assert (done.cluster, done.nodes["n1"].why) == (told.cluster, told.nodes["n1"].why)
+    assert done.evicted == ("default/job",)
+
+
+async def test_a_dry_run_is_refused_what_the_switch_is_refused(client: Client) -> None:
+    await change(client, "colocation-config", "{")
+    with pytest.raises(SwitchError, match="not JSON"):
+        await plan(client, Scope(), on=False)
 
 
 async def test_turning_it_twice_writes_once(client: Client) -> None:
@@ -171,13 +249,16 @@ async def test_what_cannot_be_done_is_said(client: Client) -> None:
         await off(client)
 
 
-def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@contextmanager
+def served(tmp_path: Path, *pods: dict[str, Any]) -> Iterator[list[str]]:
+    """A node that lends, on an API server in another thread. Gives the options that lead there."""
     ready, over = threading.Event(), threading.Event()
 
     async def serve() -> None:
         async with serving(tmp_path) as client:
             await fresh(client)
             await lending(client, "n1")
+            await _running(client, *pods)
             ready.set()
             while not over.is_set():  # noqa: ASYNC110 - set by another thread
                 await asyncio.sleep(0.05)
@@ -186,7 +267,14 @@ def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     thread.start()
     try:
         assert ready.wait(60)
-        where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
+        yield ["--kubeconfig", str(tmp_path / "kubeconfig")]
+    finally:
+        over.set()
+        thread.join(30)
+
+
+def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(tmp_path) as where:
         assert koord(["colocation", "status", *where]) == 0
         printed = capsys.readouterr().out
         assert "co-location is on in the cluster" in printed
@@ -206,9 +294,59 @@ def test_a_person_turns_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "n1 still lends nothing: co-location is off in the cluster" in said.err
         assert koord(["colocation", "off", "--node", "n9", *where]) == 2
         assert "there is no node n9" in capsys.readouterr().err
+
+
+def test_evicting_is_asked_about_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(tmp_path, batch_pod("job"), plain_pod("plain")) as where:
+        evict = ["colocation", "off", "--evict", *where]
+        # No terminal: nobody can be asked.
+        assert koord(evict) == 2
+        refusal = capsys.readouterr().err
+        assert "--yes" in refusal
+        assert "--dry-run" in refusal
+        assert koord([*evict, "--dry-run", "-o", "json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["dryRun"] is True
+        assert [each["pod"] for each in told["toEvict"]] == ["default/job"]
+        assert told["nodes"]["n1"]["lends"]["kubernetes.io/batch-cpu"] == "35900"
+        code, said = _on_a_terminal(evict, "n\n")
+        assert code == 1
+        assert "default/job" in said
+        assert "default/plain" not in said
+        assert "nothing was changed" in said
+        assert koord(["colocation", "status", "-o", "json", *where]) == 0
+        assert json.loads(capsys.readouterr().out)["nodes"]["n1"]["on"] is True
+        code, said = _on_a_terminal(evict, "y\n")
+        assert code == 0, said
+        assert "1 pod evicted" in said
+        assert koord([*evict, "--yes"]) == 0
+        assert "0 pods evicted" in capsys.readouterr().out
+
+
+def _on_a_terminal(command: list[str], answer: str) -> tuple[int, str]:
+    """The exit code and all that is said, where somebody types an answer."""
+    keyboard, terminal = pty.openpty()
+    try:
+        os.write(keyboard, answer.encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "koord", *command],
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     finally:
-        over.set()
-        thread.join(30)
+        os.close(keyboard)
+        os.close(terminal)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("flag", ["--yes", "--system-namespaces"])
+def test_flags_that_would_have_no_effect_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert koord(["colocation", "off", flag]) == 2
+    assert f"{flag} goes with --evict" in capsys.readouterr().err
 
 
 async def test_a_node_that_evicted_takes_no_batch_pods_for_a_while(client: Client) -> None:

@@ -73,8 +73,11 @@ def pod(
     band: str = "prod",
     phase: str = "Running",
     numa: tuple[int, ...] = (),
+    namespace: str = "default",
+    batch_cpu: str | None = None,
 ) -> Pod:
-    requests = {key: text for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
+    asked = (("cpu", cpu), ("memory", memory), ("kubernetes.io/batch-cpu", batch_cpu))
+    requests = {key: text for key, text in asked if text is not None}
     annotations = {}
     if numa:
         status = {"numaNodeResources": [{"node": each} for each in numa]}
@@ -84,7 +87,7 @@ def pod(
         {
             "metadata": {
                 "name": name,
-                "namespace": "default",
+                "namespace": namespace,
                 "uid": f"uid-{name}",
                 "resourceVersion": "1",
                 "labels": {"koordinator.sh/qosClass": qos} if qos else {},

@@ -115,14 +115,45 @@ def test_a_node_that_lends_or_shows_nothing_is_not_written() -> None:
 
 def test_who_runs_on_what_is_lent_is_found_the_least_important_first() -> None:
     pods = [
-        pod("web", cpu="1"),
-        pod("batch", band="batch", qos="BE"),
-        pod("free", band="free", qos="BE"),
         pod("mid", band="mid"),
+        pod("batch", band="batch", qos="BE"),
+        pod("asks", qos="LS", band="", batch_cpu="500"),
         pod("elsewhere", band="batch", node="n2"),
         pod("done", band="batch", phase="Succeeded"),
     ]
-    assert [each.key for each in switch.on_lent(pods, {"n1"})] == ["default/free", "default/batch", "default/mid"]
+    assert [each.key for each in switch.on_lent(pods, {"n1"})] == ["default/asks", "default/batch", "default/mid"]
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        pod("plain-best-effort", band=""),
+        pod("best-effort-by-label", band="", qos="BE"),
+        pod("service", band="", cpu="1"),
+        pod("prod", band="prod", cpu="1"),
+        # No resources are lent to the class free.
+        pod("free", band="free", qos="BE"),
+        pod("asks-for-none", band="", batch_cpu="0"),
+    ],
+    ids=lambda each: each.metadata.name,
+)
+def test_a_pod_that_never_asked_for_lent_resources_does_not_run_on_them(service: Any) -> None:
+    assert switch.on_lent([service], {"n1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("namespace", "of_cluster"),
+    [
+        ("kube-system", True),
+        ("kube-public", True),
+        ("kube-node-lease", True),
+        ("koordinator-system", True),
+        ("default", False),
+    ],
+)
+def test_pods_of_the_cluster_itself_are_told_apart(namespace: str, of_cluster: bool) -> None:
+    (found,) = switch.on_lent([pod("job", band="batch", namespace=namespace)], {"n1"})
+    assert found.is_of_cluster is of_cluster
 
 
 VALUES = st.dictionaries(

@@ -319,6 +319,8 @@ OLD_QUOTAS: Final[Mapping[str, str]] = {"root": QUOTA_ROOT, "system": QUOTA_SYST
 
 NAMESPACE_KOORDINATOR: Final = "koordinator-system"
 NAMESPACE_KUBE_SYSTEM: Final = "kube-system"
+CLUSTER_NAMESPACES: Final = frozenset({NAMESPACE_KUBE_SYSTEM, "kube-public", "kube-node-lease", NAMESPACE_KOORDINATOR})
+"""Namespaces of the cluster itself and of koord: what runs there is no tenant's."""
 CONFIGMAP_SLO_CONTROLLER: Final = "slo-controller-config"
 CONFIGMAP_KOORDLET: Final = "koordlet-config"
 CONFIGMAP_POD_ENHANCED_VALIDATOR: Final = "pod-enhanced-validator-config"

@@ -27,7 +27,7 @@ def test_off_takes_back_what_is_lent_and_evicts_if_asked(tmp_path: Path, manager
         kubectl(data, "wait", "--for=condition=Ready", "pod/job", "--timeout=60s")
         if manager == "was killed":
             os.kill(running.component("manager")["pid"], signal.SIGKILL)
-        done = koord("colocation", "off", "--evict", "-o", "json", *where)
+        done = koord("colocation", "off", "--evict", "--yes", "-o", "json", *where)
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         assert told["evicted"] == ["default/job"]
