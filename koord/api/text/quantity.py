@@ -230,3 +230,25 @@ def _print(parsed: Parsed) -> str:
         return f"{mantissa * _power(exponent - target)}" + (f"e{target}" if target else "")
     target = min(target, _DECIMAL["E"])
     return f"{mantissa * _power(exponent - target)}{_DECIMAL_SUFFIX[target]}"
+
+
+@lru_cache(16384, typed=True)
+def rounded(quantity: Number) -> str:
+    """A quantity as the server keeps it: canonical, and rounded up to thousandths."""
+    mantissa, exponent, _ = parse(quantity)
+    if exponent >= -3:
+        return canonical(quantity)
+    scale = 10 ** (-3 - exponent)
+    if mantissa % scale == 0:
+        return canonical(quantity)
+    return from_milli(-(-abs(mantissa) // scale) * (1 if mantissa > 0 else -1))
+
+
+@lru_cache(16384, typed=True)
+def compare(one: Number, other: Number) -> int:
+    """-1, 0 or 1, exactly."""
+    a, b = parse(one), parse(other)
+    low = min(a.exponent, b.exponent)
+    left: int = a.mantissa * 10 ** min(a.exponent - low, 60)
+    right: int = b.mantissa * 10 ** min(b.exponent - low, 60)
+    return (left > right) - (left < right)

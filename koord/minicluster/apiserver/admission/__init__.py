@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from koord.api.kubernetes import pod_admission
 from koord.minicluster.apiserver.access.rbac import Authorizer
 from koord.minicluster.apiserver.admission import (
     default_class,
     limit_ranger,
     namespace_lifecycle,
     newcomers,
-    pod_defaults,
     priority,
     role_escalation,
     runtime_class,
@@ -127,14 +127,24 @@ class Admission:
             if resource.collection == "persistentvolumeclaims":
                 default_class.complete(obj, self._storage.all())
         if resource.plural == "pods" and not resource.group and not attributes.subresource and obj is not None:
-            if "ServiceAccount" not in self._disabled and attributes.operation == "CREATE":
-                pod_defaults.set_service_account(obj)
-            if attributes.operation == "CREATE":
-                limit_ranger.give_defaults(obj, self._ranges.within(attributes.namespace))
-            pod_defaults.add_tolerations(obj)
-            priority.admit_pod(attributes, obj, self._classes.get, self._classes.all)
-            if attributes.operation == "CREATE":
-                runtime_class.complete(attributes, obj, self._runtimes.get)
+            self._complete_pod(attributes, obj)
+
+    def _complete_pod(self, attributes: Attributes, pod: Obj) -> None:
+        if attributes.operation != "CREATE":
+            pod_admission.add_tolerations(pod)
+            priority.keep(pod, attributes.old)
+            return
+        around = pod_admission.Surroundings(
+            limit_ranges=self._ranges.within(attributes.namespace),
+            priority_class=self._classes.get,
+            priority_classes=self._classes.all,
+            runtime_class=self._runtimes.get,
+            service_accounts="ServiceAccount" not in self._disabled,
+        )
+        try:
+            pod_admission.complete(pod, around)
+        except pod_admission.PodRefused as error:
+            raise refusal(attributes, str(error)) from error
 
     def _equivalents(self, resource: Resource) -> Iterable[Resource]:
         """The same objects under other groups and versions. Asked for every write and every hook."""

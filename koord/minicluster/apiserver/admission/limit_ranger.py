@@ -1,16 +1,15 @@
-"""LimitRanges at work: pods get the amounts that their namespace gives by default, and none may leave its bounds."""
+"""LimitRanges at work: no pod and no claim may leave the bounds of its namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
+from koord.api.kubernetes.pod_admission import bounds
 from koord.api.kubernetes.quota_usage import pod_amounts
 from koord.api.text.quantity import canonical, milli
 from koord.minicluster.apiserver.admission.attributes import Attributes, refusal
 from koord.minicluster.apiserver.resource import Obj
-
-ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
 Amounts = Mapping[str, Any]
 
@@ -25,31 +24,6 @@ def concerns(attributes: Attributes) -> bool:
     return resource.plural == "persistentvolumeclaims" and not attributes.subresource
 
 
-def give_defaults(pod: Obj, ranges: Iterable[Obj]) -> None:
-    for each in ranges:
-        requests: dict[str, Any] = {}
-        limits: dict[str, Any] = {}
-        for bound in _bounds(each, "Container"):
-            requests |= bound.get("defaultRequest") or {}
-            limits |= bound.get("default") or {}
-        told = [*_given(pod, "containers", "container", requests, limits)]
-        told += _given(pod, "initContainers", "init container", requests, limits)
-        if told:
-            annotations = pod["metadata"].setdefault("annotations", {})
-            annotations[ANNOTATION] = "LimitRanger plugin set: " + "; ".join(told)
-
-
-def _given(pod: Obj, group: str, word: str, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    for container in pod["spec"].get(group) or ():
-        resources = container.setdefault("resources", {})
-        for key, what, given in (("requests", "request", requests), ("limits", "limit", limits)):
-            has = resources.get(key) or {}
-            missing = sorted(name for name in given if name not in has)
-            if missing:
-                resources[key] = {**has, **{name: given[name] for name in missing}}
-                yield f"{', '.join(missing)} {what} for {word} {container.get('name', '')}"
-
-
 def check(attributes: Attributes, ranges: Iterable[Obj]) -> None:
     """403 where an object is outside of what its namespace allows."""
     if attributes.old is not None and attributes.old["metadata"].get("deletionTimestamp"):
@@ -61,13 +35,9 @@ def check(attributes: Attributes, ranges: Iterable[Obj]) -> None:
             raise refusal(attributes, texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
-def _bounds(limit_range: Obj, kind: str) -> list[Obj]:
-    return [bound for bound in limit_range["spec"].get("limits") or () if bound.get("type") == kind]
-
-
 def _claim_faults(claim: Obj, limit_range: Obj) -> Iterator[str]:
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
-    for bound in _bounds(limit_range, "PersistentVolumeClaim"):
+    for bound in bounds(limit_range, "PersistentVolumeClaim"):
         for name, least in sorted((bound.get("min") or {}).items()):
             yield from _too_little("PersistentVolumeClaim", name, least, requests, {})
         for name, most in sorted((bound.get("max") or {}).items()):

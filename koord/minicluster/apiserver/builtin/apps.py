@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from koord.api.kubernetes.workload_defaults import (
+    TEMPLATE_GENERATION,
+    default_daemon_set,
+    default_deployment,
+    default_replica_set,
+)
 from koord.minicluster.apiserver.builtin.checks import (
     IMMUTABLE,
     Faults,
@@ -17,7 +23,6 @@ from koord.minicluster.apiserver.builtin.checks import (
     selects_nothing_particular,
 )
 from koord.minicluster.apiserver.builtin.int_or_percent import below_all, number_of, validate_int_or_percent
-from koord.minicluster.apiserver.builtin.pod_defaults import default_template
 from koord.minicluster.apiserver.builtin.pod_spec import validate_template
 from koord.minicluster.apiserver.builtin.pod_warnings import template_warnings
 from koord.minicluster.apiserver.builtin.statuses import (
@@ -81,29 +86,6 @@ def _warnings(obj: Obj) -> Sequence[str]:
 
 def new_generation(new: Obj, old: Obj) -> bool:
     return bool(new["metadata"].get("generation") != old["metadata"].get("generation"))
-
-
-def default_deployment(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    default_template(spec.get("template"))
-    for key, value in (("replicas", 1), ("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)):
-        if spec.get(key) is None:
-            spec[key] = value
-    strategy = spec.get("strategy")
-    if strategy is None:
-        strategy = spec["strategy"] = {}
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        _default_rolling(strategy, maxUnavailable="25%", maxSurge="25%")
-
-
-def _default_rolling(strategy: Obj, **values: str | int) -> None:
-    if strategy.get("rollingUpdate") is None:
-        strategy["rollingUpdate"] = {}
-    for key, value in values.items():
-        if strategy["rollingUpdate"].get(key) is None:
-            strategy["rollingUpdate"][key] = value
 
 
 def prepare_deployment_update(new: Obj, old: Obj) -> None:
@@ -171,13 +153,6 @@ def validate_deployment_status(new: Obj, old: Obj) -> Sequence[Cause]:
     return faults
 
 
-def default_replica_set(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    default_template(spec.get("template"))
-    if spec.get("replicas") is None:
-        spec["replicas"] = 1
-
-
 def validate_replica_set(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
     not_negative(faults, obj["spec"], ("replicas", "minReadySeconds"), "spec")
@@ -194,40 +169,18 @@ def validate_replica_set_status(new: Obj, _old: Obj) -> Sequence[Cause]:
     return faults
 
 
-def default_daemon_set(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    default_template(spec.get("template"))
-    if spec.get("revisionHistoryLimit") is None:
-        spec["revisionHistoryLimit"] = 10
-    strategy = spec.get("updateStrategy")
-    if strategy is None:
-        strategy = spec["updateStrategy"] = {}
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        _default_rolling(strategy, maxUnavailable=1, maxSurge=0)
-    # A counter of template changes from an older API, which that API's clients still read.
-    annotations = obj["metadata"].get("annotations")
-    if annotations is None:
-        annotations = obj["metadata"]["annotations"] = {}
-    annotations.setdefault(_TEMPLATE_GENERATION, "0")
-
-
-_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
-
-
 def prepare_daemon_set_create(obj: Obj) -> None:
     _DAEMON_SET_STATUS(obj)
     annotations = obj["metadata"].setdefault("annotations", {})
-    if annotations.get(_TEMPLATE_GENERATION, "0") == "0":
-        annotations[_TEMPLATE_GENERATION] = "1"
+    if annotations.get(TEMPLATE_GENERATION, "0") == "0":
+        annotations[TEMPLATE_GENERATION] = "1"
 
 
 def prepare_daemon_set_update(new: Obj, old: Obj) -> None:
-    count = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "0")
+    count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
     if new["spec"].get("template") != old["spec"].get("template") and count.isdecimal():
         count = str(int(count) + 1)
-    new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = count
+    new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = count
 
 
 def validate_daemon_set(obj: Obj) -> Sequence[Cause]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from koord.api.kubernetes.workload_defaults import default_stateful_set
 from koord.api.text import formats
 from koord.minicluster.apiserver.builtin.apps import always_restarted, new_generation, without_replicas
 from koord.minicluster.apiserver.builtin.checks import (
@@ -22,7 +23,6 @@ from koord.minicluster.apiserver.builtin.checks import (
     selects_nothing_particular,
 )
 from koord.minicluster.apiserver.builtin.claim_specs import validate_claim_spec
-from koord.minicluster.apiserver.builtin.pod_defaults import default_claim_spec, default_template
 from koord.minicluster.apiserver.builtin.pod_spec import validate_pod_annotations, validate_template
 from koord.minicluster.apiserver.builtin.pod_warnings import template_warnings
 from koord.minicluster.apiserver.builtin.statuses import blank_status, counters, replica_counts
@@ -39,37 +39,6 @@ _FIXED: Final = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
-
-
-def default_stateful_set(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    default_template(spec.get("template"))
-    for key, value in (("replicas", 1), ("revisionHistoryLimit", 10)):
-        if spec.get(key) is None:
-            spec[key] = value
-    if not spec.get("podManagementPolicy"):
-        spec["podManagementPolicy"] = "OrderedReady"
-    strategy = spec.get("updateStrategy")
-    if strategy is None:
-        strategy = spec["updateStrategy"] = {}
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-        if strategy.get("rollingUpdate") is None:
-            strategy["rollingUpdate"] = {}
-    rolling = strategy.get("rollingUpdate")
-    if strategy["type"] == "RollingUpdate" and rolling is not None and rolling.get("partition") is None:
-        rolling["partition"] = 0
-    policy = spec.get("persistentVolumeClaimRetentionPolicy")
-    if policy is None:
-        policy = spec["persistentVolumeClaimRetentionPolicy"] = {}
-    for key in ("whenDeleted", "whenScaled"):
-        if not policy.get(key):
-            policy[key] = "Retain"
-    for claim in spec.get("volumeClaimTemplates") or ():
-        claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
-        default_claim_spec(claim.setdefault("spec", {}))
-        if not claim.setdefault("status", {}).get("phase"):
-            claim["status"]["phase"] = "Pending"
 
 
 def validate_stateful_set(obj: Obj) -> Sequence[Cause]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from koord.api.kubernetes.workload_defaults import JOB_NAME_LABELS, JOB_UID_LABELS, default_job, give_selector
 from koord.api.text import formats
 from koord.api.text.timestamp import parse_timestamp
 from koord.minicluster.apiserver.builtin.apps import new_generation
@@ -26,7 +27,6 @@ from koord.minicluster.apiserver.builtin.checks import (
     selector_value,
     selects,
 )
-from koord.minicluster.apiserver.builtin.pod_defaults import default_template
 from koord.minicluster.apiserver.builtin.pod_spec import validate_template
 from koord.minicluster.apiserver.builtin.pod_warnings import template_warnings
 from koord.minicluster.apiserver.builtin.statuses import blank_status
@@ -34,24 +34,12 @@ from koord.minicluster.apiserver.printing import AGE, NAME, human_duration, of, 
 from koord.minicluster.apiserver.resource import Obj, Strategy
 from koord.minicluster.apiserver.status import Cause, invalid, not_supported, required, too_long
 
-_INT32_MAX: Final = 2**31 - 1
 _MOST_INDEXED: Final = 100_000
-_NAME_LABELS: Final = ("job-name", "batch.kubernetes.io/job-name")
-_UID_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 _ORPHANING: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
 _BLANK: Final = blank_status("batch", "v1", "Job")
-
-
-def default_job(job: Obj) -> None:
-    spec = job.setdefault("spec", {})
-    default_job_spec(spec)
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if labels and not job["metadata"].get("labels"):
-        # One map for both, as in the real server: labels that the server adds to the template show on the job as well.
-        job["metadata"]["labels"] = labels
 
 
 def when_read(job: Obj) -> bool:
@@ -63,48 +51,9 @@ def when_read(job: Obj) -> bool:
     return True
 
 
-def default_job_spec(spec: Obj) -> None:
-    default_template(spec.get("template"))
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    if spec.get("parallelism") is None:
-        spec["parallelism"] = 1
-    if spec.get("backoffLimit") is None:
-        spec["backoffLimit"] = 6 if spec.get("backoffLimitPerIndex") is None else _INT32_MAX
-    policy = spec.get("podFailurePolicy")
-    for key, value in (
-        ("completionMode", "NonIndexed"),
-        ("suspend", False),
-        ("podReplacementPolicy", "Failed" if policy is not None else "TerminatingOrFailed"),
-        ("manualSelector", False),
-    ):
-        if spec.get(key) is None:
-            spec[key] = value
-    default_failure_policy(spec)
-
-
-def default_failure_policy(spec: Obj) -> None:
-    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
-        for pattern in rule.get("onPodConditions") or ():
-            if not pattern.get("status"):
-                pattern["status"] = "True"
-
-
 def prepare_create(job: Obj) -> None:
     _BLANK(job)
-    spec, meta = job["spec"], job["metadata"]
-    if spec.get("manualSelector"):
-        return
-    template_meta = spec["template"].setdefault("metadata", {})
-    labels = template_meta.get("labels") or {}
-    for key in _NAME_LABELS:
-        labels.setdefault(key, meta.get("name", ""))
-    for key in _UID_LABELS:
-        labels.setdefault(key, meta.get("uid", ""))
-    template_meta["labels"] = labels
-    selector = spec.get("selector") or {}
-    selector["matchLabels"] = {_UID_LABELS[1]: meta.get("uid", ""), **(selector.get("matchLabels") or {})}
-    spec["selector"] = selector
+    give_selector(job)
 
 
 def validate(job: Obj) -> Sequence[Cause]:
@@ -139,8 +88,10 @@ def _generated(faults: Faults, meta: Part, spec: Part) -> None:
     """That the labels by which the job finds its pods are those that the server gave it."""
     path = "spec.template.metadata.labels"
     labels: Mapping[str, str] = (spec["template"].get("metadata") or {}).get("labels") or {}
-    wanted = {key: meta.get("uid", "") for key in _UID_LABELS} | {key: meta.get("name", "") for key in _NAME_LABELS}
-    for key in (_UID_LABELS[0], _NAME_LABELS[0], _UID_LABELS[1], _NAME_LABELS[1]):
+    wanted = {key: meta.get("uid", "") for key in JOB_UID_LABELS} | {
+        key: meta.get("name", "") for key in JOB_NAME_LABELS
+    }
+    for key in (JOB_UID_LABELS[0], JOB_NAME_LABELS[0], JOB_UID_LABELS[1], JOB_NAME_LABELS[1]):
         if key not in labels:
             faults.append(required(f"{path}[{key}]", f"must be '{wanted[key]}'"))
         elif labels[key] != wanted[key]:

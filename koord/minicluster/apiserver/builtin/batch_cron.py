@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import available_timezones
 
+from koord.api.kubernetes.workload_defaults import default_cron_job
 from koord.minicluster.apiserver.builtin.apps import new_generation
-from koord.minicluster.apiserver.builtin.batch import default_failure_policy, validate_job_spec
+from koord.minicluster.apiserver.builtin.batch import validate_job_spec
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, not_negative, one_of, selector_value
-from koord.minicluster.apiserver.builtin.pod_defaults import default_template
 from koord.minicluster.apiserver.builtin.pod_warnings import template_warnings
 from koord.minicluster.apiserver.builtin.statuses import blank_status
 from koord.minicluster.apiserver.printing import (
@@ -102,21 +102,6 @@ def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str | 
     return f"step of range should be a positive number: {part}" if step == 0 else None
 
 
-def default(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    for key, value in (
-        ("concurrencyPolicy", "Allow"),
-        ("suspend", False),
-        ("successfulJobsHistoryLimit", 3),
-        ("failedJobsHistoryLimit", 1),
-    ):
-        if spec.get(key) is None or spec[key] == "":
-            spec[key] = value
-    job_spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-    default_template(job_spec.get("template"))
-    default_failure_policy(job_spec)
-
-
 def _validate(obj: Obj, old: Obj | None) -> Faults:
     faults: Faults = []
     spec = obj["spec"]
@@ -193,7 +178,7 @@ def _suspended(obj: Obj) -> str:
 
 
 CRON_JOB: Final = Strategy(
-    default=default,
+    default=default_cron_job,
     prepare_create=blank_status("batch", "v1", "CronJob"),
     validate_create=validate_create,
     validate_update=_validate,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from koord.api.kubernetes.pod_defaults import round_amounts
+from koord.api.kubernetes.resource_names import may_overcommit
 from koord.api.text import formats
-from koord.api.text.quantity import Number, canonical, milli, value
+from koord.api.text.quantity import Number, canonical, compare, milli, value
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all
-from koord.minicluster.apiserver.builtin.pod_defaults import round_amounts
 from koord.minicluster.apiserver.builtin.resource_amounts import (
-    compare,
     container_resource_name,
-    may_overcommit,
     resource_name,
 )
 from koord.minicluster.apiserver.printing import CREATED_AT, NAME

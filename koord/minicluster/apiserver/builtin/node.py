@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from koord.api.kubernetes.pod_defaults import round_amounts
 from koord.api.text import formats
 from koord.minicluster.apiserver.bodies import json_text
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all
-from koord.minicluster.apiserver.builtin.pod_defaults import round_amounts
 from koord.minicluster.apiserver.builtin.pod_scheduling import taint_effect
 from koord.minicluster.apiserver.builtin.resource_amounts import amount
 from koord.minicluster.apiserver.printing import AGE, NAME, NONE, UNKNOWN, at, of, text

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from koord.api.kubernetes.pod_defaults import default_pod
 from koord.api.text import formats
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, immutable
 from koord.minicluster.apiserver.builtin.pod_columns import COLUMNS
 from koord.minicluster.apiserver.builtin.pod_containers import image_without_spaces
-from koord.minicluster.apiserver.builtin.pod_defaults import default_pod
 from koord.minicluster.apiserver.builtin.pod_qos import qos_class
 from koord.minicluster.apiserver.builtin.pod_scheduling import apply_label_keys, validate_tolerations
 from koord.minicluster.apiserver.builtin.pod_spec import validate_pod_annotations, validate_pod_spec

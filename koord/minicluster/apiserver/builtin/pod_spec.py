@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from koord.api.kubernetes.pod_defaults import container_total
+from koord.api.kubernetes.resource_names import is_huge_pages
 from koord.api.text import formats
-from koord.api.text.quantity import canonical
+from koord.api.text.quantity import canonical, compare
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, annotation_map, label_map
 from koord.minicluster.apiserver.builtin.pod_containers import validate_containers, validate_file_refs
-from koord.minicluster.apiserver.builtin.pod_defaults import container_total
 from koord.minicluster.apiserver.builtin.pod_scheduling import (
     validate_gates,
     validate_scheduling,
@@ -23,9 +24,7 @@ from koord.minicluster.apiserver.builtin.pod_scheduling import (
 from koord.minicluster.apiserver.builtin.pod_security import pod_security, validate_os
 from koord.minicluster.apiserver.builtin.pod_volumes import validate_volumes
 from koord.minicluster.apiserver.builtin.resource_amounts import (
-    compare,
     container_resources,
-    is_huge_pages,
     pod_resources,
 )
 from koord.minicluster.apiserver.status import duplicate, forbidden, invalid, not_supported, required, too_long

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from koord.api.kubernetes.pod_defaults import default_template, round_amounts
+from koord.api.kubernetes.workload_defaults import default_controller
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, labels_value, not_negative
-from koord.minicluster.apiserver.builtin.pod_defaults import default_template, round_amounts
 from koord.minicluster.apiserver.builtin.pod_spec import validate_template
 from koord.minicluster.apiserver.builtin.resource_amounts import amount, is_quota_standard, quota_resource_name
 from koord.minicluster.apiserver.builtin.statuses import blank_status, counters, replica_counts
@@ -148,20 +149,6 @@ def validate_pod_template(obj: Obj) -> Sequence[Cause]:
     faults: Faults = []
     validate_template(faults, obj.get("template") or {}, "template")
     return faults
-
-
-def default_controller(obj: Obj) -> None:
-    spec = obj.setdefault("spec", {})
-    template = spec.get("template")
-    default_template(template)
-    labels = ((template or {}).get("metadata") or {}).get("labels")
-    if labels:
-        if not spec.get("selector"):
-            spec["selector"] = dict(labels)
-        if not obj["metadata"].get("labels"):
-            obj["metadata"]["labels"] = dict(labels)
-    if spec.get("replicas") is None:
-        spec["replicas"] = 1
 
 
 def validate_controller(obj: Obj) -> Sequence[Cause]:

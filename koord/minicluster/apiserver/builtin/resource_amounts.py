@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Final
 
+from koord.api.kubernetes.resource_names import HUGE_PAGES, is_huge_pages, is_native, may_overcommit
 from koord.api.text import formats
-from koord.api.text.quantity import Number, canonical, from_milli, parse, value
+from koord.api.text.quantity import Number, canonical, compare, parse, value
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, quantity_sign
 from koord.minicluster.apiserver.remembering import remembering
 from koord.minicluster.apiserver.status import Cause, duplicate, forbidden, invalid, not_found, not_supported, required
@@ -39,15 +40,6 @@ _STANDARD: Final = _COUNTED | _COMPUTE | {"storage", "requests.storage"}
 _OF_QUOTAS: Final = _COUNTED | _COMPUTE | {"requests.storage"}
 _OF_CONTAINERS: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OF_PODS: Final = ("cpu", "memory")
-_HUGE_PAGES: Final = "hugepages-"
-
-
-def is_huge_pages(name: str) -> bool:
-    return name.startswith(_HUGE_PAGES)
-
-
-def is_native(name: str) -> bool:
-    return "/" not in name or "kubernetes.io/" in name
 
 
 @lru_cache(4096)
@@ -57,32 +49,16 @@ def is_extended(name: str) -> bool:
     return not formats.label_key(f"requests.{name}")
 
 
-def may_overcommit(name: str) -> bool:
-    return is_native(name) and not is_huge_pages(name)
-
-
 def is_whole(name: str) -> bool:
     """Whether a resource is counted in whole numbers."""
     return name in _COUNTED or is_extended(name)
-
-
-@lru_cache(16384, typed=True)
-def rounded(quantity: Number) -> str:
-    """A quantity as the server keeps it: canonical, and rounded up to thousandths."""
-    mantissa, exponent, _ = parse(quantity)
-    if exponent >= -3:
-        return canonical(quantity)
-    scale = 10 ** (-3 - exponent)
-    if mantissa % scale == 0:
-        return canonical(quantity)
-    return from_milli(-(-abs(mantissa) // scale) * (1 if mantissa > 0 else -1))
 
 
 @lru_cache(4096)
 def _name_faults(name: str) -> tuple[str, ...]:
     if faults := formats.label_key(name):
         return faults
-    if "/" not in name and name not in _STANDARD and not name.startswith((_HUGE_PAGES, "requests.hugepages-")):
+    if "/" not in name and name not in _STANDARD and not name.startswith((HUGE_PAGES, "requests.hugepages-")):
         return ("must be a standard resource type or fully qualified",)
     return ()
 
@@ -114,7 +90,7 @@ def quota_resource_name(faults: Faults, name: str, path: str) -> None:
 
 def is_quota_standard(name: str) -> bool:
     """Whether a quota knows this resource without a prefix."""
-    return name in _OF_QUOTAS or name.startswith((_HUGE_PAGES, "requests.hugepages-"))
+    return name in _OF_QUOTAS or name.startswith((HUGE_PAGES, "requests.hugepages-"))
 
 
 def amount(faults: Faults, name: str, quantity: Number, path: str) -> None:
@@ -129,16 +105,6 @@ def amount(faults: Faults, name: str, quantity: Number, path: str) -> None:
 def _whole_number(quantity: Number) -> bool:
     mantissa, exponent, _ = parse(quantity)
     return exponent >= 0 or mantissa % 10**-exponent == 0
-
-
-@lru_cache(16384, typed=True)
-def compare(one: Number, other: Number) -> int:
-    """-1, 0 or 1, exactly."""
-    a, b = parse(one), parse(other)
-    low = min(a.exponent, b.exponent)
-    left: int = a.mantissa * 10 ** min(a.exponent - low, 60)
-    right: int = b.mantissa * 10 ** min(b.exponent - low, 60)
-    return (left > right) - (left < right)
 
 
 def container_resources(faults: Faults, resources: Part, path: str, claims: Set[str] = frozenset()) -> None:
@@ -192,7 +158,7 @@ def _one(faults: Faults, name: str, quantity: Number, path: str, of_pod: bool) -
     elif texts := _name_faults(name):
         add_all(faults, path, name, texts)
     elif name not in _OF_PODS and not is_huge_pages(name):
-        faults.append(not_supported(path, name, ("cpu", _HUGE_PAGES, "memory")))
+        faults.append(not_supported(path, name, ("cpu", HUGE_PAGES, "memory")))
     amount(faults, name, quantity, path)
     if is_huge_pages(name) and not _whole_pages(name, quantity):
         text = f"{canonical(quantity)} is not positive integer multiple of {name}"
@@ -201,7 +167,7 @@ def _one(faults: Faults, name: str, quantity: Number, path: str, of_pod: bool) -
 
 def _whole_pages(name: str, quantity: Number) -> bool:
     try:
-        size = value(name.removeprefix(_HUGE_PAGES))
+        size = value(name.removeprefix(HUGE_PAGES))
     except ValueError:
         return False
     return size > 0 and value(quantity) % size == 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from koord.api.kubernetes.pod_defaults import round_amounts
 from koord.api.text import formats
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, immutable, label_map, not_negative
-from koord.minicluster.apiserver.builtin.pod_defaults import round_amounts
 from koord.minicluster.apiserver.builtin.pod_scheduling import validate_tolerations
 from koord.minicluster.apiserver.builtin.resource_amounts import container_resources
 from koord.minicluster.apiserver.printing import AGE, NAME, at, text

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from koord.api.kubernetes.pod_defaults import default_claim_spec, round_amounts
 from koord.api.text import formats
-from koord.api.text.quantity import Number, canonical, milli, value
+from koord.api.text.quantity import Number, canonical, compare, milli, value
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, immutable, quantity_sign
 from koord.minicluster.apiserver.builtin.claim_specs import VOLUME_MODES, access_modes, validate_claim_spec
 from koord.minicluster.apiserver.builtin.disk_volumes import validate_disk
-from koord.minicluster.apiserver.builtin.pod_defaults import default_claim_spec, round_amounts
 from koord.minicluster.apiserver.builtin.pod_scheduling import node_selector
 from koord.minicluster.apiserver.builtin.pod_volumes import csi_driver_name, validate_host_path, validate_nfs
-from koord.minicluster.apiserver.builtin.resource_amounts import compare
 from koord.minicluster.apiserver.printing import AGE, NAME, UNSET, at, of, text
 from koord.minicluster.apiserver.resource import Obj, Strategy
 from koord.minicluster.apiserver.status import Cause, forbidden, invalid, not_supported, required

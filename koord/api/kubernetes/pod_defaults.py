@@ -1,5 +1,6 @@
 """What a pod's author left out: the defaults of pods and of the pod templates of workloads.
 
+The API server fills them in before it asks anyone about a pod; who judges manifests without a server does the same.
 Defaults are filled in twice in a write (before and after admission), so each is written to change nothing the second
 time. Requests that follow from limits, host ports and service links are given to pods alone, not to templates.
 """
@@ -11,9 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from koord.api.text.quantity import Number, canonical, from_milli, from_value, milli, parse, value
-from koord.minicluster.apiserver.builtin.resource_amounts import compare, is_huge_pages, may_overcommit, rounded
-from koord.minicluster.apiserver.resource import Obj
+from koord.api.kubernetes.resource_names import is_huge_pages, may_overcommit
+from koord.api.text.quantity import (
+    Number,
+    canonical,
+    compare,
+    from_milli,
+    from_value,
+    milli,
+    parse,
+    rounded,
+    value,
+)
+
+Obj = dict[str, Any]
 
 _READABLE_MODE: Final = 0o644
 _HOUR_S: Final = 3600
