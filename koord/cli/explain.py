@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from koord.cli import structured
-from koord.cli.inputs import moment, say_of, scheduler_configuration
+from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, supposing
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
 from koord.cli.tables import GAP, counted, heading, table, terminal_columns
@@ -97,12 +99,15 @@ def explain(
 
         return explain_node(name, paths, namespace, now_s, output, live=live, kubeconfig=kubeconfig, context=context)
     key = _key(pod, namespace)
+    unanswered: Callable[[str], str] = everybody_answers
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         if live:
-            from koord.cli.plan_live import with_live
+            from koord.cli import plan_live
 
-            manifests = with_live(manifests, kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+            listed = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
+            manifests = plan_live.merged(manifests, listed)
+            unanswered = plan_live.unanswered(kubeconfig, context, time.time())
         given = scheduler_configuration(config, manifests)
         is_previewed = has_config(manifests)
         if is_previewed:
@@ -119,6 +124,7 @@ def explain(
             alone=alone,
             top=top if output == "table" else EVERYTHING,
             examples=3 if output == "table" else EVERYTHING,
+            unanswered=supposing(given, unanswered),
         )
     # What koord's own configuration names and koord does not have yet is no news to who asks about a pod.
     known = profiles.warnings if given is None else ()
@@ -152,6 +158,9 @@ def _text(found: Explained) -> list[str]:
     paragraphs = [_first_line(found)]
     if told is None:
         return paragraphs
+    if found.unanswered:
+        paragraphs.append(_schedulers(found))
+    paragraphs += [f"{heading('WITHOUT EFFECT')}   {each}" for each in found.unacted]
     if told.refusal:
         paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
     elif told.why_not:
@@ -179,7 +188,7 @@ def _first_line(found: Explained) -> str:
     if told is None:
         return f"{name} is {found.outcome}: {found.message}"
     beside = [f"profile {told.profile}"]
-    if found.foreign:
+    if found.foreign and not found.unanswered:
         beside.append(f"though it is left to the scheduler {found.foreign}")
     if found.placed_before:
         beside.append(f"after {counted(found.placed_before, 'pod')} that come before it")
@@ -188,15 +197,30 @@ def _first_line(found: Explained) -> str:
         said = click.style("fits nowhere", fg="red")
     else:
         said = f"goes to {click.style(told.chosen, fg='green')}"
+    then = "fit nowhere" if told.chosen is None else f"go to {told.chosen}"
+    if found.unanswered:
+        stays = click.style("stays pending", fg="red")
+        return f"{name} {stays}: {found.unanswered}. With one that has koord's plugins, it would {then} {where}"
     if found.outcome == "waiting":
-        then = "fit nowhere" if told.chosen is None else f"go to {told.chosen}"
         return f"{name} is {found.message}. Were it let through, it would {then} {where}"
+    if found.missing_node:
+        gone = click.style(f"is bound to {found.missing_node}, which does not exist", fg="red")
+        help_ = "Nothing runs it: delete the pod, or bring the node back."
+        return f"{name} {gone}. {help_} If the pod were to be placed now, it would {then} {where}"
     if found.as_if_new:
         if told.node == told.chosen:
             return f"{name} is on {told.node}, and would go there again if it were to be placed now {where}"
         there = "nowhere" if told.chosen is None else f"to {told.chosen}"
         return f"{name} is on {told.node}. If it were to be placed now, it would go {there} {where}"
     return f"{name} {said} {where}"
+
+
+def _schedulers(found: Explained) -> str:
+    title = heading("SCHEDULER")
+    start = "koord scheduler" + (" --alone" if found.scheduler_name == "default-scheduler" else "")
+    if found.foreign:
+        start = "koord scheduler --config FILE, with a profile of that name"
+    return f"{title}   start one: {start}; or give the pod a schedulerName that koord status lists"
 
 
 def _why_not(told: Explanation) -> str:

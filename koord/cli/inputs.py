@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -56,3 +56,14 @@ def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
     if ignored:
         kinds = ", ".join(f"{number} {kind}" for kind, number in ignored.items())
         click.echo(f"note: ignored, because they play no part yet: {kinds}", err=True)
+
+
+def everybody_answers(scheduler_name: str) -> str:
+    """Offline, every scheduler is taken as running."""
+    return ""
+
+
+def supposing(given: SchedulerConfiguration | None, unanswered: Callable[[str], str]) -> Callable[[str], str]:
+    """A configuration that is given is taken as that of a scheduler that runs."""
+    supposed = {each.scheduler_name for each in given.profiles} if given is not None else set()
+    return lambda scheduler_name: "" if scheduler_name in supposed else unanswered(scheduler_name)

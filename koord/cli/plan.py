@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from koord.cli import structured
-from koord.cli.inputs import moment, say_of, scheduler_configuration
+from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, supposing
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.plan_preview import previewed_tables
 from koord.cli.progress import Progress
@@ -70,7 +71,8 @@ def plan(
     Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
     PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node
     count as running. Kinds that play no part are named. With --live, all this comes from the cluster, as far as the
-    manifests do not replace it. Nothing is changed anywhere.
+    manifests do not replace it, and pods whose scheduler does not run stay pending; with --config, the scheduler with
+    that configuration is taken as running. Nothing is changed anywhere.
 
     A ConfigMap slo-controller-config is previewed: what each node would lend to batch and mid pods, and who would be
     evicted. Pods are then placed on that.
@@ -92,6 +94,7 @@ def plan(
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         asks_preview, replaced = has_config(manifests), None
+        unanswered: Callable[[str], str] = everybody_answers
         if live:
             from koord.cli import plan_live
 
@@ -100,6 +103,7 @@ def plan(
             )
             replaced = manifests.with_items(found)
             manifests = plan_live.merged(manifests, found)
+            unanswered = plan_live.unanswered(kubeconfig, context, time.time())
         # What was read stays; the collector need not look through it again and again.
         gc.freeze()
         given = scheduler_configuration(config, manifests)
@@ -116,6 +120,7 @@ def plan(
             seed=seed,
             rounds=rounds,
             previewed=previewed,
+            unanswered=supposing(given, unanswered),
             progress=lambda done, total: progress.say(f"placing pods: {done:,} of {total:,}"),
         )
     for note in previewed.notes if previewed is not None else ():

@@ -12,18 +12,13 @@ import click
 from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.protocol import names
+from koord.api.protocol.announcements import Schedulers
 from koord.api.text.manifest import Manifest, Manifests
+from koord.kube.announced import announced
 from koord.kube.client import Client
-from koord.kube.errors import ApiError, NotFound
+from koord.kube.errors import ApiError, Forbidden, NotFound
 from koord.offline.preview import KINDS as PREVIEW_KINDS
 from koord.offline.world import KINDS
-
-
-def with_live(
-    change: Manifests, kubeconfig: str | None, context: str | None, listing: Callable[[str], None]
-) -> Manifests:
-    """A change together with all of a cluster that it does not replace. `listing` is told of each kind."""
-    return merged(change, live(kubeconfig, context, listing))
 
 
 def live(
@@ -34,6 +29,22 @@ def live(
         return asyncio.run(_all(kubeconfig, context, listing, configuration))
     except ApiError as error:
         raise click.ClickException(str(error)) from None
+
+
+def unanswered(kubeconfig: str | None, context: str | None, now_s: float) -> Callable[[str], str]:
+    """Why nobody schedules for a scheduler name on the cluster; empty if somebody does, or that cannot be told."""
+    try:
+        return asyncio.run(_schedulers(kubeconfig, context, now_s)).nobody
+    except Forbidden as error:
+        click.echo(f"note: cannot tell which schedulers run: {error}", err=True)
+        return lambda scheduler_name: ""
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _schedulers(kubeconfig: str | None, context: str | None, now_s: float) -> Schedulers:
+    async with Client.from_config(kubeconfig, context) as client:
+        return await announced(client, now_s)
 
 
 def merged(change: Manifests, found: Sequence[Manifest]) -> Manifests:

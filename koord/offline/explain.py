@@ -7,7 +7,7 @@ them out. Nothing stays changed but that.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from koord.api import kinds
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
+from koord.api.protocol.unacted import asked_in_vain
 from koord.api.text.manifest import Manifests
 from koord.offline import defaults
 from koord.offline.world import World, engine_name, world_of
@@ -43,7 +44,14 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "Whether it has a node already, and is looked at as if it were to be placed now."
     foreign: str
     "The scheduler that it names, where no profile is of that name: it is looked at with the first profile."
-    explanation: Explanation | None
+    scheduler_name: str
+    unanswered: str = ""
+    "Why nobody schedules for the scheduler name of a pending pod; empty if somebody does, or nobody was asked."
+    missing_node: str = ""
+    "The node that the pod is bound to, if there is no such node."
+    unacted: tuple[str, ...] = ()
+    "What the pod asks for that nothing acts on yet, and what happens instead."
+    explanation: Explanation | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -62,20 +70,26 @@ def explain(
     alone: bool = False,
     top: int = scheduler.TOP,
     examples: int = scheduler.EXAMPLES,
+    unanswered: Callable[[str], str] = lambda scheduler_name: "",
 ) -> Answer:
-    """Why a pod is where it is, or nowhere. Raises `Invalid` where manifests are faulty, `NoSuchPod`."""
-    world = world_of(manifests, profiles, now_s=now_s, seed=seed)
+    """Why a pod is where it is, or nowhere. Raises `Invalid` where manifests are faulty, `NoSuchPod`.
+
+    `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
+    """
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, unanswered=unanswered)
     found = _explained(world, profiles, manifests, key, now_s, alone, top, examples)
+    if not found.as_if_new and found.explanation is not None:
+        found = replace(found, unanswered=unanswered(found.scheduler_name))
     return Answer(found, world.ignored, (*profiles.warnings, *world.warnings))
 
 
 def _explained(
     world: World, profiles: Profiles, manifests: Manifests, key: str, now_s: float, alone: bool, top: int, examples: int
 ) -> Explained:
-    for outcome, pods in (("denied", world.denied), ("skipped", world.skipped)):
-        told = pods.get(key)
-        if told is not None and not told.startswith("is left to the scheduler"):
-            return _only(key, outcome, told)  # type: ignore[arg-type]  # one of the words above
+    if (told := world.denied.get(key)) is not None:
+        return _only(key, "denied", told)
+    if (told := world.skipped.get(key)) is not None:
+        return _only(key, "skipped", told)
     ask, waits = _find(world, manifests, key)
     name = engine_name(world.engines, ask.pod)
     foreign = "" if name is not None else str(ask.spec.scheduler_name)
@@ -94,14 +108,22 @@ def _explained(
         placed_before=before,
         as_if_new=found.node is not None,
         foreign=foreign,
+        scheduler_name=str(ask.spec.scheduler_name),
+        missing_node=_missing_node(world, key),
+        unacted=asked_in_vain(ask.pod),
         explanation=found,
     )
 
 
 def _only(key: str, outcome: Literal["denied", "skipped"], message: str) -> Explained:
     return Explained(
-        pod=key, outcome=outcome, message=message, placed_before=0, as_if_new=False, foreign="", explanation=None
+        pod=key, outcome=outcome, message=message, placed_before=0, as_if_new=False, foreign="", scheduler_name=""
     )
+
+
+def _missing_node(world: World, key: str) -> str:
+    node = world.running.get(key, "")
+    return node if node not in world.cluster.table.row_of else ""
 
 
 def _find(world: World, manifests: Manifests, key: str) -> tuple[Ask, bool]:

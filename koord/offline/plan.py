@@ -112,18 +112,19 @@ def plan(
     seed: int = 0,
     rounds: int = 1,
     previewed: Preview | None = None,
+    unanswered: Callable[[str], str] = lambda scheduler_name: "",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Planned:
     """What would happen to the pods of some manifests. Raises `Invalid` where these are faulty.
 
-    `previewed`: what a configuration among them does, where they are as they would be with it. `progress` is told of
-    how many of how many pods were tried.
+    `previewed`: what a configuration among them does, where they are as they would be with it. `unanswered`: why nobody
+    schedules for a scheduler name; empty if somebody does. `progress` gets how many of how many pods were tried.
     """
-    world = world_of(manifests, profiles, now_s=now_s, seed=seed)
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, unanswered=unanswered)
     run = _Run(world, profiles.queue(), now_s, rounds, progress)
     run.all()
     pods: dict[str, PodPlan] = {
-        **{key: PodPlan(None, "skipped", reason) for key, reason in world.skipped.items()},
+        **{key: PodPlan(None, "skipped", reason) for key, reason in {**world.skipped, **world.left}.items()},
         **{key: PodPlan(None, "denied", reason) for key, reason in world.denied.items()},
         **{key: _running(key, node, world) for key, node in world.running.items()},
         **run.pods,

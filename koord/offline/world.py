@@ -61,6 +61,8 @@ class World:
     "Pods that have a node already, and the node."
     skipped: dict[str, str] = field(default_factory=dict)
     "Pods that nobody places, and why."
+    left: dict[str, str] = field(default_factory=dict)
+    "Pods that are left to another scheduler, or to a scheduler name that nobody answers to, and why."
     denied: dict[str, str] = field(default_factory=dict)
     "Pods that the cluster would not take, and why."
     ignored: dict[str, int] = field(default_factory=dict)
@@ -68,9 +70,19 @@ class World:
     warnings: list[str] = field(default_factory=list)
 
 
-def world_of(manifests: Manifests, profiles: Profiles, *, now_s: float, seed: int = 0) -> World:
-    """The world that manifests describe. Raises `Invalid` with every fault."""
-    builder = _Builder(manifests, profiles, now_s, seed)
+def world_of(
+    manifests: Manifests,
+    profiles: Profiles,
+    *,
+    now_s: float,
+    seed: int = 0,
+    unanswered: Callable[[str], str] = lambda scheduler_name: "",
+) -> World:
+    """The world that manifests describe. Raises `Invalid` with every fault.
+
+    `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
+    """
+    builder = _Builder(manifests, profiles, now_s, seed, unanswered)
     for kind in KINDS:
         for item in builder.by_kind.pop(kind, ()):
             builder.take(item)
@@ -85,7 +97,10 @@ def world_of(manifests: Manifests, profiles: Profiles, *, now_s: float, seed: in
 
 
 class _Builder:
-    def __init__(self, manifests: Manifests, profiles: Profiles, now_s: float, seed: int) -> None:
+    def __init__(
+        self, manifests: Manifests, profiles: Profiles, now_s: float, seed: int, unanswered: Callable[[str], str]
+    ) -> None:
+        self.unanswered = unanswered
         cluster = Cluster(seed)
         cluster.now_s = now_s
         # Plugins are there before nodes and pods, and so hear of all of them.
@@ -175,8 +190,10 @@ class _Builder:
                 world.cluster.place(ask.record(), row)
         elif pod.metadata.deletion_timestamp is not None:
             world.skipped[key] = "is being deleted"
+        elif why := self.unanswered(str(pod.spec.scheduler_name)):
+            world.left[key] = f"stays pending: {why}"
         elif self.engine_name(pod) is None:
-            world.skipped[key] = f"is left to the scheduler {pod.spec.scheduler_name}"
+            world.left[key] = f"is left to the scheduler {pod.spec.scheduler_name}"
         else:
             world.waiting.append(ask)
             promised = world.cluster.table.row_of.get(pod.status.nominated_node_name)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from koord.api.kinds import NODES, PODS
+from koord.api.kinds import LEASES, NODES, PODS
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
+from koord.api.text.timestamp import micro_from_seconds
 from koord.cli.main import run
 from koord.kube.client import Client
 from tests.minicluster.apiserver.server_process import ServerProcess
@@ -45,6 +47,11 @@ async def fill(server: ServerProcess) -> None:
         await client.create(NODES, convert(Node, {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}))
         for each in (pod("runs", "1", "n1"), pod("gone", "2", "n1"), pod("waits", "2")):
             await client.create(PODS, each)
+        # kube-scheduler is there, and holds the lease of its election.
+        now = micro_from_seconds(time.time())
+        spec = {"holderIdentity": "a", "leaseDurationSeconds": 600, "renewTime": now}
+        lease = {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec}
+        await client.create(LEASES, lease)
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +118,65 @@ def test_a_configuration_is_previewed_on_the_cluster(
     assert found["colocation"]["n1"] == {"resources": {}, "why": "the node has no NodeMetric"}
     assert found["evictions"] == []
     assert "ConfigMap" not in found["ignored"]
+
+
+NOBODYS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: nobodys}
+spec: {schedulerName: packed, tolerations: [{operator: Exists}], containers: [{name: c, image: c}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: astray}
+spec: {nodeName: no-such-node, containers: [{name: c, image: c}]}
+"""
+
+
+@pytest.fixture
+def nobodys(tmp_path: Path) -> str:
+    path = tmp_path / "nobodys.yaml"
+    path.write_text(NOBODYS)
+    return str(path)
+
+
+def test_a_pod_whose_scheduler_does_not_run_goes_nowhere(
+    kubeconfig: str, nobodys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "--live", "-f", nobodys, "--kubeconfig", kubeconfig, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["pods"]["default/nobodys"]
+    assert (found["outcome"], found["node"]) == ("skipped", None)
+    assert found["reason"] == "stays pending: no scheduler answers to the name packed"
+
+
+def test_a_configuration_stands_for_a_scheduler_that_will_run(
+    kubeconfig: str, nobodys: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    config.write_text(head + "profiles: [{schedulerName: packed}]\n")
+    found = outcomes("--kubeconfig", kubeconfig, "-f", nobodys, "--config", str(config), capsys=capsys)
+    assert found["default/nobodys"] == "scheduled"
+
+
+def test_explain_says_that_nobody_schedules_the_pod(
+    kubeconfig: str, nobodys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = ("--live", "-f", nobodys, "--kubeconfig", kubeconfig)
+    assert run(["explain", "nobodys", *change]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("default/nobodys stays pending: no scheduler answers to the name packed.")
+    assert "koord scheduler --config FILE" in text
+    assert run(["explain", "nobodys", *change, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unanswered"] == "no scheduler answers to the name packed"
+    assert run(["explain", "waits", *change, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unanswered"] == ""
+
+
+def test_explain_says_that_a_pod_is_bound_to_a_node_that_does_not_exist(
+    kubeconfig: str, nobodys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["explain", "astray", "--live", "-f", nobodys, "--kubeconfig", kubeconfig]) == 0
+    assert capsys.readouterr().out.startswith("default/astray is bound to no-such-node, which does not exist.")
+    assert run(["explain", "runs", "--live", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["missingNode"] == ""

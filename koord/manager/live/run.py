@@ -29,6 +29,7 @@ from koord.manager.live.node_objects import node_metric_loop, node_slo_loop
 from koord.manager.live.node_resource import NodeResourceLoop
 from koord.manager.live.quota_profile import QuotaProfileLoop
 from koord.manager.live.sources import REQUIRED, Sources
+from koord.manager.live.unacted import UnactedTeller
 from koord.manager.live.waiting_pods import WaitingPodsLoop
 from koord.manager.node_resource.plugins import Plugins, choose
 
@@ -141,6 +142,7 @@ class _Runner:
             loops = self._loops(client, informers, sources, configuration, events)
             teller = ConfigurationTeller(client, configuration, events, self._clock)
             tasks.create_task(teller.controller.run(), name="slo-config")
+            tasks.create_task(UnactedTeller(client, informers, events, self._clock).run(), name="unacted")
             for loop in loops:
                 tasks.create_task(self._running(loop), name=loop.controller.name)
             log.info("deciding what nodes lend", extra={"controllers": ", ".join(sorted(self._options.controllers))})

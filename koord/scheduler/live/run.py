@@ -20,6 +20,7 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.threshold_order import load_limits, of_nodes
 from koord.api.kinds import Kind
 from koord.api.machinery.faults import BadInput, Invalid
+from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
@@ -28,11 +29,12 @@ from koord.kube.errors import ApiError
 from koord.kube.event_ledger import Limits
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
-from koord.kube.leader import LeaderElection, run_as_leader
+from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
 from koord.kube.metrics import Metrics
 from koord.kube.served import is_served
 from koord.scheduler.auditor import Limits as AuditLimits
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.live.announcing import Announcing
 from koord.scheduler.live.auditing import Auditing, AuditMetrics
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Assumed, Feed
@@ -139,11 +141,11 @@ class Runner:
 
     async def _schedule(self) -> None:
         if not self._options.elect:
-            await self._lead(self._client)
+            await self._lead(self._client, unique_identity())
             return
 
         async def work(leader: LeaderElection) -> None:
-            await self._lead(leader.client)
+            await self._lead(leader.client, leader.identity)
 
         wanted = self._config.leader_election
         gauge = self._metrics.metrics.leader(wanted.resource_name)
@@ -160,9 +162,11 @@ class Runner:
             on_change=gauge.set,
         )
 
-    async def _lead(self, client: Client) -> None:
+    async def _lead(self, client: Client, identity: str) -> None:
         """Decides until cancelled, by one configuration after the other."""
         telling = Telling(client, self._events, self._clock)
+        namespace = self._config.leader_election.resource_namespace
+        announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)
         forget = self._sources.pods.add_handler(telling.pod)
         audit = None
         if self._audited is not None and self._options.audit is not None:
@@ -172,6 +176,7 @@ class Runner:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(telling.run(), name="telling")
+                tasks.create_task(announcing.run(), name="announcing")
                 if self._options.inspection is not None:
                     tasks.create_task(self._options.inspection.run(), name="diagnoses")
                 while True:
@@ -191,6 +196,11 @@ class Runner:
         finally:
             self._loop = None
             forget()
+
+    def _scheduler_names(self) -> list[str]:
+        """The names that pods may give to be scheduled here."""
+        names = [each.scheduler_name for each in self._config.profiles]
+        return [*names, SCHEDULER_DEFAULT] if self._options.alone and SCHEDULER_DEFAULT not in names else names
 
     async def _keep_up(self, read: Read) -> None:
         async for config in changes(read, self._config, self._clock):

@@ -289,5 +289,5 @@ async def test_a_leader_that_is_frozen_and_thawed_harms_nobody(
 
 
 async def _led_by(client: Client, other_than: str) -> bool:
-    leases = await client.list(LEASES, namespace="default")
+    leases = await client.list(LEASES, namespace="default", fields="metadata.name=koord-scheduler")
     return any(lease.spec.holder_identity not in ("", other_than) for lease in leases)

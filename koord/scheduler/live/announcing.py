@@ -1,0 +1,89 @@
+"""Announces which scheduler names this scheduler decides for, by one lease each, while it decides.
+
+`koord status`, `koord explain` and `koord plan --live` read them. Whatever goes wrong here is logged and never stops
+scheduling: a scheduler without the right to write leases works, and only cannot be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from koord.api.kinds import LEASES, NAMESPACES
+from koord.api.protocol.announcements import ANNOUNCED, RENEWED_EACH_S, VALID_S, lease_name
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.api.text.timestamp import micro_from_seconds
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.election import NotLeader
+from koord.kube.errors import ApiError, NotFound
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "koord-scheduler"
+TAKEN_BACK_WITHIN_S: Final = 2.0
+
+
+class Announcing:
+    """`run` keeps the leases fresh until cancelled, then takes them back. `names` is asked each time."""
+
+    def __init__(
+        self, client: Client, namespace: str, identity: str, names: Callable[[], Iterable[str]], clock: Clock
+    ) -> None:
+        self._client = client.limited(timeout_s=RENEWED_EACH_S, attempts=1)
+        self._namespace, self._identity, self._names, self._clock = namespace, identity, names, clock
+        self._told = ""
+        self._held: set[str] = set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                wanted = set(self._names())
+                await self._write(dict.fromkeys(wanted, self._identity) | dict.fromkeys(self._held - wanted, ""))
+                self._held = wanted
+                await self._clock.sleep(RENEWED_EACH_S)
+        finally:
+            with suppress(TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(TAKEN_BACK_WITHIN_S):
+                    await self._write(dict.fromkeys(self._held, ""))
+
+    async def _write(self, holders: dict[str, str]) -> None:
+        try:
+            for name, holder in sorted(holders.items()):
+                await self._apply(name, holder)
+            self._told = ""
+        except (ApiError, NotLeader, OSError) as error:
+            if (said := str(error)) != self._told:
+                log.warning("could not announce the scheduler names, so koord status cannot see them: %s", said)
+                self._told = said
+
+    async def _apply(self, name: str, holder: str) -> None:
+        lease = {
+            "metadata": {"labels": {ANNOUNCED: "true"}},
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": VALID_S,
+                "renewTime": micro_from_seconds(self._clock.now()),
+            },
+        }
+        try:
+            await self._send(name, lease)
+        except NotFound:
+            if self._namespace != NAMESPACE_KOORDINATOR:
+                raise
+            await self._client.create(NAMESPACES, {"metadata": {"name": self._namespace}})
+            await self._send(name, lease)
+
+    async def _send(self, name: str, lease: dict[str, object]) -> None:
+        await self._client.patch(
+            LEASES,
+            lease_name(name),
+            lease,
+            namespace=self._namespace,
+            type="apply",
+            field_manager=FIELD_MANAGER,
+            force=True,
+        )
