@@ -1,0 +1,105 @@
+"""What the protocol has and nothing acts on yet: objects that are stored and pods that ask, with no effect.
+
+One table. The manager says so in an event on each such object, `koord explain` on each pod that asks for it, and
+`koord status` counts them. Whoever builds the missing part takes its line away, and all three fall silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from koord.api import kinds
+from koord.api.kinds import Kind
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.protocol import names
+
+REASON: Final = "NotActedOn"
+"""Of the events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unacted:
+    """One line: what is asked for, and what happens instead."""
+
+    name: str
+    instead: str
+    "A sentence for people."
+    kind: Kind[Any] | None = None
+    "The kind whose objects nothing acts on."
+    labels: frozenset[str] = frozenset()
+    "A pod with one of these asks for it."
+    annotations: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+
+    @property
+    def message(self) -> str:
+        return f"koord does not act on {self.name} yet: {self.instead}"
+
+    def concerns(self, pod: Pod) -> bool:
+        meta = pod.metadata
+        return not (
+            self.labels.isdisjoint(meta.labels)
+            and self.annotations.isdisjoint(meta.annotations)
+            and (not self.resources or self.resources.isdisjoint(pod_requests(pod)))
+        )
+
+
+UNACTED: Final[tuple[Unacted, ...]] = (
+    Unacted(
+        "pod groups and gangs",
+        "their pods are scheduled one by one and do not wait for each other",
+        kinds.POD_GROUPS,
+        labels=frozenset({names.LABEL_POD_GROUP, names.LABEL_POD_GROUP_NAME}),
+        annotations=frozenset({names.ANNOTATION_GANG_NAME}),
+    ),
+    Unacted(
+        "elastic quotas",
+        "neither min nor max is enforced when pods are scheduled",
+        kinds.ELASTIC_QUOTAS,
+        labels=frozenset({names.LABEL_QUOTA_NAME}),
+    ),
+    Unacted(
+        "reservations",
+        "no room is kept on any node",
+        kinds.RESERVATIONS,
+        annotations=frozenset({names.ANNOTATION_RESERVATION_AFFINITY}),
+    ),
+    Unacted(
+        "devices",
+        "nodes publish the totals of their devices, but no device is chosen for a pod",
+        kinds.DEVICES,
+        resources=frozenset(
+            {
+                names.RESOURCE_GPU,
+                names.RESOURCE_GPU_SHARED,
+                names.RESOURCE_GPU_CORE,
+                names.RESOURCE_GPU_MEMORY,
+                names.RESOURCE_GPU_MEMORY_RATIO,
+                names.RESOURCE_RDMA,
+                names.RESOURCE_FPGA,
+            }
+        ),
+    ),
+    Unacted(
+        "CPU binding by the scheduler",
+        "no CPUs and no NUMA node are chosen for the pod",
+        annotations=frozenset({names.ANNOTATION_RESOURCE_SPEC}),
+    ),
+    Unacted("pod migrations", "there is no descheduler, and the pod stays where it is", kinds.POD_MIGRATION_JOBS),
+    Unacted(
+        "network topologies",
+        "distances in the network do not influence where pods go",
+        kinds.CLUSTER_NETWORK_TOPOLOGIES,
+        annotations=frozenset({names.ANNOTATION_GANG_NETWORK_TOPOLOGY_SPEC}),
+    ),
+    Unacted("schedule explanations", "nobody fills them in; koord explain answers", kinds.SCHEDULE_EXPLANATIONS),
+    Unacted("recommendations", "nothing is recommended", kinds.RECOMMENDATIONS),
+)
+
+
+def asked_in_vain(pod: Pod, table: Iterable[Unacted] = UNACTED) -> tuple[str, ...]:
+    """What a pod asks for that nothing acts on, as sentences."""
+    return tuple(each.message for each in table if each.concerns(pod))

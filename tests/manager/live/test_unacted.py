@@ -1,0 +1,54 @@
+"""Objects of kinds that nothing acts on say so themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from koord.api.kinds import EVENTS, NAMESPACES
+from koord.api.protocol.unacted import REASON, UNACTED
+from koord.kube.client import Client
+from koord.kube.clock import SystemClock
+from koord.kube.events import EventRecorder
+from koord.kube.informers import Informers
+from koord.manager.live.unacted import UnactedTeller
+from koord.minicluster.up.bootstrap import bootstrap
+from tests.scheduler.live.embedded import serving
+
+SPECS: dict[str, dict[str, object]] = {
+    "PodMigrationJob": {"podRef": {"namespace": "shop", "name": "web"}},
+    "ClusterNetworkTopology": {"networkTopologySpec": [{"labelKey": ["rack"], "topologyLayer": "RackLayer"}]},
+    "Recommendation": {
+        "target": {"type": "workload", "workload": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}}
+    },
+    "Reservation": {"owners": [{"object": {"name": "web"}}], "template": {}, "ttl": "1h"},
+}
+"""What the definitions of these kinds require."""
+
+
+async def told(client: Client, number: int) -> dict[str, str]:
+    async with asyncio.timeout(20):
+        while True:
+            found = [each for each in await client.list(EVENTS) if each.reason == REASON]
+            if len(found) >= number:
+                return {each.regarding.kind: each.note for each in found}
+            await asyncio.sleep(0.05)
+
+
+async def test_each_object_that_nothing_acts_on_gets_an_event(tmp_path: Path) -> None:
+    rows = [each for each in UNACTED if each.kind is not None]
+    async with serving(tmp_path) as client:
+        await bootstrap(client)
+        await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        for each in rows:
+            assert each.kind is not None
+            body = {"metadata": {"name": "one"}, "spec": SPECS.get(each.kind.kind, {})}
+            await client.create(each.kind, body, namespace="shop" if each.kind.namespaced else "")
+        async with (
+            Informers(client) as informers,
+            EventRecorder(client, controller="test") as events,
+            asyncio.TaskGroup() as tasks,
+        ):
+            teller = tasks.create_task(UnactedTeller(client, informers, events, SystemClock()).run())
+            assert await told(client, len(rows)) == {each.kind.kind: each.message for each in rows if each.kind}
+            teller.cancel()
