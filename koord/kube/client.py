@@ -46,11 +46,12 @@ PATCH_TYPES: Final[Mapping[str, str]] = {
 
 PAGE_SIZE: Final = 500
 WATCH_S: Final = 420.0
-WATCH_IDLE_S: Final = 95.0
-"""A server sends a bookmark each minute: half a minute more without a byte and it is taken for dead."""
+WATCH_IDLE_S: Final = 150.0
+"""A server on which nothing happens sends its first bookmark after two minutes, or none at all."""
 PLAIN: Final = "application/json"
-PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+# A server that cannot leave out the rest sends whole objects, of which only the metadata is read.
+PARTIAL: Final = f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{PLAIN}"
+PARTIAL_LIST: Final = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{PLAIN}"
 
 
 class _HasMetadata(Protocol):
@@ -258,7 +259,7 @@ class Client:
 
         The first batch is empty and says that the server has accepted, also where nothing happens for long.
         `send_initial_events` asks for what is there first; a bookmark annotated `k8s.io/initial-events-end` ends it.
-        Raises `Gone` when the version is no longer kept and `Unavailable` when nothing came for `idle_s`. Use it under
+        Raises `Gone` when the version is no longer kept and `Silent` when nothing came for `idle_s`. Use it under
         `contextlib.aclosing` where it may be left early: the connection is closed with it.
         """
         query = _query(

@@ -15,12 +15,13 @@ from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
-from koord.kube.errors import ApiError, NotFound
+from koord.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
 
+PLAIN: Final = "application/json"
 AGGREGATED: Final = ",".join(
     [
         *(f"application/json;g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList" for v in ("v2", "v2beta1")),
-        "application/json",
+        PLAIN,
     ]
 )
 MAX_PARALLEL_CALLS: Final = 8
@@ -100,7 +101,7 @@ async def discover(fetch: Fetch) -> Resources:
 
 
 async def server_version(fetch: Fetch) -> ServerVersion:
-    return decode(ServerVersion, await fetch("/version", "application/json"))
+    return decode(ServerVersion, await fetch("/version", PLAIN))
 
 
 class _Kind(Struct):
@@ -169,7 +170,7 @@ class _ResourceList(Struct):
 
 async def _root(fetch: Fetch, path: str) -> Resources:
     try:
-        root = decode(_Root, await fetch(path, AGGREGATED))
+        root = decode(_Root, await _root_document(fetch, path))
     except NotFound:
         return Resources(())
     if root.kind == "APIGroupDiscoveryList":
@@ -183,6 +184,18 @@ async def _root(fetch: Fetch, path: str) -> Resources:
             ),
         )
     return await _one_by_one(fetch, path, root)
+
+
+async def _root_document(fetch: Fetch, path: str) -> bytes:
+    """What the server says at a root: everything at once, or where it refuses that, the names of groups alone."""
+    try:
+        return await fetch(path, AGGREGATED)
+    except (NotFound, Unauthorized, Forbidden):
+        raise
+    except ApiError as error:
+        if not error.code:
+            raise
+        return await fetch(path, PLAIN)
 
 
 def _aggregated(group: _Group) -> Iterable[ApiResource]:
@@ -213,7 +226,7 @@ async def _one_by_one(fetch: Fetch, path: str, root: _Root) -> Resources:
     async def describe(group: str, version: str) -> list[ApiResource] | None:
         async with slots:
             try:
-                body = await fetch(f"{path}/{group}/{version}" if group else f"{path}/{version}", "application/json")
+                body = await fetch(f"{path}/{group}/{version}" if group else f"{path}/{version}", PLAIN)
             except ApiError as error:
                 if error.code in (401, 403):
                     raise

@@ -45,6 +45,8 @@ class ApiError(Exception):
 
     def __init__(self, status: Status, *, verb: str = "", what: str = "") -> None:
         self.status, self.verb, self.what = status, verb, what
+        self.retry_after_s: float | None = status.details.retry_after_seconds or None
+        "How long the server asks to wait before the next attempt."
         super().__init__(status)
 
     @property
@@ -134,6 +136,10 @@ class Unavailable(ServerError):
     def __init__(self, status: Status, *, verb: str = "", what: str = "", maybe_done: bool = False) -> None:
         super().__init__(status, verb=verb, what=what)
         self.maybe_done = maybe_done
+
+
+class Silent(Unavailable):
+    """An open stream brought nothing for too long: the connection is dead, or nothing has happened."""
 
 
 _BY_REASON: Final[dict[str, type[ApiError]]] = {

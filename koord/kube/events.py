@@ -194,7 +194,8 @@ class EventRecorder:
         before = self._ledger.counts.failed
         again = self._ledger.failed(write, self._clock.monotonic(), retry=True)
         if again is not None:
-            self._quiet_until = max(self._quiet_until, again)
+            asked_s = min(error.retry_after_s or 0.0, TIDY_S) if isinstance(error, ApiError) else 0.0
+            self._quiet_until = max(self._quiet_until, again, self._clock.monotonic() + asked_s)
             return
         log.warning("gave up an event: %s", error, extra=_fields(write))
         if self._observer:

@@ -1,7 +1,8 @@
 """An informer: a local, always current copy of one kind of object.
 
-It lists, then watches, and hands every change to its handlers in order, after its store has changed. The stream is
-WatchList where the server has it, else a list in pages and a watch. The rules by which it stays true:
+It lists, then watches, and hands every change to its handlers in order, after its store has changed. The list is a
+stream (WatchList) that goes on as the watch; where the server fails to stream it, pages and then a watch. The rules by
+which it stays true:
 
 - It starts from a consistent read ("most recent"), which no later read can undercut: it never goes back in time.
 - A watch that ends is resumed from the last version; bookmarks advance that version where nothing happens.
@@ -9,6 +10,7 @@ WatchList where the server has it, else a list in pages and a watch. The rules b
 - A server that could not be reached may come back with another history (a restored or an empty etcd), in which our
   version means nothing, and is silently waited for. So after a break the server's own version is asked for first; if it
   is lower than ours, or the server was away longer than `RESUME_WITHIN_S`, the informer relists, and converges.
+- A watch that brings nothing for long may be dead, or nothing may have happened: it is replaced by a new one.
 - An object that cannot be read is reported and skipped. Its last readable record stays until it is readable again,
   replaced or deleted, because to drop a running pod would free what it uses; `unreadable` names such objects.
 
@@ -21,7 +23,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -34,10 +36,11 @@ from koord.api.machinery.struct import EMPTY, Struct
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.collector import paused
-from koord.kube.errors import ApiError, BadRequest, Gone, Invalid, Status, Unavailable
+from koord.kube.errors import ApiError, Gone, ServerTimeout, Silent, Status, Unavailable
 from koord.kube.pages import item_of
 from koord.kube.retry import backoff_s, fraction
 from koord.kube.store import Delta, Identity, IndexKeys, Relist, Store, identity_of
+from koord.kube.streamed_list import StreamedLists, UnfinishedStream
 from koord.kube.watch import WatchEvent
 
 log = logging.getLogger(__name__)
@@ -49,8 +52,10 @@ Handler: TypeAlias = Callable[[Delta[R]], None]
 
 PAGE_SIZE = 500
 LIST_TIMEOUT_S = 120.0
+PROBE_TIMEOUT_S = 15.0
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0
+RETRY_AFTER_CAP_S = 60.0
 RESUME_WITHIN_S = 2.0
 """How long a server may be away and still be taken for the same one: less than any needs to start."""
 SHORT_WATCH_S = 1.0
@@ -58,7 +63,9 @@ SHORT_WATCH_S = 1.0
 WATCH_S = 240.0
 """Watches are asked to end after one to two times this, spread so that not all clients come back at once."""
 INITIAL_SILENCE_S = 15.0
-"""How long a WatchList may be silent before its end: older servers ignore the request, and never send that end."""
+"""How long a streamed list may bring nothing before its end."""
+INITIAL_EVENTS_S = 120.0
+"""How long a streamed list may take: a server that ignores the request sends changes for ever, and never that end."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -89,10 +96,6 @@ class _Bookmark(Struct):
     metadata: _BookmarkMeta = _BookmarkMeta()
 
 
-class _NoWatchList(Exception):
-    """The server does not answer a WatchList."""
-
-
 class Informer(Generic[R]):
     """The objects of one kind that match the selectors, as records that `transform` makes of their bytes.
 
@@ -117,8 +120,6 @@ class Informer(Generic[R]):
     ) -> None:
         self.kind = kind
         self.namespace, self.labels, self.fields = namespace, labels, fields
-        self.watch_list = watch_list
-        "Whether the stream starts with a WatchList. Becomes false when the server turns out not to have it."
         self.unreadable: dict[str, str] = {}
         "Objects that exist in a version that could not be read, and why."
         self.last_sync: float | None = None
@@ -129,6 +130,8 @@ class Informer(Generic[R]):
         self._pages = client.limited(timeout_s=LIST_TIMEOUT_S)
         # An informer is patient in its own way, and wants to know of every failure.
         self._watches = client.limited(attempts=1)
+        self._probes = client.limited(timeout_s=PROBE_TIMEOUT_S, attempts=1)
+        self._streamed_lists = StreamedLists(wanted=watch_list)
         self._transform: Transform[R] = transform or partial(item_of, kind)
         self._as = f" as {getattr(transform, '__name__', 'records')}" if transform else ""
         self._identity = identity
@@ -161,13 +164,18 @@ class Informer(Generic[R]):
         await self._synced.wait()
 
     @property
+    def watch_list(self) -> bool:
+        """Whether the next full list is asked for as a stream: not after the server failed to send one."""
+        return self._streamed_lists.worth_asking(self._clock.monotonic())
+
+    @property
     def resource_version(self) -> str:
         """The version that the store is at; empty before the first list."""
         return self._version or ""
 
     @property
     def staleness_s(self) -> float:
-        """Seconds since the server was last heard. Where nothing happens, servers send a bookmark each minute."""
+        """Seconds since the server was last heard. Grows to `WATCH_IDLE_S` and more where nothing happens."""
         return float("inf") if self._contact_at is None else self._clock.monotonic() - self._contact_at
 
     def get(self, key: str) -> R | None:
@@ -229,27 +237,28 @@ class Informer(Generic[R]):
             self._version = None
             log.info("informer %s must list again: %s", self, error)
             await self._failed(error, patient=self._failures > 0)
-        except _NoWatchList as error:
-            self.watch_list = False
-            log.info("informer %s lists in pages: %s", self, error)
+        except Silent as error:
+            self._broken_at = self._clock.monotonic()
+            log.debug("informer %s begins a new watch: %s", self, error)
         except (ApiError, DecodeError, OSError) as error:
             log.warning("informer %s lost its stream: %s", self, error)
             # A refusal comes from a server that is there; only one that could not be reached may be another by now.
-            if self._broken_at is None and isinstance(error, Unavailable | OSError):
+            # A server to which our version lies in the future answers with a timeout.
+            if self._broken_at is None and isinstance(error, Unavailable | ServerTimeout | OSError):
                 self._broken_at = self._clock.monotonic()
             await self._failed(error, patient=True)
 
     async def _failed(self, error: Exception, *, patient: bool) -> None:
         self.last_error = error
         self._failures += 1
+        asked_s = min(error.retry_after_s or 0.0, RETRY_AFTER_CAP_S) if isinstance(error, ApiError) else 0.0
         if patient:
-            await self._clock.sleep(
-                backoff_s(self._failures, f"{_PROCESS}/{self}", base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S)
-            )
+            wait_s = backoff_s(self._failures, f"{_PROCESS}/{self}", base_s=BACKOFF_BASE_S, cap_s=BACKOFF_CAP_S)
+            await self._clock.sleep(max(wait_s, asked_s))
 
     async def _is_as_before(self, version: str, broken_at: float) -> bool:
         """Whether the server that is there after a break goes on with the history that we know up to `version`."""
-        pages = self._pages.list_pages(
+        pages = self._probes.list_pages(
             self.kind, namespace=self.namespace, labels=self.labels, fields=self.fields, limit=1
         )
         async with aclosing(pages):
@@ -267,21 +276,27 @@ class Informer(Generic[R]):
         self.last_error = None
 
     async def _relist(self) -> None:
-        """A full list into the store, by WatchList (which then goes on as a watch) or in pages."""
+        """A full list into the store, then the watch of what follows."""
         self.unreadable.clear()
-        if self.watch_list:
+        streamed = self.watch_list
+        if streamed:
             try:
-                await self._stream("", self._store.relist())
-            except (Invalid, BadRequest) as error:
-                raise _NoWatchList(str(error)) from error
-            return
+                return await self._stream("", self._store.relist())
+            except (ApiError, DecodeError, OSError, UnfinishedStream) as error:
+                # With a version the list was complete, and the watch after it failed.
+                if self._version is not None or not self._streamed_lists.failed(error):
+                    raise
+                log.info("informer %s lists in pages: the streamed list failed: %s", self, error)
+                self.last_error = error
         try:
             version = await self._list(self._page_size)
         except Gone:
             # A page's token expired while the list was read: the server compacts faster than pages come. One answer
             # with everything in it cannot expire.
             version = await self._list(0)
-        await self._stream(version, None)
+        if streamed:
+            self._streamed_lists.pages_came_instead(self._clock.monotonic())
+        return await self._stream(version, None)
 
     async def _list(self, page_size: int) -> str:
         relist = self._store.relist()
@@ -319,24 +334,40 @@ class Informer(Generic[R]):
             send_initial_events=relist is not None,
             timeout_s=self._watch_s(),
         )
-        try:
-            async with aclosing(batches), asyncio.timeout(INITIAL_SILENCE_S if relist else None) as silence:
-                async for batch in batches:
-                    self._heard()
-                    if batch and relist is None:
-                        self._failures = 0
-                    with paused():
-                        relist = self._apply(batch, relist)
-                    silence.reschedule(asyncio.get_running_loop().time() + INITIAL_SILENCE_S if relist else None)
-        except TimeoutError as error:
-            if silence.expired():
-                raise _NoWatchList(f"no end of the initial events within {INITIAL_SILENCE_S:g} s") from error
-            raise
-        if relist is not None:
-            raise ConnectionError("the watch ended before its initial events did")
+        async with aclosing(batches):
+            if relist is not None:
+                await self._read_initial_events(batches, relist)
+            async for batch in batches:
+                self._heard()
+                if batch:
+                    self._failures = 0
+                with paused():
+                    self._apply(batch, None)
         if self._clock.monotonic() - started < SHORT_WATCH_S:
             raise ConnectionError("the watch ended at once")
         self._failures = 0
+
+    async def _read_initial_events(self, batches: AsyncIterator[Iterable[WatchEvent]], relist: Relist[R]) -> None:
+        """The first part of a streamed list, up to the bookmark that ends it."""
+        now = asyncio.get_running_loop().time
+        accepted = False
+        try:
+            async with asyncio.timeout(INITIAL_EVENTS_S), asyncio.timeout(INITIAL_SILENCE_S) as silence:
+                async for batch in batches:
+                    accepted = True
+                    self._heard()
+                    with paused():
+                        if self._apply(batch, relist) is None:
+                            self._streamed_lists.came()
+                            return
+                    silence.reschedule(now() + INITIAL_SILENCE_S)
+        except TimeoutError as error:
+            raise UnfinishedStream("the end of its initial events did not come in time") from error
+        except (ApiError, DecodeError, OSError) as error:
+            if accepted and self._version is None:
+                raise UnfinishedStream(str(error)) from error
+            raise
+        raise UnfinishedStream("it ended before its initial events did")
 
     def _apply(self, batch: Iterable[WatchEvent], relist: Relist[R] | None) -> Relist[R] | None:
         """Take events into the store. Returns the relist while its end has not come."""
@@ -349,7 +380,9 @@ class Informer(Generic[R]):
                 case "BOOKMARK":
                     bookmark = decode(_Bookmark, memoryview(event.object)).metadata
                     version = bookmark.resource_version
-                    if relist is not None and bookmark.annotations.get(INITIAL_EVENTS_END) == "true":
+                    if relist is not None:
+                        if bookmark.annotations.get(INITIAL_EVENTS_END) != "true":
+                            raise UnfinishedStream("it went on as a watch without an end of its initial events")
                         self._finish(relist, version)
                         relist = None
                 case _:

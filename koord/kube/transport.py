@@ -30,7 +30,7 @@ from yarl import URL
 from koord.kube.auth import credentials_for, impersonation_headers
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.cluster_config import ClusterConfig, ConfigError
-from koord.kube.errors import ApiError, Status, Unauthorized, error_for, status_from, unreachable
+from koord.kube.errors import ApiError, Silent, Status, Unauthorized, error_for, status_from, unreachable
 from koord.kube.proxy import proxy_for
 from koord.kube.rate_limit import RateLimit
 from koord.kube.retry import RetryPolicy, retry_after_s
@@ -155,11 +155,14 @@ class Transport:
 
     @contextlib.asynccontextmanager
     async def stream(self, call: Call, terms: Terms, *, idle_s: float | None) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The open answer to `call`. Reading fails with a timeout after `idle_s` without a byte."""
+        """The open answer to `call`. Reading fails with `Silent` after `idle_s` without a byte."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s)
         response, _ = await self._answered(call, terms, timeout, whole=False)
         try:
             yield response
+        except aiohttp.SocketTimeoutError as fault:
+            status = Status(status="Failure", message=f"{self._base}: nothing came for {idle_s:g} s")
+            raise Silent(status, verb=call.verb, what=call.what) from fault
         except _NETWORK_FAULTS as fault:
             raise unreachable(f"{self._base}: {_described(fault)}", verb=call.verb, what=call.what) from fault
         finally:
@@ -265,6 +268,7 @@ class Transport:
         status = status_from(response.status, body)
         error = error_for(status, verb=call.verb, what=call.what)
         asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
+        error.retry_after_s = asked_s or error.retry_after_s
         # A disruption budget's refusal is an answer, not an overload: the caller decides when to ask again.
         budget = any(cause.reason == "DisruptionBudget" for cause in status.details.causes)
         if budget or not terms.retry.again(attempt, response.status, safe=call.safe, retry_after_s=asked_s):

@@ -20,6 +20,8 @@ from aiohttp import web
 from koord.kube.cluster_config import ClusterConfig
 
 Object = dict[str, Any]
+Refusal = tuple[int, str, str]
+"""Code, reason and message."""
 
 
 @dataclass
@@ -40,6 +42,11 @@ class ScriptedServer:
         self.expire_next_continue = 0
         self.refuse_with: tuple[int, str] | None = None
         self.break_initial_events_after: int | None = None
+        self.cut_streamed_lists = False
+        self.refuse_streamed_lists: Refusal | None = None
+        "With this answer, before a stream begins."
+        self.fail_streamed_lists: Refusal | None = None
+        "With this as an error inside the accepted stream."
         self._history: list[tuple[int, bytes]] = []
         self._compacted = 0
         self._snapshots: dict[str, tuple[int, list[Object]]] = {}
@@ -186,6 +193,8 @@ class ScriptedServer:
         initial = query.get("sendInitialEvents") == "true"
         if initial and self.watch_list is False:
             return _status(422, "Invalid")
+        if initial and self.refuse_streamed_lists is not None:
+            return _status(*self.refuse_streamed_lists)
         response = web.StreamResponse()
         await response.prepare(request)
         watcher = Watcher(transport=request.transport)
@@ -210,7 +219,14 @@ class ScriptedServer:
         if since:
             yield from (line for version, line in self._history if version > int(since))
             return
+        if initial and self.fail_streamed_lists is not None:
+            code, reason, message = self.fail_streamed_lists
+            status = {"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": message}
+            yield _line("ERROR", status)
+            yield None
         for number, obj in enumerate(list(self.objects.values())):
+            if initial and self.cut_streamed_lists and number == 1:
+                yield None
             if initial and number == self.break_initial_events_after:
                 self.break_initial_events_after = None
                 yield None
@@ -223,6 +239,7 @@ def _line(type_: str, obj: Object) -> bytes:
     return json.dumps({"type": type_, "object": obj}, separators=(",", ":")).encode() + b"\n"
 
 
-def _status(code: int, reason: str) -> web.Response:
-    body = {"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": f"scripted {reason}"}
+def _status(code: int, reason: str, message: str = "") -> web.Response:
+    message = message or f"scripted {reason}"
+    body = {"kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": message}
     return web.json_response(body, status=code)

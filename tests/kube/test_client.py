@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -198,6 +199,23 @@ async def test_a_server_that_does_not_answer_in_time_is_unavailable() -> None:
     async with RawServer(HANG) as server, client(server) as c:
         with pytest.raises(Unavailable, match="no answer in time"):
             await c.limited(timeout_s=0.2, attempts=1).get(NODES, "n")
+
+
+async def test_an_answer_that_a_proxy_packed_though_nobody_asked_is_read() -> None:
+    page = gzip.compress(b'{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a","namespace":"n"}}]}')
+    async with RawServer(answer(page, Content_Encoding="gzip")) as server, Client(server.config) as client:
+        assert [obj.metadata.name for obj in await client.list(CONFIG_MAPS)] == ["a"]
+
+
+async def test_whole_objects_are_taken_where_a_server_cannot_send_metadata_alone() -> None:
+    whole = {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"}, "data": {"big": "x" * 1000}}
+
+    def script(request: Request) -> Answer:
+        plain = "application/json" in request.headers["accept"].split(",")
+        return answer(whole) if plain else refusal(406, "NotAcceptable")
+
+    async with RawServer(script) as server, Client(server.config) as client:
+        assert (await client.metadata_only().get(CONFIG_MAPS, "a", namespace="n")).metadata.name == "a"
 
 
 async def test_text_from_a_proxy_becomes_the_message() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from koord.kube.client import Client
 from koord.kube.discovery import ServerVersion
 from tests.kube.manual_clock import ManualClock
@@ -97,6 +99,20 @@ async def test_an_old_server_is_asked_group_by_group_and_a_broken_group_hides_no
     assert pod is not None
     assert (pod.subresources, pod.namespaced) == (("binding",), True)
     assert found.missing == ("metrics.k8s.io/v1",)
+
+
+@pytest.mark.parametrize("code", [400, 406, 415, 500])
+async def test_a_server_that_refuses_to_tell_everything_at_once_is_asked_group_by_group(code: int) -> None:
+    def script(request: Request) -> Answer:
+        if "APIGroupDiscoveryList" in request.headers["accept"]:
+            return refusal(code)
+        body = OLD_SERVER.get(request.target)
+        return answer(body) if body is not None else refusal(503, "ServiceUnavailable")
+
+    async with RawServer(script) as server, Client(server.config, clock=ManualClock()) as client:
+        found = await client.resources()
+    assert found.find("", "Pod") is not None
+    assert found.find("apps", "Deployment") is not None
 
 
 async def test_a_new_server_is_asked_twice() -> None:

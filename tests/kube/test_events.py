@@ -14,7 +14,8 @@ from koord.api.kubernetes.core import Event
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
-from koord.kube.errors import AlreadyExists, Forbidden, NotFound, Status, Unavailable
+from koord.kube.clock import SystemClock
+from koord.kube.errors import AlreadyExists, Forbidden, NotFound, Status, TooManyRequests, Unavailable
 from koord.kube.event_ledger import EventLedger, Limits, Occurrence, Write, occurrence
 from koord.kube.events import EventRecorder, reference
 from koord.kube.metrics import Metrics
@@ -330,6 +331,18 @@ async def test_a_server_that_is_away_gets_the_events_later() -> None:
         events.record(POD, "Killed", "x")
         await eventually(lambda: len(client.events) == 1)
     assert events.counts == (1, 1, 0, 0)
+
+
+async def test_a_busy_server_gets_the_events_when_it_asked_for_them() -> None:
+    client, clock = FakeClient(), SystemClock()
+    busy = TooManyRequests(Status(code=429))
+    busy.retry_after_s = 0.4
+    client.fail_with = [busy]
+    async with recorder(client) as events:
+        began = clock.monotonic()
+        events.record(POD, "Killed", "x")
+        await eventually(lambda: len(client.events) == 1)
+        assert clock.monotonic() - began >= 0.4
 
 
 async def test_a_lost_answer_does_not_make_two_events() -> None:
