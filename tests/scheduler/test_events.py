@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
@@ -107,10 +107,10 @@ HELPS: dict[str, set[str]] = {
     "NodeName": {"a node comes"},
     "InterPodAffinity": {"a pod is bound", "a pod ends", "a node comes", "a label"},
     "PodTopologySpread": {"a pod is bound", "a pod ends", "a node comes", "a label", "a taint"},
-    "VolumeBinding": {"a node comes", "a label", "a claim"},
+    "VolumeBinding": {"a pod ends", "a node comes", "a label", "a claim"},
     "VolumeZone": {"a node comes", "a label", "a claim"},
     "VolumeRestrictions": {"a pod ends", "a node comes", "a claim"},
-    "NodeVolumeLimits": {"a pod ends", "a node comes", "a claim"},
+    "NodeVolumeLimits": {"a pod is bound", "a pod ends", "a node comes", "a claim"},
 }
 
 
@@ -132,6 +132,7 @@ FEW_NODES = Sizes(nodes=(1, 3), placed=(0, 12), pending=(4, 8))
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32))
+@example(1274260).via("a pod brings volumes to a full node, where others then find them attached")
 def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) -> None:
     """Whatever happens, but for time, owners and namespaces, of which nobody tells: there the sweep helps."""
     story = Story(generate._scene(Dice(seed), FEW_NODES, stock=False), Dice(seed ^ 0x5EED), heard_of_only=True)

@@ -100,6 +100,7 @@ class Cycle:
         feed, profile = self._feed, engine.profile
         if self._inspection.flags.before_placing:
             self._inspection.before(engine, ask)
+        promise = feed.cluster.nominations.of(ask.key)
         clock, began_s = feed.clock.monotonic, feed.clock.monotonic()
         placement = engine.place(ask)
         placed_s = clock()
@@ -107,7 +108,7 @@ class Cycle:
             self._spent("Filter", "Success", profile.name, placed_s - began_s)
             row = feed.cluster.table.row_of[placement.node]
             patch, wait_s = engine.patch(ask, row), engine.wait_s(ask, row)
-            feed.assume(ask, placement.node)
+            feed.assume(ask, placement.node, promise)
             return Bind(attempt, ask, profile.name, placement.node, patch, wait_s)
         self._spent("Filter", "Unschedulable", profile.name, placed_s - began_s)
         given_up = feed.patience.is_over(ask.key, now_s)
@@ -125,9 +126,8 @@ class Cycle:
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
         turned_away = placement.rejected_by or [plugin.name for plugin in profile.plugins]
-        outbid = engine.nominate(ask, remedy)
         feed.queue.rejected(attempt, turned_away, now_s)
-        feed.queue.activate(outbid, now_s)
+        outbid = feed.nominate(ask, engine, remedy)
         return Nowhere(attempt, ask, profile.name, placement, remedy, message, outbid)
 
     def _broken(self, attempt: Attempt, ask: Ask, engine: Engine, now_s: float, message: str) -> Broken:

@@ -9,7 +9,7 @@ state is that of a feed which was told of the last of it alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
@@ -26,7 +26,7 @@ from koord.kube.store import Delta
 from koord.scheduler.events import load_event, node_event, pod_event, storage_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.framework.plugin import Plugin, Remedy
 from koord.scheduler.patience import Patience
 from koord.scheduler.profiles import profile_for
 from koord.scheduler.queue import Entity, Event, Queue, Where
@@ -125,10 +125,13 @@ class Feed:
             self._gone(key)
         elif new.spec.node_name:
             self.queue.remove(key)
-            self.assumed.pop(key, None)
+            held, promise = self.assumed.pop(key, None), self.cluster.nominations.withdraw(key)
             self.patience.forget(key)
-            self.cluster.nominations.withdraw(key)
             self._count(new)
+            if held is not None and held.node != new.spec.node_name:
+                self._has_room(held.ask.record())
+            if promise is not None and self.cluster.table.names[promise.row] != new.spec.node_name:
+                self._has_room(promise.record)
         elif not self.is_ours(new):
             self._gone(key)
         else:
@@ -140,8 +143,12 @@ class Feed:
         # Some of what a node says counts from the moment at which it is heard.
         self.cluster.now_s = self.clock.now()
         if new is None:
-            if name in self.cluster.table.row_of:
+            row = self.cluster.table.row_of.get(name)
+            if row is not None:
+                promised = [each.record.key for each in self.cluster.nominations.on(row)]
                 self.cluster.remove_node(name)
+                # Room may be made for them elsewhere.
+                self._activate(promised)
         else:
             row = self.cluster.table.row_of.get(name)
             if row is None:
@@ -186,9 +193,12 @@ class Feed:
                 plugin.put_node_slo(delta.new)
         self._happened(load_event(delta.key, "NodeSLOUpdate"))
 
-    def assume(self, ask: Ask, node: str) -> None:
-        """A pod has been placed by an engine; from now on until its binding is heard of, that is our word alone."""
+    def assume(self, ask: Ask, node: str, promise: Nomination | None = None) -> None:
+        """A pod has been placed by an engine; from now on until its binding is heard of, that is our word alone.
+        `promise`: what it was promised before, which may have been another node."""
         self.assumed[ask.key] = Assumed(ask, node)
+        if promise is not None and self.cluster.table.names[promise.row] != node:
+            self._has_room(promise.record)
 
     def stands(self, ask: Ask, node: str) -> Row | None:
         """The row of the node where we placed a pod, while that is how things are; None where it no longer is."""
@@ -206,16 +216,26 @@ class Feed:
         if ask.key in self.cluster.pods:
             record, _ = self.cluster.pods[ask.key]
             self.cluster.remove_pod(ask.key)
-            self._happened(Event(FREED, record, LET_GO))
+            self._has_room(record)
         return True
+
+    def nominate(self, ask: Ask, engine: Engine, remedy: Remedy) -> tuple[str, ...]:
+        """As `Engine.nominate`; who else could have the room that is not kept any more hears of it."""
+        nominations = self.cluster.nominations
+        before = nominations.of(ask.key)
+        outbid = engine.nominate(ask, remedy)
+        after = nominations.of(ask.key)
+        if before is not None and (after is None or after.row != before.row):
+            self._has_room(before.record)
+        self._activate(outbid)
+        return outbid
 
     def take_back(self, key: str) -> None:
         """A pod is promised nothing any more, and tried again; others may have the room."""
         promise = self.cluster.nominations.withdraw(key)
         if promise is not None:
-            self._happened(Event(FREED, promise.record, LET_GO))
-            self.queue.activate([key], self.clock.monotonic())
-            self._wake()
+            self._has_room(promise.record)
+            self._activate([key])
 
     def _waits(self, key: str, old: Pod | None, new: Pod) -> None:
         held = self.assumed.get(key)
@@ -282,14 +302,17 @@ class Feed:
 
     def _gone(self, key: str) -> None:
         self.queue.remove(key)
-        self.assumed.pop(key, None)
+        held = self.assumed.pop(key, None)
         self.patience.forget(key)
         if (promise := self.cluster.nominations.withdraw(key)) is not None:
-            self._happened(Event(FREED, promise.record, LET_GO))
+            self._has_room(promise.record)
         if key in self.cluster.pods:
-            _, row = self.cluster.pods[key]
+            record, row = self.cluster.pods[key]
             self.cluster.remove_pod(key)
             self._made_room(row)
+            if held is not None:
+                # That it had a place was our word alone: the API server's change of the pod tells nobody.
+                self._has_room(record)
 
     def _made_room(self, row: Row) -> None:
         """Whose victims are all gone comes before those who are made in their place, backoff or not: what they take
@@ -299,8 +322,16 @@ class Feed:
             left = (key for key, uid in promise.victims if key in there and there[key].uid == uid)
             if promise.victims and not any(left):
                 self.patience.room_was_made(promise.record.key, self.clock.monotonic())
-                self.queue.activate([promise.record.key], self.clock.monotonic())
-                self._wake()
+                self._activate([promise.record.key])
+
+    def _has_room(self, record: PodRecord) -> None:
+        """A place that was kept for a pod is free, and no change of an object says so."""
+        self._happened(Event(FREED, record, LET_GO))
+
+    def _activate(self, keys: Sequence[str]) -> None:
+        if keys:
+            self.queue.activate(keys, self.clock.monotonic())
+            self._wake()
 
     def _happened(self, event: Event | None) -> None:
         if event is not None and self.queue.happened(event, self.clock.monotonic()):

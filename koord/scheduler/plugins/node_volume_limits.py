@@ -12,13 +12,15 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
+from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.storage import CSINode
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.framework.stable import Version
+from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster, Index
-from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import Disk
 from koord.scheduler.state.table import Reason, Row
 
@@ -98,7 +100,12 @@ class Attached(Index):
 
 class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
-    wakes_on = Reason.NODE | Reason.FREED | Reason.STORAGE
+    wakes_on = Reason.NODE | Reason.PODS | Reason.FREED | Reason.STORAGE
+
+    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+        """A pod that came helps by what it brought along: its volumes are attached already, for others as well."""
+        came = event.reasons & Reason.PODS and not event.reasons & (self.wakes_on & ~Reason.PODS)
+        return not came or not isinstance(event.subject, Pod) or brings_claims(event.subject)
 
     def attach(self, cluster: Cluster) -> None:
         cluster.index(Attached)

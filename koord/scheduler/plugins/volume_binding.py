@@ -15,6 +15,7 @@ from typing import Final, Literal
 import numpy as np
 
 from koord.api.configuration.scheduler_args import VolumeBindingArgs
+from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.kubernetes.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.api.text.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
@@ -23,7 +24,9 @@ from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins import volume_changes
+from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import (
     SELECTED_NODE_ANNOTATION,
     WAITS_FOR_POD,
@@ -55,10 +58,20 @@ _Reach = NodeSelector | Literal["nowhere"]
 
 class VolumeBinding(Plugin):
     name = "VolumeBinding"
-    wakes_on = Reason.NODE | Reason.LABELS | Reason.STORAGE
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.FREED | Reason.STORAGE
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
+
+    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+        """A pod that goes before its claims are bound gives back the volumes that were kept for them."""
+        went = event.reasons & Reason.FREED and not event.reasons & (self.wakes_on & ~Reason.FREED)
+        match event.subject:
+            case Pod() as pod if went:
+                return brings_claims(pod)
+            case PodRecord() as record if went:
+                return bool(record.claims or record.own_claims)
+        return True
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not ask.spec.volumes

@@ -300,6 +300,11 @@ def is_preempted(pod: Pod) -> bool:
     return found is not None and found.status == "True" and found.reason == PREEMPTED
 
 
+def brings_claims(pod: Pod) -> bool:
+    """Whether a pod has volumes behind claims, its own or others'."""
+    return any(each.persistent_volume_claim or each.ephemeral for each in pod.spec.volumes)
+
+
 def named_claims_of(pod: Pod) -> tuple[str, ...]:
     volumes = pod.spec.volumes
     return tuple(each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim)

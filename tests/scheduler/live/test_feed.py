@@ -289,3 +289,36 @@ def test_time_brings_pods_back_too() -> None:
     fed.clock.advance(400)
     fed.feed.queue.tick(fed.clock.monotonic())
     assert fed.queued[-1] == ("active", "UnschedulableTimeout")
+
+
+def test_a_pod_that_goes_before_its_binding_is_heard_of_leaves_its_room_to_others() -> None:
+    fed = Fed()
+    first = pod("first", cpu="3")
+    fed.put(node("n1"), first)
+    fed.bind()
+    fed.put(pod("second", cpu="3"))
+    fed.nowhere()
+    fed.delete(first)
+    assert fed.feed.queue.where("shop/second") is not Where.UNSCHEDULABLE
+
+
+def test_a_pod_that_somebody_else_bound_leaves_the_room_that_was_kept_for_it() -> None:
+    fed = Fed()
+    first = pod("first", cpu="3")
+    fed.put(node("n1"), first)
+    fed.bind()
+    fed.put(node("n2"), pod("second", cpu="4", on="n2"), pod("third", cpu="3"))
+    fed.nowhere()
+    fed.put(changed(first, node_name="n2"))
+    assert fed.feed.queue.where("shop/third") is not Where.UNSCHEDULABLE
+
+
+def test_a_pod_whose_promised_node_went_away_has_room_made_elsewhere() -> None:
+    fed = Fed()
+    first = node("n1")
+    fed.put(first, pod("victim", cpu="4", on="n1"), pod("high", cpu="4", priority=10))
+    assert fed.nowhere().remedy.node == "n1"
+    fed.put(pod("other", cpu="4", on="n2"), node("n2"))
+    assert fed.nowhere().ask.key == "shop/high"
+    fed.delete(first)
+    assert fed.nowhere().remedy.node == "n2"

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.live.cycle import Bind, Broken, Decision, Nowhere
 from koord.scheduler.queue import Where
+from tests.scheduler.dice import Dice
 from tests.scheduler.live.build import Fed, changed, deleting, finished, node, picture, pod
 
 PODS = ("a", "b", "c", "d", "e")
@@ -180,11 +181,17 @@ class Story:
 
 
 def assert_sound(story: Story) -> None:
-    """At any time: nobody is both placed and ready to be placed."""
+    """At any time: nobody is both placed and ready to be placed, and nobody who fits waits for something to happen."""
     feed = story.fed.feed
     for attempt in feed.queue:
         if attempt.where is not Where.IN_FLIGHT:
             assert attempt.entity.key not in feed.cluster.pods, attempt.entity.key
+        if attempt.where is Where.UNSCHEDULABLE:
+            (ask,) = attempt.entity.pods
+            engine = feed.engine_of(ask)
+            assert engine is not None
+            with feed.cluster.nominations.without(ask.key):
+                assert engine.class_of(ask).best() is None, f"{ask.key} would fit, and is not tried"
 
 
 STEPS = (
@@ -200,6 +207,8 @@ STEPS = (
     "decide",
     "carry_out",
 )
+BUSY = (*("create", "hear_pods", "decide") * 2, "carry_out", "delete", "mark", "finish", "node", "hear_nodes", "snatch")
+"Mostly what makes nodes full and empty again."
 
 
 def check(steps: list[tuple[str, int]]) -> None:
@@ -234,6 +243,17 @@ NUMBERS = st.integers(0, 23)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), NUMBERS), max_size=60))
 def test_in_the_end_the_state_is_what_the_api_server_says(steps: list[tuple[str, int]]) -> None:
     check([("node", 0), ("node", 2), *steps])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+@example(35)
+@example(59)
+@example(62)
+def test_likewise_while_nodes_are_full_most_of_the_time(seed: int) -> None:
+    dice = Dice(seed)
+    steps = [(dice.one(BUSY), dice.integer(0, 23)) for _ in range(dice.integer(20, 100))]
+    check([("node", 0), ("hear_nodes", 0), *steps])
 
 
 @settings(max_examples=100, deadline=None)
