@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES
+from koord.api.machinery.struct import EMPTY
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
@@ -35,7 +36,7 @@ from koord.manager.node_resource.state import (
     TopologyFacts,
     node_facts,
 )
-from koord.manager.node_resource.writing import Decision, decide, zone_changes
+from koord.manager.node_resource.writing import Decision, decide, firm_parts, zone_changes
 from koord.manager.writes import FIELD_MANAGER
 
 WORKERS: Final = 16
@@ -59,6 +60,7 @@ class NodeResourceLoop:
         self._client, self._sources, self._configuration = client, sources, configuration
         self._plugins, self._clock, self._metrics = plugins, clock, metrics
         self._written_s: dict[str, float] = {}
+        self._firm: dict[str, Mapping[str, int]] = {}
         self._heard_s: dict[str, float] = {}
         self._seen_s: dict[str, float] = {}
         self._own: dict[str, NodeFacts] = {}
@@ -114,7 +116,8 @@ class NodeResourceLoop:
         zones = None
         if state.topology is not None:
             zones = zone_changes(state.topology, prepared.zones, given(strategy.resource_diff_threshold))
-        decision = decide(node, prepared, strategy, self._written_s.get(name), now_s)
+        firm = self._firm.get(name, EMPTY)
+        decision = decide(node, prepared, strategy, self._written_s.get(name), now_s, firm)
         seen_s = self._seen_s.setdefault(name, now_s)
         wait_s = wait_for_report_s(state, decision, seen_s=seen_s, now_s=now_s)
         if wait_s is not None:
@@ -124,6 +127,8 @@ class NodeResourceLoop:
                 await self._write_zones(name, zones)
             if decision.patch is not None:
                 await self._write(name, decision, now_s)
+                if decision.status:
+                    self._firm[name] = firm_parts(prepared)
         except NotFound:
             return None
         except Conflict:
@@ -187,7 +192,7 @@ class NodeResourceLoop:
         self._metrics.wrote("node_resource", "updateNodeResourceTopology")
 
     def _forget(self, name: str) -> None:
-        for known in (self._written_s, self._heard_s, self._seen_s, self._own):
+        for known in (self._written_s, self._firm, self._heard_s, self._seen_s, self._own):
             known.pop(name, None)
         self._metrics.forget(name)
 

@@ -48,7 +48,10 @@ class Taken(NamedTuple):
 
     request: Amounts
     used: Amounts
+    used_measured: Amounts
+    "How much of `used` was measured: the rest was asked for."
     largest: Amounts
+    largest_measured: Amounts
     measured: int
     unmeasured: int
     dangling: int
@@ -81,6 +84,7 @@ def taken(pods: Iterable[PodRow], metric: MetricRow) -> Taken:
     """What pods above batch take, added up."""
     measured = metric.pods
     request_cpu = request_memory = used_cpu = used_memory = largest_cpu = largest_memory = 0
+    firm_cpu = firm_memory = firm_largest_cpu = firm_largest_memory = 0
     with_usage = without_usage = seen = 0
     for pod in pods:
         if not pod.active:
@@ -99,15 +103,27 @@ def taken(pods: Iterable[PodRow], metric: MetricRow) -> Taken:
         largest_memory += share[5]
         if usage is None:
             without_usage += 1
-        else:
-            with_usage += 1
+            firm_cpu += share[2]
+            firm_memory += share[3]
+            continue
+        with_usage += 1
+        if pod.qos is QoSClass.LSE:
+            firm_cpu += share[2]
+        if share[4] > usage.cpu_milli:
+            firm_largest_cpu += share[4]
+        if share[5] > usage.memory_bytes:
+            firm_largest_memory += share[5]
     gone = dangling(pods, measured) if seen < len(measured) else {}
     gone_cpu = sum(usage.cpu_milli for usage in gone.values())
     gone_memory = sum(usage.memory_bytes for usage in gone.values())
+    used = Amounts(used_cpu + gone_cpu, used_memory + gone_memory)
+    largest = Amounts(largest_cpu + gone_cpu, largest_memory + gone_memory)
     return Taken(
         Amounts(request_cpu, request_memory),
-        Amounts(used_cpu + gone_cpu, used_memory + gone_memory),
-        Amounts(largest_cpu + gone_cpu, largest_memory + gone_memory),
+        used,
+        Amounts(used.cpu_milli - firm_cpu, used.memory_bytes - firm_memory),
+        largest,
+        Amounts(largest.cpu_milli - firm_largest_cpu, largest.memory_bytes - firm_largest_memory),
         with_usage,
         without_usage,
         len(gone),
@@ -203,13 +219,14 @@ def _terms(lent: Lent, node: NodeFacts, system: Amounts, pods: Taken, strategy: 
         terms.append(Term("minus", "pods", of(pods.request), f"requested by {asked}"))
     else:
         if used >= reserved:
-            terms.append(Term("minus", "system", used, "used by what is no pod" + _more_than(reserved, "reserved")))
+            why = "used by what is no pod" + _more_than(reserved, "reserved")
+            terms.append(Term("minus", "system", used, why, measured=used))
         else:
             terms.append(Term("minus", "reserved", reserved, f"reserved, more than the {used} that the system uses"))
         if policy == "usage":
-            terms.append(Term("minus", "pods", of(pods.used), _used_by(pods)))
+            terms.append(Term("minus", "pods", of(pods.used), _used_by(pods), of(pods.used_measured)))
         else:
-            terms.append(Term("minus", "pods", of(pods.largest), _largest_of(pods)))
+            terms.append(Term("minus", "pods", of(pods.largest), _largest_of(pods), of(pods.largest_measured)))
     if limit_percent is not None:
         limit_why = f"{limit_percent}% of capacity ({setting(strategy, lent.limit)})"
         terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), limit_why))

@@ -7,7 +7,7 @@ There is no second code that explains: what is shown is what was computed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from koord.api.machinery.struct import Struct
 
@@ -23,6 +23,8 @@ class Term(Struct):
     amount: int
     why: str = ""
     "For people: the numbers that it was made of, and the settings that say so."
+    measured: int = 0
+    "How much of the amount was measured: it goes up and down from one report to the next."
 
 
 class Figure(Struct):
@@ -50,6 +52,41 @@ def total(terms: Iterable[Term]) -> int:
             case "atLeast":
                 amount = max(amount, term.amount)
     return amount
+
+
+class Parts(NamedTuple):
+    """What a figure is made of, before it is cut to its limits."""
+
+    firm: int
+    "Capacity, settings, requests: what changes only if somebody changes it."
+    measured: int
+    "What was measured and taken from it."
+
+
+def parts(known: Figure) -> Parts:
+    """A figure's firm and its measured part, in the unit in which it is shown."""
+    firm = measured = amount = 0
+    for term in known.terms:
+        match term.op:
+            case "start":
+                firm = amount = term.amount
+            case "becomes":
+                # Both parts are scaled by what the amount is scaled by; an amount of nothing has no scale.
+                if amount:
+                    firm, measured = firm * term.amount // amount, measured * term.amount // amount
+                amount = term.amount
+            case "minus":
+                firm -= term.amount - term.measured
+                measured += term.measured
+                amount -= term.amount
+            case "plus":
+                firm += term.amount
+                amount += term.amount
+            case "atMost":
+                amount = min(amount, term.amount)
+            case "atLeast":
+                amount = max(amount, term.amount)
+    return Parts(firm, measured)
 
 
 def figure(resource: str, terms: Iterable[Term], policy: str = "") -> Figure:

@@ -2,9 +2,9 @@
 
 A node's status is written when a resource appears, disappears or differs by more than `resourceDiffThreshold`, and when
 it was not written for `updateTimeThresholdSeconds` and differs at all. Usage wavers: where much is used and little is
-left to lend, a few percent of the one are much of the other, so what wavering alone explains waits too. Labels and
-annotations that others act upon are written at once. One patch names only what changes; nothing that would change
-nothing is sent.
+left to lend, a few percent of the one are much of the other, so a change that wavering alone explains waits too. Only
+what is measured wavers: a new request, a setting or a figure that falls to zero is written at once. So are labels and
+annotations that others act upon. One patch names only what changes; nothing that would change nothing is sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from koord.api.configuration.slo_config_types import ColocationStrategy
-from koord.api.machinery.struct import Struct
+from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.text.quantity import render, value
@@ -24,14 +24,12 @@ from koord.manager.node_resource.freshness import duration
 from koord.manager.node_resource.prepare import Lending, Prepared
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts
-from koord.manager.node_resource.terms import Figure
+from koord.manager.node_resource.terms import parts
 
 RATIO_STEP: Final = 1
 """By how many hundredths more than this the normalisation ratio must move: it has two decimals."""
 WAVERING: Final = 0.12
 """Of what is used: usage that goes 5% up and down differs by up to a tenth of its mean between two reports."""
-_USED: Final = frozenset({"system", "pods"})
-"""The terms of a figure that are measured."""
 _WITH_STATUS: Final = names.ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE
 """Says what the status says, and is written with it."""
 
@@ -72,30 +70,43 @@ def is_beyond(published: int | None, wanted: int | None, threshold: float) -> bo
     return abs(wanted - published) * 1000 > published * 1000 * threshold
 
 
-def compare(node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy) -> tuple[Comparison, ...]:
+def compare(
+    node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy, firm: Mapping[str, int] = EMPTY
+) -> tuple[Comparison, ...]:
+    """What is published beside what should be. `firm` is the part of each published figure that was not measured, as
+    far as it is known."""
     threshold = given(strategy.resource_diff_threshold)
-    wavering = {figure.resource: _wavering(figure) for figure in prepared.figures}
+    made_of = {figure.resource: parts(figure) for figure in prepared.figures}
     found = []
     for name, wanted in prepared.resources.items():
-        published, own = node.allocatable.get(name), wavering.get(name, 0)
+        published, own, moved = node.allocatable.get(name), 0, 0
+        made = made_of.get(name)
+        if made is not None:
+            own, moved = int(made.measured * WAVERING), made.firm - firm.get(name, made.firm)
         beyond = is_beyond(published, wanted, threshold)
-        # From nothing, any change is written: somebody may wait for it.
-        if beyond and published and wanted is not None and abs(wanted - published) <= own:
-            beyond = False
+        # From nothing and to nothing, any change is written: somebody may wait for it, or run where nothing is left.
+        if beyond and published and wanted and abs(wanted - published) <= own:
+            beyond = is_beyond(published, published + moved, threshold)
         found.append(Comparison(name, published, wanted, beyond, own))
     return tuple(found)
 
 
-def _wavering(figure: Figure) -> int:
-    used = sum(term.amount for term in figure.terms if term.op == "minus" and term.name in _USED)
-    return int(used * WAVERING)
+def firm_parts(prepared: Prepared) -> Mapping[str, int]:
+    """By resource, the part of its figure that was not measured: to be kept until the next write."""
+    return {figure.resource: parts(figure).firm for figure in prepared.figures}
 
 
 def decide(
-    node: NodeFacts, prepared: Prepared, strategy: ColocationStrategy, written_s: float | None, now_s: float
+    node: NodeFacts,
+    prepared: Prepared,
+    strategy: ColocationStrategy,
+    written_s: float | None,
+    now_s: float,
+    firm: Mapping[str, int] = EMPTY,
 ) -> Decision:
-    """What to write. `written_s` is when this process last wrote the status, None for never."""
-    comparisons = compare(node, prepared, strategy)
+    """What to write. `written_s` is when this process last wrote the status, None for never; `firm` are the
+    `firm_parts` of what it wrote then."""
+    comparisons = compare(node, prepared, strategy, firm)
     beyond = [each.resource for each in comparisons if each.beyond]
     open_gate = is_gate_open(strategy, written_s, now_s)
     annotations = {key: text for key, text in prepared.annotations.items() if node.annotations.get(key) != text}

@@ -14,15 +14,18 @@ from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.due import AFTER_S, look_again_s, wait_for_report_s
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import NodeState, topology_facts
-from koord.manager.node_resource.writing import Decision, decide, is_beyond, zone_changes
+from koord.manager.node_resource.writing import Decision, decide, firm_parts, is_beyond, zone_changes
 from tests.manager.builders import (
+    API,
     NOW_S,
+    WEB,
     base,
     config,
     device,
     metric,
     node,
     outcomes,
+    pod,
     prepared,
     settings,
     state,
@@ -181,6 +184,50 @@ def test_what_wavering_usage_explains_waits_and_a_real_change_does_not() -> None
         seen = NodeState(facts, given.pods, given.metric)
         (found,) = [each for each in written(seen).comparisons if each.resource == CPU]
         assert found.beyond == is_written, published
+
+
+def test_a_new_request_is_taken_back_at_once_where_requests_decide() -> None:
+    # 256Gi - 89.6Gi kept free - (32 + 16 + 100)Gi requested = 18.4Gi. 8Gi more is less than 12% of all requests.
+    slo = config(memoryCalculatePolicy="request")
+    before = state(pods=(WEB, API, pod("store", memory="100Gi")), report=base())
+    after = state(pods=(WEB, API, pod("store", memory="100Gi"), pod("new", memory="8Gi")), report=base())
+    published = prepared(before, slo).resources[MEMORY]
+    assert published is not None
+    facts = replace(after.node, allocatable={MEMORY: published})
+    seen = NodeState(facts, after.pods, after.metric)
+    assert beyond(written(seen, slo), MEMORY)
+
+
+@pytest.mark.parametrize(("policy", "web"), [("usage", "26"), ("maxUsageRequest", "24")])
+def test_what_a_pod_asks_for_is_no_wavering_of_others(policy: str, web: str) -> None:
+    # More than 26 cores are measured, of which 12% are more than the 3 that the new pod asks for.
+    slo = config(cpuCalculatePolicy=policy)
+    usage = {"web": (web, "20Gi")}
+    before = prepared(state(report=base(pods=usage)), slo)
+    # By maxUsageRequest a pod counts from its first report on.
+    report = base(pods=usage if policy == "usage" else {**usage, "new": ("1", "1Gi")})
+    after = state(pods=(WEB, API, pod("new", cpu="3")), report=report)
+    published, shown = before.resources[CPU], prepared(after, slo)
+    assert published is not None
+    assert shown.resources[CPU] == published - 3_000 > 0
+    seen = NodeState(replace(after.node, allocatable={CPU: published}), after.pods, after.metric)
+    strategy = settings(seen, slo).colocation
+    assert beyond(decide(seen.node, shown, strategy, NOW_S - 100, NOW_S, firm_parts(before)), CPU)
+    # If nobody asks for more, the same difference is taken for wavering.
+    assert not beyond(decide(seen.node, shown, strategy, NOW_S - 100, NOW_S, firm_parts(shown)), CPU)
+
+
+def test_a_figure_that_falls_to_zero_never_waits() -> None:
+    # 64 - 25.6 kept free - 2.5 system - (33 + 3) used: nothing is left.
+    given = state(report=base(pods={"web": ("33", "20Gi")}))
+    assert prepared(given, config()).resources[CPU] == 0
+    seen = NodeState(replace(given.node, allocatable={CPU: 1_000}), given.pods, given.metric)
+    assert beyond(written(seen), CPU)
+
+
+def beyond(decision: Decision, resource: str) -> bool:
+    (found,) = [each.beyond for each in decision.comparisons if each.resource == resource]
+    return found
 
 
 def test_a_report_that_goes_stale_is_looked_at_without_an_event() -> None:
