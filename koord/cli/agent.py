@@ -170,18 +170,24 @@ def restore(options: dict[str, Any]) -> int:
     from koord.agent.executor.executor import Executor
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.files import Files
-    from koord.agent.live.keeping import read_ledger, write_ledger
+    from koord.agent.live.keeping import set_aside, whole_ledger, write_ledger
 
+    ledger = whole_ledger(options["state_dir"])
     files = Files(options["host_root"])
     cgroups = Cgroups.of(files, options["cgroup_root"])
-    ledger = read_ledger(options["state_dir"])
     executor = Executor(cgroups, ledger, lambda text: write_ledger(options["state_dir"], text))
     outcome = executor.restore_all(time.monotonic())
     files.close()
     click.echo(f"put back {len(outcome.done)} settings", err=True)
     for refusal in outcome.refused:
         click.echo(f"{refusal.write.knob.name} in {refusal.write.directory}: {refusal.error}", err=True)
-    return 1 if outcome.refused else 0
+    if aside := set_aside(options["state_dir"]):
+        click.echo(
+            f"{aside}: an earlier agent could not read this record, and what it tells of was not put back. Repair it"
+            " and rename it to ledger.json, or restart the node's pods, which gives them new cgroups; then delete it.",
+            err=True,
+        )
+    return 1 if outcome.refused or aside else 0
 
 
 def _features(host_root: str, cgroup_root: str, output: str) -> int:

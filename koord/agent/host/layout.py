@@ -17,6 +17,8 @@ from koord.api.kubernetes.words import KubeQoS
 _SCOPES: Final = {"docker": "docker", "containerd": "cri-containerd", "cri-o": "crio", "pouch": "pouch"}
 """Runtime, as a container's status names it, and how systemd's unit begins."""
 
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""Not more than that: it becomes a part of a path."""
 _POD_SLICE: Final = re.compile(r"kubepods(?:-burstable|-besteffort)?-pod(?P<uid>[^/]+)\.slice")
 _SCOPE: Final = re.compile(r"(?:docker|cri-containerd|crio|pouch)-(?P<id>[^/]+)\.scope")
 
@@ -41,9 +43,10 @@ class Owner(NamedTuple):
 def container_of(container_id: str) -> Container:
     """`containerd://ab12` of a pod's status."""
     runtime, separator, name = container_id.partition("://")
-    if not separator or not name or runtime not in _SCOPES:
+    if not separator or not _ID.fullmatch(name) or runtime not in _SCOPES:
         raise ContainerIdError(
             f"{container_id!r} is no container id: valid is RUNTIME://ID with RUNTIME one of {', '.join(_SCOPES)}"
+            " and ID of letters, digits, '-', '_' and '.'"
         )
     return Container(runtime, name)
 

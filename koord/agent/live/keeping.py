@@ -12,21 +12,36 @@ from koord.agent.executor.ledger import Ledger, LedgerError
 log = logging.getLogger(__name__)
 
 LEDGER: Final = "ledger.json"
+DAMAGED: Final = "ledger.damaged"
 AUDIT: Final = "audit.log"
 
 
 def read_ledger(directory: Path) -> Ledger:
-    """An agent that has never run here has changed nothing. A damaged record is set aside, and told."""
+    """For an agent that starts: it sets a damaged record aside and goes on, since the node needs it."""
+    try:
+        return whole_ledger(directory)
+    except LedgerError as error:
+        aside = directory / DAMAGED
+        (directory / LEDGER).replace(aside)
+        log.error("%s; it is kept as %s", error, aside)
+        return Ledger()
+
+
+def whole_ledger(directory: Path) -> Ledger:
+    """An agent that has never run here has changed nothing. Raises LedgerError for a record that is damaged."""
     file = directory / LEDGER
     try:
         return Ledger.parse(file.read_bytes())
     except FileNotFoundError:
         return Ledger()
     except LedgerError as error:
-        aside = file.with_suffix(".damaged")
-        file.replace(aside)
-        log.error("%s; it is kept as %s", error, aside)
-        return Ledger()
+        raise LedgerError(f"{file}: {error}") from error
+
+
+def set_aside(directory: Path) -> Path | None:
+    """The damaged record that an earlier agent set aside: it tells of changes that nobody has put back."""
+    aside = directory / DAMAGED
+    return aside if aside.exists() else None
 
 
 def write_ledger(directory: Path, text: bytes) -> None:
