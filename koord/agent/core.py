@@ -59,7 +59,6 @@ class Done:
 class Agent:
     cgroups: Cgroups
     executor: Executor
-    gates: Mapping[AgentGate, bool]
     seed: int = 0
     started_s: float = NEVER
     samples: Samples = field(default_factory=Samples)
@@ -84,11 +83,15 @@ class Agent:
         if is_slow:
             self._slow_s = now_s
             self._quotas.clear()
-        asks_pressure = is_slow and self.gates[AgentGate.PSI_COLLECTOR]
+        asks_pressure = is_slow and state.gates[AgentGate.PSI_COLLECTOR]
         collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks_pressure, is_slow))
         return self.decide(state, now_s)
 
     def decide(self, state: NodeState, now_s: float) -> Done:
+        lost = self.cgroups.lost(state.once(_bands))
+        if lost:
+            self.executor.look_again(lost)
+            self._quotas.clear()
         self.evicted_s = {uid: at_s for uid, at_s in self.evicted_s.items() if now_s - at_s < PENDING_RELEASE_S}
         self.refused_s = {uid: at_s for uid, at_s in self.refused_s.items() if now_s - at_s < REFUSED_LATELY_S}
         ran: set[str] = set()
@@ -103,7 +106,7 @@ class Agent:
         if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state:
             self._hooked_s, self._hooked_for = now_s, state
             writes = [*self._hook_writes(state, ran), *writes]
-            if self.gates[AgentGate.OOM_SCORE_ADJ] and not self.executor.is_dry_run:
+            if state.gates[AgentGate.OOM_SCORE_ADJ] and not self.executor.is_dry_run:
                 oom_score.apply(state, self.cgroups)
         outcome = self.executor.apply(writes, ran, now_s)
         for each in outcome.done:
@@ -121,7 +124,7 @@ class Agent:
         self.refused_s[eviction.pod.uid] = now_s
 
     def _strategies(self, state: NodeState, now_s: float) -> Iterable[tuple[str, bool, Callable[[], Decision | None]]]:
-        gates, samples = self.gates, self.samples
+        gates, samples = state.gates, self.samples
         going, refused = frozenset(self.evicted_s), frozenset(self.refused_s)
         evicts_cpu = any(map(gates.get, _CPU_GATES))
         evicts_memory = any(map(gates.get, _MEMORY_GATES))
@@ -160,7 +163,7 @@ class Agent:
             if state.slo is None:
                 continue
             writes: Collection[Write] = ()
-            if self.gates[hook.gate] and not state.is_colocation_off:
+            if state.gates[hook.gate] and not state.is_colocation_off:
                 try:
                     writes = state.once(hook.writes)
                 except BadInput as error:
@@ -175,7 +178,7 @@ class Agent:
         for directory in directories:
             if directory not in self._quotas and (quota := self._quota(directory)) is not None:
                 self._quotas[directory] = quota
-        ratio = normalization_ratio(state) if self.gates[AgentGate.CPU_NORMALIZATION] else None
+        ratio = normalization_ratio(state) if state.gates[AgentGate.CPU_NORMALIZATION] else None
         outcome = cpu_burst.decide(state, self.samples, self._quotas, self.tokens, self.seed, now_s, ratio)
         if outcome is None:
             return None
@@ -184,14 +187,14 @@ class Agent:
 
     def _suppress(self, state: NodeState, now_s: float) -> Decision | None:
         held = self._held(state, now_s)
-        if self.gates[AgentGate.BE_CPU_MANAGER]:
+        if state.gates[AgentGate.BE_CPU_MANAGER]:
             return cpu_suppress.managed(state, held)
         return cpu_suppress.decide(state, self.samples, held, now_s)
 
     def _held(self, state: NodeState, now_s: float) -> cpu_suppress.Held:
         best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
         pods, containers = [], []
-        if self.gates[AgentGate.BE_CPU_MANAGER] or cpu_suppress.is_by_cpus(state):
+        if state.gates[AgentGate.BE_CPU_MANAGER] or cpu_suppress.is_by_cpus(state):
             pods = [f"{best_effort}/{name}" for name in self.cgroups.children(best_effort, "cpuset")]
             containers = [f"{pod}/{name}" for pod in pods for name in self.cgroups.children(pod, "cpuset")]
         try:
@@ -232,3 +235,8 @@ class Agent:
 
 _CPU_GATES: Final = (AgentGate.BE_CPU_EVICT, AgentGate.CPU_EVICT, AgentGate.CPU_ALLOCATABLE_EVICT)
 _MEMORY_GATES: Final = (AgentGate.BE_MEMORY_EVICT, AgentGate.MEMORY_EVICT, AgentGate.MEMORY_ALLOCATABLE_EVICT)
+
+
+def _bands(state: NodeState) -> tuple[str, ...]:
+    """The directories of QoS classes, which no collector reads."""
+    return tuple(qos_dir(qos, state.driver) for qos in KubeQoS)

@@ -87,8 +87,8 @@ def once(
         shape = topology(files)
         here = pods_of([pod for pod in pods if node is None or _is_here(pod, node)], driver)
         shown = node or _this_host(cgroups)
-        state = state_of(cgroups, shape, driver, shown, slo, here, Kubelet())
-        agent = Agent(cgroups, Executor(cgroups, Ledger(), dry_run=dry_run), gates, started_s=float("-inf"))
+        state = state_of(cgroups, shape, driver, shown, slo, here, Kubelet(), gates)
+        agent = Agent(cgroups, Executor(cgroups, Ledger(), dry_run=dry_run), started_s=float("-inf"))
         if metric is not None:
             _fill(agent.samples, metric, state, now_s)
         else:

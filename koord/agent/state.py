@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from types import MappingProxyType
+from typing import Final, TypeVar, cast
 
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
+from koord.api.configuration.features import AgentGate
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.node import Node
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
@@ -19,6 +21,8 @@ from koord.api.protocol.crd.resource_qos import ResourceQOSStrategy
 from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 T = TypeVar("T")
+
+DEFAULT_GATES: Final[Mapping[AgentGate, bool]] = MappingProxyType({gate: gate.default for gate in AgentGate})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class NodeState:
     driver: CgroupDriver
     kubelet: Kubelet = Kubelet()
     kernel: Kernel = Kernel()
+    gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
     _known: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from koord.agent.host import knobs, proc, usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import PERIOD_US
@@ -10,7 +12,8 @@ from koord.agent.host.knobs import CPUSET_CPUS, MEMORY_LIMIT
 from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
-from koord.agent.state import Kernel, Kubelet, NodeState
+from koord.agent.state import DEFAULT_GATES, Kernel, Kubelet, NodeState
+from koord.api.configuration.features import AgentGate
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_defaults import default_node_slo, effective_qos_strategy
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
@@ -75,6 +78,7 @@ def state_of(
     slo: NodeSLOSpec | None,
     pods: dict[str, AgentPod],
     kubelet: Kubelet,
+    gates: Mapping[AgentGate, bool] = DEFAULT_GATES,
 ) -> NodeState:
     told = amounts(node.status.capacity)
     cpu_milli, memory_bytes = capacity_of(cgroups, topology)
@@ -92,5 +96,6 @@ def state_of(
         driver=driver,
         kubelet=kubelet,
         kernel=kernel_of(cgroups, driver),
+        gates=gates,
         is_colocation_off=is_switched_off(node),
     )

@@ -171,11 +171,11 @@ class _Suppressor:
 
     def __init__(self, tree: Tree) -> None:
         gates = {gate: gate is AgentGate.BE_CPU_SUPPRESS for gate in AgentGate}
-        self._agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()), gates)
+        self._agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()))
         slo = {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": "cfsQuota"}}
         pods = pods_of([_pod("service", "LS"), _pod("burners", "BE")], DRIVER)
         self._state = state_of(
-            tree.cgroups, topology(tree.files), DRIVER, Node(), convert(NodeSLOSpec, slo), pods, Kubelet()
+            tree.cgroups, topology(tree.files), DRIVER, Node(), convert(NodeSLOSpec, slo), pods, Kubelet(), gates
         )
 
     def settle(self, seconds: float) -> list[int]:

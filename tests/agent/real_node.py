@@ -68,7 +68,7 @@ class RealNode:
         else:
             self._limit_machine()
         self.topology: Topology = topology(self.cgroups.files)
-        self._made_of: tuple[str, int] | None = None
+        self._made_of: tuple[str, int, dict[AgentGate, bool]] | None = None
         self.start()
 
     def _limit_root(self) -> None:
@@ -100,7 +100,7 @@ class RealNode:
     def start(self) -> None:
         """The agent, knowing what a former one left on disk."""
         executor = Executor(self.cgroups, read_ledger(self.state_dir), lambda text: write_ledger(self.state_dir, text))
-        self.agent = Agent(self.cgroups, executor, self.gates, started_s=time.monotonic())
+        self.agent = Agent(self.cgroups, executor, started_s=time.monotonic())
 
     def pod(self, name: str, qos: str = "", **given: Any) -> AgentPod:
         """Made as kubelet and a runtime would: with the directories and limits that its resources say."""
@@ -124,12 +124,12 @@ class RealNode:
 
     def state(self) -> NodeState:
         """Made anew when something changed, as the daemon does."""
-        made_of = (json.dumps([self.slo, self.annotations]), id(self.pods))
+        made_of = (json.dumps([self.slo, self.annotations]), id(self.pods), dict(self.gates))
         if made_of != self._made_of:
             metadata = {"name": "n1", "annotations": self.annotations}
             shown = convert(Node, {"metadata": metadata, "status": {"capacity": self.capacity}})
             spec = convert(NodeSLOSpec, self.slo)
-            self._state = state_of(self.cgroups, self.topology, DRIVER, shown, spec, self.pods, Kubelet())
+            self._state = state_of(self.cgroups, self.topology, DRIVER, shown, spec, self.pods, Kubelet(), self.gates)
             self._made_of = made_of
         return self._state
 

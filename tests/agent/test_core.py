@@ -46,7 +46,7 @@ class Host:
             driver=tree.driver,
         )
         self.settings(enable=True, **threshold)
-        self.agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()), dict(GATES))
+        self.agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()))
         self.now_s, self.used = NOW, {"node": 0.0, "web": 0.0, "job": 0.0}
 
     def settings(self, **threshold: Any) -> None:
@@ -107,7 +107,7 @@ def test_with_the_schedulers_cpus_for_best_effort_it_is_not_suppressed(tree: Tre
     for _ in range(3):
         host.round(web=4, job=3)
     assert host.get(CPU_QUOTA) != -1
-    host.agent.gates = {**GATES, AgentGate.BE_CPU_MANAGER: True}
+    host.state = replace(host.state, gates={**GATES, AgentGate.BE_CPU_MANAGER: True})
     host.round(web=4, job=3)
     assert host.get(CPU_QUOTA) == -1
 
@@ -117,7 +117,7 @@ def test_what_another_agent_left_is_corrected_in_the_first_round(tree: Tree) -> 
     host.round(web=1, job=3)
     tree.cgroups.set(CPU_QUOTA, BE, 400_000)
     seen = host.agent
-    host.agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()), GATES, samples=seen.samples, rates=seen.rates)
+    host.agent = Agent(tree.cgroups, Executor(tree.cgroups, Ledger()), samples=seen.samples, rates=seen.rates)
     host.round(web=1, job=3)
     # 5200m - 1000m: less than a twentieth of the node more, which waits only where the agent has seen it change.
     assert host.get(CPU_QUOTA) == 420_000
@@ -173,7 +173,7 @@ def test_lost_usage_changes_nothing(tree: Tree) -> None:
 
 def test_a_full_node_evicts_once(tree: Tree) -> None:
     host = Host(tree, memoryEvictThresholdPercent=70)
-    host.agent.gates = {**GATES, AgentGate.BE_MEMORY_EVICT: True}
+    host.state = replace(host.state, gates={**GATES, AgentGate.BE_MEMORY_EVICT: True})
     (eviction,) = host.round(memory=60 * GIB)
     assert eviction.pod.meta.name == "job"
     host.agent.was_evicted(eviction, host.now_s)

@@ -72,6 +72,7 @@ class Executor:
         """`ran`: the strategies whose wishes these are; those of others stay as they are."""
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
         outcome = Outcome(disagreed=disagreed)
+        self._heed_specs(wanted.values())
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
         everything = {**wanted, **{write.spot: write for write in restores}}
         now = self._otherwise(everything.values(), outcome, now_s)
@@ -126,15 +127,27 @@ class Executor:
     def _is_ours(self, entry: Entry, knob: Knob, place: Place) -> bool:
         """A spot that is gone needs nothing; one that shows another's value is theirs."""
         held = self._read(knob, entry.directory)
-        try:
-            return held is not None and any(place.form.same(held, each) for each in entry.wrote)
-        except ValueError:
-            return False
+        return held is not None and _shows(place, entry.wrote, held)
 
     def _intend(self, write: Write, texts: Iterable[str]) -> None:
-        found = self._read(write.knob, write.directory)
-        if found is not None:
-            self.ledger.intend(write, found, texts)
+        """What the spot shows is put back one day: what was there first, or what another wrote there since."""
+        shown = self._read(write.knob, write.directory)
+        if shown is None:
+            return
+        entry, place = self.ledger.get(write.spot), self._cgroups.place(write.knob)
+        is_ours = entry is not None and place is not None and _shows(place, entry.wrote, shown)
+        self.ledger.intend(write, entry.found if entry is not None and is_ours else shown, texts)
+
+    def _heed_specs(self, writes: Iterable[Write]) -> None:
+        """Kubelet's value of a spec that changed may look like ours: then nobody could tell by looking at the spot."""
+        for write in writes:
+            if write.own is None:
+                continue
+            entry = self.ledger.get(write.spot)
+            if entry is not None and entry.own != write.own:
+                place = self._cgroups.place(write.knob)
+                assert place is not None, "only what this kernel has is wanted"
+                self.ledger.give_own(write.spot, write.own, place.form.write(write.own))
 
     def _text(self, step: Step) -> str:
         if step.write.text is not None and step.value == step.write.value:
@@ -210,6 +223,13 @@ class Executor:
             self._save(self.ledger.text())
             self.ledger.is_dirty = False
 
+    def look_again(self, directories: Collection[str]) -> None:
+        """Directories that may have been made anew: what was seen there, and below, was in others."""
+        known = [spot for spot in (*self._seen, *self._absent) if _is_in(spot.directory, directories)]
+        for spot in known:
+            self._seen.pop(spot, None)
+            self._absent.pop(spot, None)
+
     def forget(self, directory: str) -> None:
         """A pod that is gone: nothing of it is remembered."""
         known = {*self._seen, *self._absent, *(entry.spot for entry in self.ledger)}
@@ -219,3 +239,16 @@ class Executor:
                 self._absent.pop(spot, None)
                 self.ledger.forget(spot)
         self._cgroups.forget(directory)
+
+
+def _shows(place: Place, wrote: Iterable[str], text: str) -> bool:
+    """Whether a spot shows one of the values that the agent wrote."""
+    try:
+        return any(place.form.same(text, each) for each in wrote)
+    except ValueError:
+        return False
+
+
+def _is_in(directory: str, others: Collection[str]) -> bool:
+    """Whether it is one of the others, or lies below one."""
+    return directory in others or any(directory.startswith(f"{each}/") for each in others if each)

@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from koord.agent.executor.write import Spot, Write
-from koord.agent.host.knobs import KNOBS, Knob
+from koord.agent.host.cgroups import is_inside
+from koord.agent.host.knobs import KNOBS, Knob, Place
+from koord.api.machinery.faults import BadInput
 
 _BY_NAME = {knob.name: knob for knob in KNOBS}
 
@@ -25,14 +27,16 @@ class Entry(msgspec.Struct, frozen=True):
     "In the kernel's own words."
     wrote: tuple[str, ...]
     "What the spot may show of ours: an agent killed between two writes left one or the other."
+    own: int | None = None
+    "What the pod's spec gave the spot when `found` was last known to hold."
 
     @property
     def spot(self) -> Spot:
         return Spot(self.knob, self.directory)
 
 
-class LedgerError(ValueError):
-    """A ledger on disk that cannot be read."""
+class LedgerError(BadInput):
+    """A ledger on disk that cannot be followed."""
 
 
 class Ledger:
@@ -44,9 +48,13 @@ class Ledger:
     @classmethod
     def parse(cls, text: bytes) -> Ledger:
         try:
-            return cls(msgspec.json.decode(text, type=list[Entry]))
+            entries = msgspec.json.decode(text, type=list[Entry])
         except msgspec.MsgspecError as error:
             raise LedgerError(f"the record of what the agent changed is damaged: {error}") from error
+        faults = [f"entry {at}: {fault}" for at, entry in enumerate(entries) if (fault := _fault(entry))]
+        if faults:
+            raise LedgerError(f"the record of what the agent changed is damaged: {'; '.join(faults)}")
+        return cls(entries)
 
     def text(self) -> bytes:
         return msgspec.json.encode(list(self._entries.values()))
@@ -64,11 +72,21 @@ class Ledger:
         return self._entries.get(spot)
 
     def intend(self, write: Write, found: str, on_the_way: Iterable[str]) -> None:
-        """Before the spot is written: what it holds is remembered once, and all that it may show soon."""
+        """Before the spot is written: what it holds is remembered, unless that is ours; and all that it may show soon.
+
+        `found` is what is put back: what was there first, or what somebody else wrote there since.
+        """
         before = self._entries.get(write.spot)
-        first = found if before is None else before.found
         wrote = dict.fromkeys([*(before.wrote if before else ()), *on_the_way])
-        self._entries[write.spot] = Entry(write.knob.name, write.directory, write.by, first, tuple(wrote))
+        own = write.own if write.own is not None or before is None else before.own
+        self._entries[write.spot] = Entry(write.knob.name, write.directory, write.by, found, tuple(wrote), own)
+        self.is_dirty = True
+
+    def give_own(self, spot: Spot, own: int, text: str) -> None:
+        """The pod's spec gives the spot another value: that is put back, though the spot may still show ours."""
+        entry = self._entries[spot]
+        found = text if entry.own is not None else entry.found
+        self._entries[spot] = msgspec.structs.replace(entry, own=own, found=found)
         self.is_dirty = True
 
     def settle(self, spot: Spot, text: str) -> None:
@@ -83,6 +101,25 @@ class Ledger:
     def unwanted(self, ran: Collection[str], wanted: Collection[Spot]) -> list[Entry]:
         """Spots of strategies that ran, and that no strategy wants any more."""
         return [entry for spot, entry in self._entries.items() if spot not in wanted and entry.by in ran]
+
+
+def _fault(entry: Entry) -> str | None:
+    """Why an entry cannot be put back. What only another version of the agent can set is no fault."""
+    if entry.directory.startswith("/") or not is_inside(entry.directory):
+        return f"directory {entry.directory!r}: must be the name of a cgroup below the node's root, without '..'"
+    knob = knob_of(entry)
+    for place in (knob.v1, knob.v2) if knob else ():
+        if place is not None and _reads(place, entry.found):
+            return None
+    return f"found {entry.found!r}: is no value of {entry.knob}" if knob else None
+
+
+def _reads(place: Place, text: str) -> bool:
+    try:
+        place.form.read(text)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return False
+    return True
 
 
 def knob_of(entry: Entry) -> Knob | None:

@@ -25,6 +25,8 @@ class Write:
     why: str
     text: str | None = None
     "The value in the kernel's own words, where it is put back as it was found."
+    own: int | None = None
+    "What kubelet sets there by the pod's spec: that is put back when the spec has changed meanwhile."
     is_watched: bool = False
     "Looked at in each round, however lately it was seen to be so: what somebody else writes there does not last."
     spot: Spot = field(init=False, repr=False, compare=False)

@@ -18,6 +18,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "cpu_normalization"
+_WHY: Final = "the node's CPU normalization ratio"
 
 
 def _concerns(pod: AgentPod) -> bool:
@@ -30,29 +31,31 @@ def _concerns(pod: AgentPod) -> bool:
         return True
 
 
-def _quotas(state: NodeState, pod: AgentPod) -> Iterator[tuple[str, int]]:
+def _quotas(state: NodeState, pod: AgentPod) -> Iterator[tuple[str, int, int]]:
+    """Directory, normalised quota, and the quota that kubelet sets."""
     ratio = normalization_ratio(state)
     if ratio is None or not _concerns(pod):
         return
     limits = [(each.directory, each.limits.get(CPU, 0)) for each in pod.containers]
     for directory, limit in limits:
         if directory and limit > 0:
-            yield directory, normalized(quota_of_milli(limit), ratio)
+            yield directory, normalized(quota_of_milli(limit), ratio), quota_of_milli(limit)
     # Those to come count too, as they do for kubelet: v1 takes no child with more than its parent has.
     if all(limit > 0 for _, limit in limits):
-        yield pod.directory, normalized(quota_of_milli(pod.limits.get(CPU, 0)), ratio)
+        own = quota_of_milli(pod.limits.get(CPU, 0))
+        yield pod.directory, normalized(own, ratio), own
 
 
 def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
-    for directory, quota in _quotas(state, pod):
+    for directory, quota, own in _quotas(state, pod):
         if directory == pod.directory and quota != UNLIMITED:
-            yield Write(CPU_QUOTA, directory, quota, NAME, "the node's CPU normalization ratio")
+            yield Write(CPU_QUOTA, directory, quota, NAME, _WHY, own=own)
 
 
 def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Write]:
-    for directory, quota in _quotas(state, pod):
+    for directory, quota, own in _quotas(state, pod):
         if directory == container.directory:
-            yield Write(CPU_QUOTA, directory, quota, NAME, "the node's CPU normalization ratio")
+            yield Write(CPU_QUOTA, directory, quota, NAME, _WHY, own=own)
 
 
 HOOK: Final = Hook(NAME, AgentGate.CPU_NORMALIZATION, for_pod=_for_pod, for_container=_for_container)

@@ -1,8 +1,9 @@
 """On which CPUs a pod runs: its own, those of its NUMA nodes, or those that all services share.
 
-The first that applies: CPUs that the scheduler gave it; the share pools of the NUMA nodes that it was given; for a
-system pod the CPUs for those; for a service all share pools; what lies below best effort is left to suppression; beside
-kubelet's static policy others are left alone. Who has its own CPUs needs no quota.
+The first that applies: CPUs that the scheduler gave it; the share pools of the NUMA nodes that it was given (with the
+BECPUManager gate also of a best-effort pod that lies below burstable, best effort's pools); for a system pod the CPUs
+for those; for a service all share pools; what lies below best effort is left to suppression; beside kubelet's static
+policy others are left alone. Who has its own CPUs needs no quota.
 
 Where all CPUs are for everybody there is nothing to keep services from, and they are left as they are.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from koord.agent.cpu_pools import numa_nodes_with_cpu, service_pools
+from koord.agent.cpu_pools import best_effort_pools, numa_nodes_with_cpu, service_pools
 from koord.agent.executor.write import Write
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.convert import UNLIMITED
@@ -42,6 +43,9 @@ def cpus_of(state: NodeState, pod: AgentPod) -> tuple[CPUSet, str] | None:
     nodes = numa_nodes_with_cpu(status)
     if nodes and pod.labelled_qos is not QoSClass.BE:
         return joined(pool for pool in service_pools(state) if pool.node in nodes), f"shared CPUs of NUMA nodes {nodes}"
+    if nodes and state.gates[AgentGate.BE_CPU_MANAGER] and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+        own = joined(pool for pool in best_effort_pools(state) if pool.node in nodes)
+        return own, f"CPUs of best effort on NUMA nodes {nodes}"
     if pod.labelled_qos is QoSClass.SYSTEM:
         system = SYSTEM_QOS_RESOURCE.read(state.node.metadata).cpus
         if system:

@@ -7,6 +7,7 @@ its own tree, on v2 there is one. With a `cgroup_root` (as kubelet has) a part o
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +22,15 @@ class Version(StrEnum):
     V2 = "v2"
 
 
+class OutsideError(FileNotFoundError):
+    """A name that leads out of the node's cgroups. There is no such cgroup, whatever lies there."""
+
+
+def is_inside(directory: str) -> bool:
+    """Whether the name of a cgroup stays below the root. Names come from pods, runtimes, settings and the ledger."""
+    return not any(part in ("..", ".") or "\0" in part for part in directory.split("/"))
+
+
 class Cgroups:
     def __init__(self, files: Files, version: Version, root: str = "", mount: str = MOUNT) -> None:
         self.files = files
@@ -30,6 +40,7 @@ class Cgroups:
         self._pods_root = ""
         self._known: dict[tuple[str, str], bool] = {}
         self._names: dict[tuple[str, str, str], str] = {}
+        self._inodes: dict[str, int] = {}
 
     @classmethod
     def of(cls, files: Files, root: str = "", mount: str = MOUNT) -> Cgroups:
@@ -49,7 +60,7 @@ class Cgroups:
     def has(self, knob: Knob, directory: str) -> bool:
         """Whether it can be set there; asked of the kernel, once per knob where one answer holds for all."""
         place = self.place(knob)
-        if place is None:
+        if place is None or not is_inside(directory):
             return False
         if place.present is Present.ALWAYS:
             return True
@@ -63,7 +74,7 @@ class Cgroups:
     def is_there(self, directory: str, knob: Knob) -> bool:
         """Whether the directory is, where the knob would be."""
         place = self.place(knob)
-        return place is None or self.files.exists(self.name(place.controller, directory))
+        return place is None or (is_inside(directory) and self.files.exists(self.name(place.controller, directory)))
 
     def get(self, knob: Knob, directory: str) -> Value:
         """What is in force. Raises FileNotFoundError."""
@@ -108,17 +119,35 @@ class Cgroups:
         key = (controller, directory, file)
         found = self._names.get(key)
         if found is None:
+            if not is_inside(directory):
+                raise OutsideError(errno.ENOENT, f"{directory!r} does not name a cgroup of this node")
             own = controller if self.version is Version.V1 else ""
             parts = (self._mount, own, self.root, directory.strip("/"), file)
             found = self._names[key] = "/".join(part for part in parts if part)
         return found
 
     def children(self, directory: str, controller: str = "cpu") -> list[str]:
-        return self.files.directories(self.name(controller, directory))
+        return self.files.directories(self.name(controller, directory)) if is_inside(directory) else []
 
     def processes(self, directory: str, controller: str = "cpu") -> tuple[int, ...]:
         text = self.files.read(self.name(controller, directory, "cgroup.procs"))
         return tuple(int(line) for line in text.split())
+
+    def lost(self, looked_at: Iterable[str] = ()) -> Collection[str]:
+        """Directories that went since the last call; others may have come under their names.
+
+        Reading a file of a directory that is gone tells it. `looked_at` are those of which nobody reads files.
+        """
+        found = set()
+        if self.files.lost:
+            found = {key[1] for key, path in self._names.items() if path in self.files.lost}
+            self.files.lost.clear()
+        for directory in looked_at:
+            number = self.files.inode(self.name("cpu", directory))
+            if self._inodes.setdefault(directory, number) != number:
+                found.add(directory)
+                self._inodes[directory] = number
+        return found
 
     def forget(self, directory: str) -> None:
         """A directory that is gone: no descriptor in it is kept."""

@@ -24,6 +24,8 @@ class Files:
         self.root = root.rstrip("/")
         self._kept: dict[str, int] = {}
         self._most = _at_most(most_kept)
+        self.lost: set[str] = set()
+        "Files whose directory turned out to be gone. Under the same name there may be another one by now."
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -42,6 +44,7 @@ class Files:
                     raise
                 # The name may belong to a new directory already.
                 self._close(name)
+                self.lost.add(name)
                 if kept is None:
                     break
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
@@ -72,6 +75,13 @@ class Files:
 
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
+
+    def inode(self, name: str) -> int:
+        """What tells a directory from another that had its name; zero where there is none."""
+        try:
+            return os.stat(self.path(name)).st_ino
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
 
     def directories(self, name: str) -> list[str]:
         """The names of the directories in one, sorted; none where it is not there."""

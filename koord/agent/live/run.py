@@ -34,7 +34,7 @@ from koord.agent.pods import AgentPod, pods_of
 from koord.agent.qos.decision import Eviction
 from koord.agent.report import node_resource_topology
 from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
-from koord.agent.state import Kubelet, NodeState
+from koord.agent.state import DEFAULT_GATES, Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
 from koord.api.configuration.features import AgentGate
 from koord.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
@@ -76,7 +76,7 @@ class Options:
     kubelet_address: str = ""
     "Empty: by the node's own word."
     cgroup_driver: str = ""
-    gates: Mapping[AgentGate, bool] = field(default_factory=lambda: {gate: gate.default for gate in AgentGate})
+    gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     round_s: float = ROUND_S
     kubelet_s: float = KUBELET_S
 
@@ -105,7 +105,7 @@ class Daemon:
         executor = Executor(
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
         )
-        self.agent = Agent(self.cgroups, executor, options.gates, started_s=clock.monotonic())
+        self.agent = Agent(self.cgroups, executor, started_s=clock.monotonic())
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
@@ -189,7 +189,16 @@ class Daemon:
         made_of = (node, slo, sources.pods, sources.kubelet)
         if self._state is None or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             spec = slo.spec if slo is not None else None
-            self._state = state_of(self.cgroups, self.topology, self.driver, node, spec, sources.pods, sources.kubelet)
+            self._state = state_of(
+                self.cgroups,
+                self.topology,
+                self.driver,
+                node,
+                spec,
+                sources.pods,
+                sources.kubelet,
+                self._options.gates,
+            )
             self._made_of = made_of
         return self._state
 

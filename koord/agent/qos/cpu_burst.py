@@ -204,17 +204,17 @@ def _quota_writes(
             continue
         allowed = True
         if _is_limited(config):
-            own = kept[each.id] = _spent(each, config, samples, tokens, seed, now_s)
-            allowed = own.allows
+            spent = kept[each.id] = _spent(each, config, samples, tokens, seed, now_s)
+            allowed = spent.allows
         move = move_of(pool, samples.last(names.container_throttled(each.id), now_s, FRESH_WITHIN_S), allowed)
-        quota = moved(
-            move, normalized(quota_of_milli(each.limits[CPU]), ratio), held, config.cfs_quota_burst_percent or 100
-        )
+        own = quota_of_milli(each.limits[CPU])
+        quota = moved(move, normalized(own, ratio), held, config.cfs_quota_burst_percent or 100)
         delta += quota - held
-        yield Write(CPU_QUOTA, each.directory, quota, NAME, f"{move.value}; the share pool is {pool.value}")
+        yield Write(CPU_QUOTA, each.directory, quota, NAME, f"{move.value}; the share pool is {pool.value}", own=own)
     pod_quota = quotas.get(pod.directory, UNLIMITED)
     if pod_quota != UNLIMITED:
-        yield Write(CPU_QUOTA, pod.directory, pod_quota + delta, NAME, "the sum of its containers")
+        own = quota_of_milli(pod.limits.get(CPU, 0))
+        yield Write(CPU_QUOTA, pod.directory, pod_quota + delta, NAME, "the sum of its containers", own=own)
 
 
 def _limited(pod: AgentPod) -> list[AgentContainer]:

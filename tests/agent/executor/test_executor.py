@@ -1,5 +1,6 @@
 """What is wanted comes to be, what is not is put back, and being killed in between leaves nothing stuck."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,3 +254,56 @@ def test_killed_anywhere_the_next_one_puts_all_back(
     again.restore_all(now_s=100)
     after = {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()}
     assert after == before
+
+
+def test_what_another_wrote_in_between_is_what_is_put_back(tree: Tree) -> None:
+    pod = tree.pod("1", KubeQoS.BURSTABLE)
+    tree.cgroups.set(CPU_QUOTA, pod, 200_000)
+    executor = Executor(tree.cgroups, Ledger())
+    executor.apply([want(pod, 100_000)], {"suppress"}, now_s=0)
+    tree.cgroups.set(CPU_QUOTA, pod, 400_000)
+    executor.apply([want(pod, 150_000)], {"suppress"}, now_s=1)
+    executor.apply([], {"suppress"}, now_s=2)
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 400_000
+
+
+def test_a_new_spec_is_put_back_though_its_value_looks_like_the_agents(tree: Tree) -> None:
+    """Two cores halved are one core; resized to one core, kubelet writes what the agent wrote before."""
+    pod = tree.pod("1", KubeQoS.BURSTABLE)
+    tree.cgroups.set(CPU_QUOTA, pod, 200_000)
+    saved = [b""]
+    executor = Executor(tree.cgroups, Ledger(), saved.append)
+    executor.apply([replace(want(pod, 100_000), own=200_000)], {"suppress"}, now_s=0)
+    tree.cgroups.set(CPU_QUOTA, pod, 100_000)
+    executor.apply([replace(want(pod, 50_000), own=100_000)], {"suppress"}, now_s=1)
+    again = Executor(tree.cgroups, Ledger.parse(saved[-1]))
+    again.restore_all(now_s=2)
+    assert tree.cgroups.get(CPU_QUOTA, pod) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"directory": "../../../outside"}, r"entry 1: directory .*without '\.\.'"),
+        ({"directory": "/kubepods"}, "entry 1: directory"),
+        ({"directory": "kubepods/./pod1"}, "entry 1: directory"),
+        ({"found": "much"}, "entry 1: found 'much': is no value of cpu.cfs_quota_us"),
+    ],
+)
+def test_an_entry_that_cannot_be_the_agents_own_is_refused(fields: dict[str, str], told: str) -> None:
+    good = {"knob": "cpu.cfs_quota_us", "directory": "kubepods", "by": "x", "found": "-1", "wrote": ["20000"]}
+    with pytest.raises(LedgerError, match=told):
+        Ledger.parse(json.dumps([good, {**good, **fields}]).encode())
+
+
+@pytest.mark.parametrize("knob", [CPU_QUOTA, CPU_BURST, GROUP_IDENTITY, MEMORY_HIGH])
+def test_no_name_of_a_cgroup_leads_out_of_the_nodes_root(tree: Tree, knob: Knob) -> None:
+    """Names come from pods, runtimes and settings, and not only from the ledger."""
+    cgroups = Cgroups(tree.cgroups.files, tree.version, root="kubepods/burstable")
+    name = tree.cgroups.name("cpu" if tree.version is Version.V1 else "", "kubepods/besteffort/x", "y")
+    tree.write(name, "untouched")
+    before = {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()}
+    outcome = Executor(cgroups, Ledger()).apply([want("../besteffort", 1, knob)], {"suppress"}, now_s=0)
+    assert (outcome.done, outcome.refused) == ([], [])
+    assert cgroups.children("../besteffort") == []
+    assert {each: each.read_bytes() for each in tree.root.rglob("*") if each.is_file()} == before

@@ -11,10 +11,12 @@ from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, GROUP_IDENTITY, MEMORY_LIMIT, Value
 from koord.agent.pods import AgentPod
-from koord.agent.state import Kernel, Kubelet, NodeState
+from koord.agent.state import DEFAULT_GATES, Kernel, Kubelet, NodeState
+from koord.api.configuration.features import AgentGate
 from koord.api.text.cpuset import CPUSet
 from tests.agent.states import cpus, node, pod
 
+STATUS = "scheduling.koordinator.sh/resource-status"
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 MIB = 1 << 20
 
@@ -331,3 +333,19 @@ def test_host_applications_have_their_sides_identity_and_the_shared_cpus() -> No
     found = wanted(cpu_set.HOOK, state)
     assert found[CPUSET_CPUS.name, "host-latency-sensitive/nginx"] == CPUSet(range(2, 8))
     assert (CPUSET_CPUS.name, "kubepods/besteffort/hadoop-yarn") not in found
+
+
+def test_with_the_schedulers_cpus_a_best_effort_pod_below_burstable_stays_on_its_numa_node() -> None:
+    given = {"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}
+    job = pod("job", "BE", requests={"cpu": "1"}, annotations={STATUS: json.dumps(given)})
+    own = pod("own", "LSR", requests={"cpu": "2"}, limits={"cpu": "2"}, annotations={STATUS: '{"cpuset": "4-5"}'})
+    without = node(job, own, topology=cpus(2, 4, 1), slo={})
+    state = replace(without, gates={**DEFAULT_GATES, AgentGate.BE_CPU_MANAGER: True})
+    found = cpu_set.cpus_of(state, job)
+    # Best effort also runs on the CPUs of LSR pods.
+    assert found is not None
+    assert str(found[0]) == "4-7"
+    # Where its NUMA node is not heeded, it has what services share.
+    found = cpu_set.cpus_of(without, job)
+    assert found is not None
+    assert str(found[0]) == "0-3,6-7"
