@@ -26,7 +26,7 @@ def answer(request: Request, resource: Resource, items: Iterable[Obj], called: s
             if item["metadata"]["name"] == request.info.name:
                 return _shown(request, resource, [{**head, **item}], whole={**head, **item})
         raise object_not_found(called or resource.plural, resource.group, request.info.name)
-    wanted = parse_filter(resource, request.query)
+    wanted = parse_filter(resource, request.info, request.query)
     kept = [item for item in items if wanted.all or wanted.matches(_as_entry(item))]
     whole = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": {}, "items": kept}
     return _shown(request, resource, [{**head, **item} for item in kept], whole)

@@ -41,6 +41,10 @@ BODY_WITHIN_S = 30.0
 PLAIN_404 = b"404 page not found\n"
 _NO_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 _ONLY_READ = frozenset({"/version", "/api"})
+_SAME_WITH_SLASH = frozenset(
+    {"/api/", "/apis/", "/version/", "/healthz/", "/livez/", "/readyz/", "/openapi/v2/", "/openapi/v3/"}
+)
+"Roles name these paths in both forms. Any other path answers for itself alone, as it was authorised."
 _BY_HAND = ("curl", "Wget", "Mozilla/5.0")
 "Clients with a person behind them, who get JSON with line breaks unasked."
 
@@ -186,7 +190,7 @@ class HttpApi:
             raise refused(user, access, why)
 
     def _path_handler(self, path: str) -> PathHandler | None:
-        exact = self._paths.get(path.rstrip("/") or "/")
+        exact = self._paths.get(path) or (self._paths.get(path[:-1]) if path in _SAME_WITH_SLASH else None)
         if exact is not None:
             return exact
         return next((handler for prefix, handler in self._prefixes if path.startswith(prefix)), None)

@@ -16,10 +16,11 @@ from typing import Any
 
 import msgspec
 
-from koord.api.text.field_selector import FieldMatcher
+from koord.api.text.field_selector import FieldMatcher, FieldRequirement
 from koord.api.text.selector import LabelMatcher
 from koord.minicluster.apiserver.bodies import json_text
 from koord.minicluster.apiserver.list_options import ListOptions, version_fault
+from koord.minicluster.apiserver.request_info import RequestInfo
 from koord.minicluster.apiserver.resource import Obj, Resource
 from koord.minicluster.apiserver.selectors import field_matcher, label_matcher
 from koord.minicluster.apiserver.status import Cause, StatusError, bad_request, gone
@@ -63,7 +64,8 @@ class Listed:
     remaining: int | None = None
 
 
-def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
+def parse_filter(resource: Resource, info: RequestInfo, query: Mapping[str, str]) -> Filter:
+    """What a request selects. One that is about a name never selects more than that name: only it was authorised."""
     labels_text, fields_text = query.get("labelSelector", ""), query.get("fieldSelector", "")
     labels = label_matcher(labels_text) if labels_text else None
     fields: FieldMatcher | None = None
@@ -71,6 +73,11 @@ def parse_filter(resource: Resource, query: Mapping[str, str]) -> Filter:
         nothing: Obj = {"metadata": {}, "spec": {}, "status": {}}
         known = resource.strategy.selectable or resource.strategy.fields(nothing)
         fields = field_matcher(fields_text, known, kind=resource.kind, custom=resource.custom)
+    if info.name:
+        if fields is None or not fields.requirements:
+            fields = FieldMatcher((FieldRequirement("metadata.name", info.name),))
+        elif fields.exact("metadata.name") != info.name:
+            raise bad_request("fieldSelector metadata.name doesn't match requested name")
     return Filter(labels, fields)
 
 

@@ -3,7 +3,8 @@
     GET /apis/apps/v1/namespaces/shop/deployments/web/scale
       -> verb get, group apps, version v1, namespace shop, resource deployments, name web, subresource scale
 
-Authorisation, admission and the handlers all speak in these terms. Paths outside /api and /apis are `path` only.
+Authorisation, admission and the handlers all speak in these terms: this is the only place that reads a path, so that
+what was allowed is what is done. Paths outside /api and /apis are `path` only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from koord.api.text import formats
+from koord.api.text.field_selector import FieldSelectorError, parse_fields
 from koord.minicluster.apiserver.list_options import query_flag
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -28,6 +31,7 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     resource: str = ""
     name: str = ""
+    "Of a list or watch: the one object that it is about. Nothing else may be shown."
     subresource: str = ""
 
     @property
@@ -61,7 +65,6 @@ def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInf
 
     if not name and verb in ("get", "watch"):
         verb = "watch" if verb == "watch" or query_flag(query, "watch") else "list"
-        # Authorisation by name covers a list or watch of that one object.
         name = _named(query.get("fieldSelector", ""))
     elif not name and verb == "delete":
         verb = "deletecollection"
@@ -70,8 +73,11 @@ def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInf
 
 def _named(field_selector: str) -> str:
     """The name that a field selector pins down, if it does only that or more."""
-    for term in field_selector.split(","):
-        key, _, value = term.partition("=")
-        if key == "metadata.name" and value:
-            return value.removeprefix("=")
-    return ""
+    if "metadata.name" not in field_selector:
+        return ""
+    try:
+        name = parse_fields(field_selector).exact("metadata.name") or ""
+    except FieldSelectorError:
+        # Refused where it is acted on; until then the request is about all objects.
+        return ""
+    return "" if formats.path_segment(name) else name

@@ -18,6 +18,7 @@ from koord.minicluster.apiserver.status import StatusError, bad_request, object_
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACROSS_NAMESPACES: Final = ("list", "watch")
 _CREATE_ONLY: Final = ("create",)
+_READS: Final = ("get", "list", "watch")
 LEFT_OUT: Final = {
     ("pods", "exec"): "the nodes here run no processes to enter",
     ("pods", "attach"): "the nodes here run no processes to attach to",
@@ -51,6 +52,9 @@ def check_route(resource: Resource, info: RequestInfo, method: str) -> None:
     elif not resource.custom and not collection and resource.verbs == _CREATE_ONLY:
         raise no_such_path()
     elif not resource.custom and (method not in _METHODS or info.verb in _wrong_verbs(collection)):
+        raise not_allowed()
+    if info.verb in _READS and method not in ("GET", "HEAD"):
+        # The old paths of watches say the verb themselves, whatever the method is.
         raise not_allowed()
     if not info.subresource and info.verb not in resource.verbs:
         if info.verb == "watch" and "list" in resource.verbs:
