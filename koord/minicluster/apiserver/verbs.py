@@ -83,7 +83,7 @@ class Verbs:
 
     async def _list(self, request: Request, resource: Resource) -> Answer:
         options = list_options(request.query)
-        wanted = listing.parse_filter(resource, request.query)
+        wanted = listing.parse_filter(resource, request.info, request.query)
         store, collection = self._objects.store, self._objects.collection(resource)
         listed = await listing.select(store, collection, resource, request.info.namespace, wanted, options)
         form = request.form
@@ -102,7 +102,7 @@ class Verbs:
     async def _watch(self, request: Request, resource: Resource) -> Answer:
         query, info = request.query, request.info
         options = watch_options(query)
-        wanted = listing.parse_filter(resource, query)
+        wanted = listing.parse_filter(resource, info, query)
         store, collection = self._objects.store, self._objects.collection(resource)
         from_rev = revision_of(options.version)
         if from_rev and options.initial:
@@ -211,9 +211,6 @@ class Verbs:
     ) -> Answer:
         info = request.info
         obj, context.warnings[:] = decoding.decode_applied(resource, body)
-        known = self._objects.collection(resource).head(resource.key(info.namespace, info.name)) is not None
-        if (obj.get("metadata") or {}).get("name") or not known:
-            check_name(obj, info.name, info.namespace if resource.namespaced else "")
 
         def applied(live: Obj | None) -> Obj:
             merged = managed_fields.apply(
@@ -232,6 +229,8 @@ class Verbs:
             # What it made of the stored object is read as if it had been sent whole.
             retyped, warnings = decoding.retype(resource, merged, options.validation, live)
             context.warnings.extend(each for each in warnings if each not in context.warnings)
+            # After the merge: a conflict with other managers is reported before a name that differs from the path's.
+            check_name(retyped, info.name, info.namespace if resource.namespaced else "")
             return retyped
 
         written = await self._objects.update(
@@ -276,7 +275,7 @@ class Verbs:
             which = replace(which, match="Exact")
         _warn_of_orphans(resource, options, context)
         context = replace(context, dry_run=bool(options.get("dryRun")))
-        wanted = listing.parse_filter(resource, request.query)
+        wanted = listing.parse_filter(resource, request.info, request.query)
         store, collection = self._objects.store, self._objects.collection(resource)
         listed = await listing.select(store, collection, resource, info.namespace, wanted, which)
         for entry in listed.entries:

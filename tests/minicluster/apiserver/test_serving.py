@@ -317,3 +317,29 @@ async def test_who_deletes_is_answered_so_though_another_finishes_it(tmp_path: P
         await asyncio.gather(*pending)
         assert pending
         assert (await client.ask("GET", f"{path}/a"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "reason"),
+    [
+        ({"owned": "other"}, 409, b'conflict with \\"first\\"'),
+        ({"free": "x"}, 400, b"the name of the object (b) does not match the name on the URL (a)"),
+    ],
+)
+async def test_an_apply_that_names_another_object_reports_a_conflict_first(
+    tmp_path: Path, data: dict[str, str], code: int, reason: bytes
+) -> None:
+    def applied(name: str, said: dict[str, str]) -> dict[str, Any]:
+        return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": said}
+
+    apply = {"Content-Type": "application/apply-patch+yaml"}
+    async with served(tmp_path) as client:
+        path = f"{CONFIG_MAPS}/a?fieldManager="
+        assert (await client.ask("PATCH", f"{path}first", applied("a", {"owned": "first"}), **apply))[0] == 201
+        refused = await client.ask("PATCH", f"{path}second", applied("b", data), **apply)
+        names = [
+            each["metadata"]["name"] for each in msgspec.json.decode((await client.ask("GET", CONFIG_MAPS))[2])["items"]
+        ]
+    assert refused[0] == code
+    assert reason in refused[2]
+    assert "b" not in names
