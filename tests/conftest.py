@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.control_plane import ControlPlane
 from tests.distribution import place_in_the_queue
-from tests.groups import GROUPS
+from tests.groups import GROUPS, missing_kubectl
 
 settings.register_profile("koord", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 # A change is judged by the same examples each time it is tried; whoever runs the tests by hand looks further.
@@ -43,6 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 continue
             if name in absent:
                 item.add_marker(pytest.mark.skip(reason=f"group {name}: {absent[name]}"))
+        for marker in item.iter_markers("kubectl"):
+            if "kubectl" not in absent and (how := missing_kubectl(**marker.kwargs)):
+                item.add_marker(pytest.mark.skip(reason=f"group kubectl: {how}"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

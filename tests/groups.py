@@ -6,8 +6,8 @@ turns an absent group into a failure of the run. `conftest.py` applies this.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,28 +16,18 @@ from pathlib import Path
 
 from tests.control_plane import find_binary, missing_binaries
 
-OLDEST_KUBECTL = (1, 28)
+Version = tuple[int, int]
+
+OLDEST_KUBECTL: Version = (1, 28)
+OLDEST_CLUSTER: Version = (1, 35)
 
 
 def missing_root() -> str | None:
     return None if os.geteuid() == 0 else "run the tests as root"
 
 
-@cache
-def missing_kubectl() -> str | None:
-    how = f"install kubectl {OLDEST_KUBECTL[0]}.{OLDEST_KUBECTL[1]} or later"
-    binary = find_binary("kubectl")
-    if binary is None:
-        return how
-    try:
-        done = subprocess.run(
-            [binary, "version", "--client", "-o", "json"], capture_output=True, timeout=20, check=True
-        )
-        version = json.loads(done.stdout)["clientVersion"]
-        found = (int(version["major"]), int(version["minor"].rstrip("+")))
-    except (subprocess.SubprocessError, ValueError, KeyError):
-        return f"{how} ({binary} does not tell its version)"
-    return None if found >= OLDEST_KUBECTL else f"{how} (found {found[0]}.{found[1]})"
+def missing_kubectl(oldest: Version = OLDEST_KUBECTL) -> str | None:
+    return _older("kubectl", oldest, "version", "--client")
 
 
 def missing_browser() -> str | None:
@@ -50,11 +40,31 @@ def missing_guest() -> str | None:
 
 def missing_cluster() -> str | None:
     absent = missing_binaries()
-    return f"put {', '.join(absent)} where $KUBEBUILDER_ASSETS points, or on PATH" if absent else None
+    if absent:
+        return f"put {', '.join(absent)} where $KUBEBUILDER_ASSETS points, or on PATH"
+    return _older("kube-apiserver", OLDEST_CLUSTER, "--version")
 
 
 def missing_gpu() -> str | None:
     return None if Path("/dev/nvidiactl").exists() else "run on a machine with an NVIDIA GPU"
+
+
+@cache
+def _older(name: str, oldest: Version, *asked: str) -> str | None:
+    """How to get a binary that is absent, or older than tests need."""
+    how = f"install {name} {oldest[0]}.{oldest[1]} or later"
+    binary = find_binary(name)
+    if binary is None:
+        return how
+    try:
+        said = subprocess.run([binary, *asked], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (subprocess.SubprocessError, OSError):
+        said = ""
+    found = re.search(r"v(\d+)\.(\d+)", said)
+    if found is None:
+        return f"{how} ({binary} does not tell its version)"
+    version = int(found[1]), int(found[2])
+    return None if version >= oldest else f"{how} (found {version[0]}.{version[1]})"
 
 
 GROUPS: dict[str, Callable[[], str | None]] = {

@@ -6,6 +6,7 @@ Each runs in processes of its own on loopback with TLS, RBAC and durable storage
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -57,6 +58,17 @@ def find_binary(name: str, environ: Mapping[str, str] = os.environ) -> Path | No
             return path
     found = shutil.which(name)
     return Path(found) if found else None
+
+
+def versions(*names: str) -> str:
+    """What is installed of these, as in `kube-apiserver v1.35.0, etcd 3.6.1`."""
+    return ", ".join(_version(name, binary) for name in names if (binary := find_binary(name)))
+
+
+def _version(name: str, binary: Path) -> str:
+    said = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    found = re.search(r"v?\d+\.\d+\.\d+\S*", said)
+    return f"{name} {found.group() if found else 'of unknown version'}"
 
 
 @contextmanager

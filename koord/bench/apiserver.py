@@ -64,16 +64,19 @@ def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Res
 def measure(size: Size, progress: Progress = lambda line: None) -> list[Result]:
     ours = _measured(api_servers.embedded(), size, "embedded", progress)
     assert ours is not None
-    return _results(ours, _measured(api_servers.real(), size, "kube-apiserver and etcd", progress), size)
+    peer = api_servers.versions("kube-apiserver", "etcd")
+    return _results(ours, _measured(api_servers.real(), size, "kube-apiserver and etcd", progress), size, peer)
 
 
-def _results(ours: Figures, theirs: Figures | None, size: Size) -> list[Result]:
+def _results(ours: Figures, theirs: Figures | None, size: Size, peer: str = "") -> list[Result]:
     full = size.grown_pods >= FULL.grown_pods
 
     def compared(case: str, metric: str, key: str, unit: str, goal: float, *, more: bool = True) -> Result:
         baseline = theirs[key] if theirs else None
         wanted = goal if full else None
-        return result(BENCH, case, metric, ours[key], unit, baseline=baseline, more_is_better=more, ratio_goal=wanted)
+        return result(
+            BENCH, case, metric, ours[key], unit, baseline=baseline, more_is_better=more, ratio_goal=wanted, peer=peer
+        )
 
     return [
         compared("start to ready", "time", "start_s", "s", 2, more=False),
@@ -93,6 +96,7 @@ def _results(ours: Figures, theirs: Figures | None, size: Size) -> list[Result]:
                 "times",
                 baseline=theirs[f"growth_{verb}"] if theirs else None,
                 goal=1.2 if full else None,
+                peer=peer,
             )
             for verb in ("create", "get", "patch", "page")
         ),

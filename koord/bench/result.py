@@ -17,6 +17,8 @@ class Result(Struct, omit_defaults=False):
     "How many times better than the baseline."
     goal: float | None = None
     met: bool | None = None
+    peer: str = ""
+    "What gave the baseline, with versions."
 
 
 def result(
@@ -30,6 +32,7 @@ def result(
     more_is_better: bool = False,
     goal: float | None = None,
     ratio_goal: float | None = None,
+    peer: str = "",
 ) -> Result:
     """A figure with its ratio. The goal is an absolute one, or one for the ratio."""
     ratio = None
@@ -41,4 +44,4 @@ def result(
     elif ratio_goal is not None and ratio is not None and baseline is not None:
         met = ratio >= ratio_goal
         goal = baseline * ratio_goal if more_is_better else baseline / ratio_goal
-    return Result(bench, case, metric, value, unit, baseline, ratio, goal, met)
+    return Result(bench, case, metric, value, unit, baseline, ratio, goal, met, peer if baseline is not None else "")

@@ -31,7 +31,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
-from koord.bench import preemption
+from koord.bench import api_servers, preemption
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
 from koord.scheduler.framework.ask import Ask
@@ -80,16 +80,18 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
     sizes = (1_000,) if quick else (1_000, 5_000, 50_000)
     results: list[Result] = []
     for nodes in sizes:
-        baseline = KUBE_SCHEDULER_PODS_S
+        baseline, versions = KUBE_SCHEDULER_PODS_S, "kube-scheduler 1.35, as once measured on two cores"
         if nodes <= MOST_PEER_NODES:
             progress(f"kube-scheduler on {nodes} nodes")
-            baseline = peer(nodes, pods=100 if quick else 400) or baseline
+            measured = peer(nodes, pods=100 if quick else 400)
+            if measured is not None:
+                baseline, versions = measured, api_servers.versions("kube-scheduler", "kube-apiserver", "etcd")
         for case in CASES:
             if nodes == 50_000 and nodes not in case.goals:
                 continue
             progress(f"{case.name} on {nodes} nodes")
             found = measure(case, nodes, pods=500 if quick else 5_000)
-            results += _results(case, nodes, found, baseline)
+            results += _results(case, nodes, found, baseline, versions)
         if nodes <= MOST_PEER_NODES:
             progress(f"preemption on {nodes} nodes")
             results += preemption.results(BENCH, full(nodes), _pod, pods=nodes // 20, with_goals=not quick)
@@ -114,14 +116,14 @@ def _memory(nodes: int, pods: int, with_goals: bool) -> list[Result]:
     ]
 
 
-def _results(case: Case, nodes: int, found: Figures, baseline: float) -> list[Result]:
+def _results(case: Case, nodes: int, found: Figures, baseline: float, versions: str) -> list[Result]:
     name = f"{case.name}, {nodes} nodes"
     p50_ms, p99_ms = (_percentile(found.took_s, part) * 1000 for part in (0.5, 0.99))
     pods = found.placed + found.turned_away
     return [
         result(
             BENCH, name, "decided", found.pods_s, "pods/s",
-            baseline=baseline, more_is_better=True, goal=case.goals.get(nodes),
+            baseline=baseline, more_is_better=True, goal=case.goals.get(nodes), peer=versions,
         ),
         result(BENCH, name, "p50", p50_ms, "ms"),
         result(BENCH, name, "p99", p99_ms, "ms", goal=5.0 if nodes == 5_000 else None),

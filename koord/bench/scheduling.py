@@ -236,11 +236,20 @@ def _side_by_side(size: Size, quick: bool, progress: Progress) -> list[Result]:
                     figures.append(asyncio.run(_burst(server, peer.process, size.real_pods)))
     case = f"kube-apiserver, {size.real_nodes} nodes, {size.real_pods} pods"
     koord, kube = figures
+    versions = api_servers.versions("kube-scheduler", "kube-apiserver", "etcd")
 
     def beside(metric: str, unit: str, *, more: bool = False, ratio: float | None = None) -> Result:
         wanted = None if quick else ratio
         return result(
-            BENCH, case, metric, koord[metric], unit, baseline=kube[metric], more_is_better=more, ratio_goal=wanted
+            BENCH,
+            case,
+            metric,
+            koord[metric],
+            unit,
+            baseline=kube[metric],
+            more_is_better=more,
+            ratio_goal=wanted,
+            peer=versions,
         )
 
     return [

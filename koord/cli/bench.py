@@ -53,12 +53,12 @@ def _progress() -> Callable[[str], None]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Plain aligned columns."""
+    """Plain aligned columns, and below them what gave the baselines."""
     rows = [HEADINGS, *(_row(result) for result in results)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    return "".join(
-        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in rows
-    )
+    lines = ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    peers = dict.fromkeys((result.bench, result.peer) for result in results if result.peer)
+    return "\n".join([*lines, *(f"Baseline of {bench}: {peer}" for bench, peer in peers)]) + "\n"
 
 
 def _row(result: Result) -> tuple[str, ...]:

@@ -126,6 +126,7 @@ def test_kubectl_computes_the_same_requests_and_limits(control_plane: ControlPla
     assert computed == shown_by_kubectl(control_plane)
 
 
+@pytest.mark.kubectl(oldest=(1, 35))
 @pytest.mark.parametrize("reason", ["Deferred", "Infeasible"])
 def test_kubectl_computes_the_same_requests_while_pods_are_resized(
     control_plane: ControlPlane, pods: list[dict[str, Any]], reason: str

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from koord.bench import api_servers
 from koord.bench.apiserver import FULL, QUICK, Size, _results, measure
 from koord.bench.result import Result
+from koord.cli.bench import table
 
 TINY = Size(pods=30, gets=40, patches=8, applies=8, lists=2, watchers=5, watched_patches=10, grown_pods=60, clients=4)
 CASES = 12
@@ -18,6 +20,7 @@ def test_every_case_is_measured_on_the_embedded_server_alone(monkeypatch: pytest
     assert len(results) == CASES
     assert all(result.value > 0 for result in results), results
     assert all(result.baseline is None and result.met is None for result in results)
+    assert len(table(results).splitlines()) == 1 + CASES, "nothing is said of versions where there is no baseline"
 
 
 @pytest.mark.cluster
@@ -25,6 +28,8 @@ def test_the_real_server_is_measured_beside_it() -> None:
     results = measure(TINY)
     assert len(results) == CASES
     assert all(result.baseline and result.ratio for result in results), results
+    versions = table(results).splitlines()[-1]
+    assert re.fullmatch(r"Baseline of apiserver: kube-apiserver v1\.\d+\.\S+, etcd 3\.\d+\.\S+", versions), versions
 
 
 def test_goals_are_held_at_full_size_only() -> None:
