@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, output: str) -> int:
     """Say how a running koord up, or an installation, is.
 
-    Components, leaders, health checks, nodes, and for all that is wrong how to mend it. Exits with 1 if anything is.
+    Looks at components, leaders, schedulers, kinds, priority classes, nodes and their reports, and pods; and tries by a
+    dry run whether a new pod passes the webhooks. Says how to mend what is wrong, and then exits with 1.
     """
     found = asyncio.run(_look(data_dir, kubeconfig, context))
     if output == "table":
@@ -36,7 +37,9 @@ def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, o
         import msgspec
 
         body = {"healthy": found.healthy, **msgspec.to_builtins(found.facts)}
+        body["checks"] = msgspec.to_builtins(found.outcomes)
         body["problems"] = msgspec.to_builtins(found.problems)
+        body["notes"] = list(found.notes)
         structured.say(body, output)
     return 0 if found.healthy else 1
 
@@ -95,7 +98,14 @@ def _print(status: Status) -> None:
     if server.reachable:
         phases = ", ".join(f"{count} {phase}" for phase, count in sorted(facts.pods.phases.items())) or "none"
         cordoned = f", {len(facts.nodes.cordoned)} cordoned" if facts.nodes.cordoned else ""
+        answering = ", ".join(each.name for each in facts.schedulers if each.answers) or "none"
+        tried = f"admit a pod (dry run, {facts.webhooks.took_s:.2f} s)" if facts.webhooks.took_s else "not tried"
         click.echo(f"\nnodes       {facts.nodes.ready}/{facts.nodes.total} ready{cordoned}\npods        {phases}")
+        click.echo(f"schedulers  {answering}\nwebhooks    {'fail' if facts.webhooks.failure else tried}")
+    passed = [each.name for each in status.outcomes if each.ok]
+    click.echo(f"checks      {len(passed)} of {len(status.outcomes)} pass: {', '.join(passed) or 'none'}")
+    for note in status.notes:
+        click.echo(f"\nnote: {note}")
     if not status.problems:
         click.echo("\n" + click.style("all is well", fg="green"))
     for problem in status.problems:

@@ -49,7 +49,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                     WebhookOptions(host="127.0.0.1"),
                     on_ready=lambda _: serving[4].set(),
                 )
-                manager = ManagerOptions(beside=(admission.run,))
+                manager = ManagerOptions(elect=True, beside=(admission.run,))
                 tasks.create_task(run_manager(client, options=manager, on_ready=serving[3].set), name="manager")
                 tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
                 for each in serving:

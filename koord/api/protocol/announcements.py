@@ -14,7 +14,7 @@ from typing import Final
 
 from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.words import SchedulerName
-from koord.api.protocol.names import NAMESPACE_KUBE_SYSTEM
+from koord.api.protocol.names import LEASE_SCHEDULER, NAMESPACE_KUBE_SYSTEM
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 ANNOUNCED: Final = "koordinator.sh/schedules"
@@ -38,6 +38,8 @@ class Held:
     holder: str
     age_s: float
     fresh: bool
+    schedules: bool
+    "Whether it is a scheduler's for sure: an announcement, or the election of kube-scheduler or koord-scheduler."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Schedulers:
 
     @property
     def answered(self) -> tuple[str, ...]:
-        return tuple(sorted(name for name, held in self.by_name.items() if held.fresh))
+        return tuple(sorted(name for name, held in self.by_name.items() if held.fresh and held.schedules))
 
     def nobody(self, scheduler_name: str) -> str:
         """Why nobody schedules for a name; empty if somebody does."""
@@ -98,4 +100,5 @@ def _held(lease: Lease, now_s: float) -> Held:
     except TimestampError:
         age_s = float("inf")
     fresh = bool(spec.holder_identity) and age_s <= max(1, spec.lease_duration_seconds)
-    return Held(lease.metadata.key, spec.holder_identity, age_s, fresh)
+    schedules = _is_announcement(lease) or lease.metadata.name in (_KUBE_SCHEDULER, LEASE_SCHEDULER)
+    return Held(lease.metadata.key, spec.holder_identity, age_s, fresh, schedules)

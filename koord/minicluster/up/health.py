@@ -1,70 +1,21 @@
 """How a cluster is, judged: what is wrong, and how to mend it.
 
-`judge` is pure: facts in, problems out. `koord.minicluster.up.survey` gathers the facts.
+`judge` is pure: facts in, one outcome per examination out. `EXAMINATIONS` is the one list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-import msgspec
+from koord.api.protocol.names import LEASE_MANAGER, NAMESPACE_KOORDINATOR
+from koord.api.protocol.priority import BANDS
+from koord.minicluster.up.facts import Check, Fact, Facts
 
 SHOWN: Final = 5
 """So many names of a kind are told; the rest is counted."""
-
-
-class Fact(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what is told: its JSON names are part of the command line's contract."""
-
-
-class Check(Fact, frozen=True):
-    """One line of a health endpoint."""
-
-    name: str
-    ok: bool
-    message: str = ""
-
-
-class ComponentFact(Fact, frozen=True):
-    """A component: a process of a running `up`, or a workload of an installation."""
-
-    name: str
-    state: str
-    pid: int | None = None
-    restarts: int = 0
-    endpoints: Mapping[str, str] = {}
-    checks: tuple[Check, ...] = ()
-    log: str = ""
-    image: str = ""
-
-
-class Leader(Fact, frozen=True):
-    lease: str
-    holder: str
-    age_s: float | None
-    expired: bool
-
-
-class Nodes(Fact, frozen=True):
-    total: int = 0
-    ready: int = 0
-    not_ready: tuple[str, ...] = ()
-    cordoned: tuple[str, ...] = ()
-
-
-class Pods(Fact, frozen=True):
-    phases: Mapping[str, int] = {}
-    unschedulable: tuple[str, ...] = ()
-    crashing: tuple[str, ...] = ()
-
-
-class Server(Fact, frozen=True):
-    url: str
-    reachable: bool
-    version: str = ""
-    error: str = ""
-    checks: tuple[Check, ...] = ()
+MANAGER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_MANAGER}"
 
 
 class Problem(Fact, frozen=True):
@@ -73,34 +24,43 @@ class Problem(Fact, frozen=True):
     "What mends it: a command where there is one."
 
 
-class Facts(Fact, frozen=True):
-    """All that was found."""
+class Outcome(Fact, frozen=True):
+    """What one examination found."""
 
-    version: str
-    server: Server
-    data_dir: str = ""
-    up_pid: int | None = None
-    components: tuple[ComponentFact, ...] = ()
-    leaders: tuple[Leader, ...] = ()
-    nodes: Nodes = Nodes()
-    pods: Pods = Pods()
-    missing_kinds: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-    "What could not be read, and why."
+    name: str
+    ok: bool
+    problems: tuple[Problem, ...] = ()
 
 
 class Status(Fact, frozen=True):
     healthy: bool
-    problems: tuple[Problem, ...]
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...]
+    "What a user should know that is no fault."
     facts: Facts
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(problem for outcome in self.outcomes for problem in outcome.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """One question about a cluster. It is only asked of a server that answers, unless `offline`."""
+
+    name: str
+    problems: Callable[[Facts], Iterator[Problem]]
+    offline: bool = False
 
 
 def judge(facts: Facts) -> Status:
-    problems = tuple(_problems(facts))
-    return Status(not problems, problems, facts)
+    asked = [each for each in EXAMINATIONS if each.offline or facts.server.reachable]
+    found = [(each.name, tuple(each.problems(facts))) for each in asked]
+    outcomes = tuple(Outcome(name, not problems, problems) for name, problems in found)
+    return Status(all(each.ok for each in outcomes), outcomes, tuple(_notes(facts)), facts)
 
 
-def _problems(facts: Facts) -> Iterator[Problem]:
+def _server(facts: Facts) -> Iterator[Problem]:
     server = facts.server
     if not server.reachable:
         how = "start it with: koord up" + (f" --data-dir {facts.data_dir}" if facts.data_dir else "")
@@ -111,62 +71,161 @@ def _problems(facts: Facts) -> Iterator[Problem]:
     for check in server.checks:
         if not check.ok:
             yield Problem(f"the API server's check {check.name} fails{_because(check)}", "its log says more")
-    for component in facts.components:
-        yield from _component_problems(component)
+
+
+def _components(facts: Facts) -> Iterator[Problem]:
+    for each in facts.components:
+        see = f"see {each.log}" if each.log else f"kubectl -n koordinator-system describe {each.name}"
+        if each.state != "ready":
+            yield Problem(f"{each.name} is {each.state}", see)
+        for check in each.checks:
+            if not check.ok:
+                yield Problem(f"{each.name}: check {check.name} fails{_because(check)}", see)
+
+
+def _leaders(facts: Facts) -> Iterator[Problem]:
     for leader in facts.leaders:
-        if leader.expired and leader.holder:
+        if leader.expired and leader.holder and leader.lease != MANAGER_LEASE:
             yield Problem(
                 f"nobody leads by lease {leader.lease}: {leader.holder} stopped renewing it {leader.age_s:.0f} s ago",
                 "see whether that component runs; another replica takes over by itself",
             )
+
+
+def _manager(facts: Facts) -> Iterator[Problem]:
+    held = next((each for each in facts.leaders if each.lease == MANAGER_LEASE), None)
+    how = "start one with: koord manager --webhook-address 0.0.0.0:9876; nodes lend nothing new without it"
+    if log := _log_of(facts, "manager"):
+        how = f"koord up runs it; its log says why it does not lead: {log}"
+    if held is None or not held.holder:
+        yield Problem(f"no manager leads: nobody holds lease {MANAGER_LEASE}", how)
+    elif held.expired:
+        yield Problem(
+            f"no manager leads: {held.holder} stopped renewing lease {MANAGER_LEASE} {held.age_s:.0f} s ago", how
+        )
+
+
+def _schedulers(facts: Facts) -> Iterator[Problem]:
+    start = _log_of(facts, "scheduler")
+    how = f"koord up runs it; its log says why: {start}" if start else "start one with: koord scheduler"
+    if not any(each.answers for each in facts.schedulers):
+        yield Problem("no scheduler runs: nobody has announced one, and no lease of kube-scheduler is fresh", how)
+    for group in facts.pods.untried:
+        answers = any(each.answers and each.name == group.scheduler_name for each in facts.schedulers)
+        names = ", ".join(each.name for each in facts.schedulers if each.answers) or "none"
+        way_out = f"start a scheduler of that name, or give the pods one that runs ({names})"
+        why = "has not tried them" if answers else "does not run"
+        yield Problem(
+            f"pods that nobody has tried to schedule: {_some(group.pods)}; the scheduler {group.scheduler_name} {why}",
+            f"look at the log of the scheduler: {start}" if answers and start else way_out,
+        )
+
+
+def _kinds(facts: Facts) -> Iterator[Problem]:
     if facts.missing_kinds:
         yield Problem(
             f"kinds of koord's are not served: {_some(facts.missing_kinds)}",
             "define them with: koord crds | kubectl apply --server-side -f -",
         )
-    yield from _workload_problems(facts)
+
+
+def _priority_classes(facts: Facts) -> Iterator[Problem]:
+    if facts.missing_priority_classes:
+        values = {str(band): numbers.start for band, numbers in BANDS.items()}
+        create = (
+            f"kubectl create priorityclass {name} --value={values[name]}" for name in facts.missing_priority_classes
+        )
+        yield Problem(f"PriorityClasses are missing: {', '.join(facts.missing_priority_classes)}", "; ".join(create))
+
+
+def _webhooks(facts: Facts) -> Iterator[Problem]:
+    found = facts.webhooks
+    if found.missing:
+        yield Problem(
+            f"webhooks are not registered, so pods are admitted as they are: {', '.join(found.missing)}",
+            "start the manager with --webhook-address, or see its log: it registers them when it serves",
+        )
+    if found.failure:
+        yield Problem(
+            f"a pod that was tried (dry run) did not pass the webhooks as it should: {found.failure}",
+            "see whether the manager runs and serves its webhooks; docs/admission.md says what to do without one",
+        )
+
+
+def _nodes(facts: Facts) -> Iterator[Problem]:
+    if facts.nodes.not_ready:
+        yield Problem(
+            f"nodes that are not ready, of {facts.nodes.total}: {_some(facts.nodes.not_ready)}",
+            f"kubectl describe node {facts.nodes.not_ready[0]}",
+        )
+
+
+def _reports(facts: Facts) -> Iterator[Problem]:
+    if facts.nodes.silent:
+        first = facts.nodes.silent[0]
+        yield Problem(
+            f"nodes that do not report what they use: {_some(facts.nodes.silent)}",
+            f"see whether koord agent runs there, and its log; kubectl get nodemetric {first} shows the last report",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PodFault:
+    field: str
+    what: str
+    how: str
+
+
+_POD_FAULTS: Final = (
+    _PodFault("unschedulable", "pods that fit on no node", "koord explain -n {namespace} {name}"),
+    _PodFault("crashing", "pods that keep failing", "kubectl -n {namespace} logs --previous {name}"),
+    _PodFault(
+        "astray",
+        "pods that are bound to nodes that do not exist",
+        "kubectl -n {namespace} delete pod --force {name}, or bring the node back",
+    ),
+    _PodFault("not_starting", "pods that have a node and do not start", "kubectl -n {namespace} describe pod {name}"),
+    _PodFault(
+        "not_ending",
+        "pods that were deleted and do not go",
+        "kubectl -n {namespace} describe pod {name}: its node may be gone, or a finalizer is left",
+    ),
+)
+
+
+def _pods(facts: Facts) -> Iterator[Problem]:
+    for fault in _POD_FAULTS:
+        keys: tuple[str, ...] = getattr(facts.pods, fault.field)
+        if keys:
+            namespace, _, name = keys[0].partition("/")
+            yield Problem(f"{fault.what}: {_some(keys)}", fault.how.format(namespace=namespace, name=name))
+
+
+def _access(facts: Facts) -> Iterator[Problem]:
     for what in facts.unread:
         yield Problem(f"could not look at {what}", "check that this user may read it: kubectl auth can-i --list")
 
 
-def _component_problems(component: ComponentFact) -> Iterator[Problem]:
-    see = f"see {component.log}" if component.log else f"kubectl -n koordinator-system describe {component.name}"
-    if component.state != "ready":
-        yield Problem(f"{component.name} is {component.state}", see)
-    for check in component.checks:
-        if not check.ok:
-            yield Problem(f"{component.name}: check {check.name} fails{_because(check)}", see)
+EXAMINATIONS: Final[tuple[Examination, ...]] = (
+    Examination("API server", _server, offline=True),
+    Examination("components", _components, offline=True),
+    Examination("access", _access),
+    Examination("leaders", _leaders),
+    Examination("manager", _manager),
+    Examination("schedulers", _schedulers),
+    Examination("kinds", _kinds),
+    Examination("priority classes", _priority_classes),
+    Examination("webhooks", _webhooks),
+    Examination("nodes", _nodes),
+    Examination("node reports", _reports),
+    Examination("pods", _pods),
+)
+"""In the order in which they are told: what others depend on comes first."""
 
 
-def _workload_problems(facts: Facts) -> Iterator[Problem]:
-    if facts.nodes.not_ready:
-        first = facts.nodes.not_ready[0]
-        yield Problem(
-            f"nodes that are not ready, of {facts.nodes.total}: {_some(facts.nodes.not_ready)}",
-            f"kubectl describe node {first}",
-        )
-    if facts.pods.unschedulable:
-        namespace, _, name = facts.pods.unschedulable[0].partition("/")
-        yield Problem(
-            f"pods that fit on no node: {_some(facts.pods.unschedulable)}",
-            f"koord explain -n {namespace} {name}",
-        )
-    if facts.pods.crashing:
-        namespace, _, name = facts.pods.crashing[0].partition("/")
-        yield Problem(
-            f"pods that keep failing: {_some(facts.pods.crashing)}",
-            f"kubectl -n {namespace} logs --previous {name}",
-        )
-
-
-def parse_checks(text: str) -> tuple[Check, ...]:
-    """The lines of `/readyz?verbose`: `[+]ping ok`, `[-]store failed: the disk is full`."""
-    found = []
-    for line in text.splitlines():
-        if line.startswith(("[+]", "[-]")):
-            name, _, rest = line[3:].partition(" ")
-            found.append(Check(name, line.startswith("[+]"), rest.removeprefix("failed: ").removeprefix("ok").strip()))
-    return tuple(found)
+def _notes(facts: Facts) -> Iterator[str]:
+    for message, number in facts.unacted.items():
+        yield f"{number} {'object' if number == 1 else 'objects'} without effect: {message}"
 
 
 def age(seconds: float) -> str:

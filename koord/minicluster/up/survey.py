@@ -6,26 +6,54 @@ Nothing here fails for what is broken: that is what is asked about. What could n
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiohttp
 
 from koord import __version__
-from koord.api.kinds import CUSTOM, CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, DEPLOYMENTS, LEASES, NODES, PODS
-from koord.api.kubernetes.core import Pod
-from koord.api.kubernetes.words import PodConditionType, PodPhase
-from koord.api.protocol.names import NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM
+from koord.api.kinds import (
+    CUSTOM,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    LEASES,
+    NODE_METRICS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+)
+from koord.api.protocol.announcements import ANNOUNCED
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM, PRIORITY_CLASS_BATCH
+from koord.api.protocol.priority import BANDS
+from koord.api.protocol.unacted import UNACTED
 from koord.api.text.timestamp import parse_timestamp
+from koord.kube.announced import announced
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound, Unavailable
 from koord.minicluster.up.data_dir import Endpoints, Running
-from koord.minicluster.up.health import Check, ComponentFact, Facts, Leader, Nodes, Pods, Server, parse_checks
+from koord.minicluster.up.facts import (
+    Check,
+    ComponentFact,
+    Facts,
+    Leader,
+    Nodes,
+    Pods,
+    Scheduler,
+    Server,
+    Webhooks,
+    nodes_of,
+    parse_checks,
+    pods_of,
+)
+from koord.minicluster.up.webhook_probe import webhooks
 
 ANSWER_WITHIN_S: Final = 5.0
 T = TypeVar("T")
@@ -54,13 +82,19 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
             unread.append(f"{what}: {error}")
             return otherwise
 
-    nodes, pods, leaders, missing, workloads = await asyncio.gather(
-        tried("nodes", _nodes, Nodes()),
-        tried("pods", _pods, Pods()),
+    (nodes, pods), leaders, schedulers, workloads = await asyncio.gather(
+        tried("nodes and pods", _nodes_and_pods, (Nodes(), Pods())),
         tried("leases", _leaders, tuple[Leader, ...]()),
-        tried("definitions", _missing_kinds, tuple[str, ...]()),
+        tried("the leases of schedulers", _schedulers, tuple[Scheduler, ...]()),
         tried("workloads", _workloads, tuple[ComponentFact, ...]()),
     )
+    missing, classes, unacted = await asyncio.gather(
+        tried("definitions", _missing_kinds, tuple[str, ...]()),
+        tried("priority classes", _missing_priority_classes, tuple[str, ...]()),
+        tried("objects that nothing acts on", _unacted, dict[str, int]()),
+    )
+    # The pod that is tried needs its PriorityClass.
+    answered = await tried("webhooks", partial(webhooks, ask=PRIORITY_CLASS_BATCH not in classes), Webhooks())
     return Facts(
         version=__version__,
         server=server,
@@ -71,6 +105,10 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         nodes=nodes,
         pods=pods,
         missing_kinds=missing,
+        missing_priority_classes=classes,
+        schedulers=schedulers,
+        webhooks=answered,
+        unacted=unacted,
         unread=tuple(unread),
     )
 
@@ -141,7 +179,7 @@ async def _leaders(client: Client) -> tuple[Leader, ...]:
     now_s = time.time()
     found = []
     for namespace in (NAMESPACE_KOORDINATOR, NAMESPACE_KUBE_SYSTEM):
-        for lease in await client.list(LEASES, namespace=namespace):
+        for lease in await client.list(LEASES, namespace=namespace, labels=f"!{ANNOUNCED}"):
             spec = lease.spec
             age_s = now_s - parse_timestamp(spec.renew_time) if spec.renew_time else None
             expired = age_s is None or age_s > spec.lease_duration_seconds
@@ -149,34 +187,40 @@ async def _leaders(client: Client) -> tuple[Leader, ...]:
     return tuple(found)
 
 
-async def _nodes(client: Client) -> Nodes:
-    not_ready, cordoned, total = [], [], 0
-    for node in await client.list(NODES):
-        total += 1
-        ready = node.status.condition("Ready")
-        if ready is None or ready.status != "True":
-            not_ready.append(node.metadata.name)
-        if node.spec.unschedulable:
-            cordoned.append(node.metadata.name)
-    return Nodes(total, total - len(not_ready), tuple(not_ready), tuple(cordoned))
+async def _nodes_and_pods(client: Client) -> tuple[Nodes, Pods]:
+    now_s = time.time()
+    # Pods first: a node that a pod is bound to is then among the nodes, unless it is gone.
+    pods, nodes = await client.list(PODS), await client.list(NODES)
+    metrics = None
+    with suppress(NotFound):
+        metrics = await client.list(NODE_METRICS)
+    return nodes_of(nodes, metrics, now_s), pods_of(pods, {each.metadata.name for each in nodes}, now_s)
 
 
-async def _pods(client: Client) -> Pods:
-    phases: Counter[str] = Counter()
-    unschedulable, crashing = [], []
-    for pod in await client.list(PODS):
-        phases[str(pod.status.phase)] += 1
-        if pod.status.phase == PodPhase.PENDING and _unschedulable(pod):
-            unschedulable.append(pod.metadata.key)
-        waiting = [status.state.waiting for status in pod.status.container_statuses]
-        if any(each is not None and each.reason == "CrashLoopBackOff" for each in waiting):
-            crashing.append(pod.metadata.key)
-    return Pods(dict(phases), tuple(unschedulable), tuple(crashing))
+async def _schedulers(client: Client) -> tuple[Scheduler, ...]:
+    found = (await announced(client, time.time())).by_name
+    # Elections of other components are no schedulers; their leases are told with the leaders.
+    return tuple(
+        Scheduler(name, held.holder, None if math.isinf(held.age_s) else held.age_s, held.fresh)
+        for name, held in sorted(found.items())
+        if held.schedules
+    )
 
 
-def _unschedulable(pod: Pod) -> bool:
-    scheduled = pod.status.condition(PodConditionType.SCHEDULED)
-    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+async def _unacted(client: Client) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for each in UNACTED:
+        if each.kind is None:
+            continue
+        with suppress(NotFound):
+            if number := len(await client.list(each.kind)):
+                counts[each.message] = number
+    return counts
+
+
+async def _missing_priority_classes(client: Client) -> tuple[str, ...]:
+    found = {each.metadata.name for each in await client.list(PRIORITY_CLASSES)}
+    return tuple(str(band) for band in BANDS if band not in found)
 
 
 async def _missing_kinds(client: Client) -> tuple[str, ...]:

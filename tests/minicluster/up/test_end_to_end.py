@@ -125,8 +125,12 @@ def test_it_says_one_line_serves_and_leaves_nothing_behind(tmp_path: Path) -> No
         assert {path.name for path in (data / "logs").iterdir()} == {f"{name}.log" for name in COMPONENTS}
         code, told = status(data)
         assert (code, told["healthy"], told["problems"]) == (0, True, [])
-        assert told["nodes"] == {"total": 3, "ready": 3, "notReady": [], "cordoned": []}
+        assert told["nodes"] == {"total": 3, "ready": 3, "notReady": [], "cordoned": [], "silent": []}
         assert {each["name"] for each in told["components"]} == COMPONENTS
+        assert (told["webhooks"]["asked"], told["webhooks"]["failure"]) == (True, "")
+        assert {each["name"] for each in told["schedulers"] if each["answers"]} == {
+            *("default-scheduler", "koord-scheduler"),
+        }
         again = koord("up", "--headless", "--data-dir", str(data))
         assert (again.returncode, again.stdout) == (2, "")
         assert f"pid {running.process.pid}" in again.stderr

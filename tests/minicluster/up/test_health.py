@@ -6,24 +6,35 @@ from typing import Any
 import msgspec
 import pytest
 
-from koord.minicluster.up.health import (
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.timestamp import from_seconds
+from koord.minicluster.up.facts import (
     Check,
     ComponentFact,
     Facts,
     Leader,
     Nodes,
     Pods,
+    Scheduler,
     Server,
-    age,
-    judge,
+    Untried,
+    Webhooks,
+    nodes_of,
     parse_checks,
+    pods_of,
 )
+from koord.minicluster.up.health import EXAMINATIONS, MANAGER_LEASE, age, judge
 
 FINE = Facts(
     version="1",
     server=Server("https://127.0.0.1:1", True, "v1.35.0", checks=(Check("ping", True),)),
     components=(ComponentFact("hollow", "ready", 12, log="/d/logs/hollow.log"),),
-    leaders=(Leader("koordinator-system/koord-manager", "me", 3.0, False),),
+    leaders=(MANAGER := Leader(MANAGER_LEASE, "me", 3.0, False),),
+    schedulers=(Scheduler("default-scheduler", "me", 3.0, True),),
+    webhooks=Webhooks(asked=True, took_s=0.01),
     nodes=Nodes(3, 3),
 )
 
@@ -64,7 +75,30 @@ class Case:
             "hollow: check started fails: still",
             "",
         ),
-        Case({"leaders": (Leader("ns/l", "pod-1", 90.0, True),)}, "nobody leads by lease ns/l: pod-1", "runs"),
+        Case({"leaders": (MANAGER, Leader("ns/l", "pod-1", 90.0, True))}, "nobody leads by lease ns/l: pod-1", "runs"),
+        Case({"leaders": ()}, "no manager leads: nobody holds lease", "koord manager"),
+        Case(
+            {"leaders": (Leader(MANAGER_LEASE, "pod-1", 90.0, True),)},
+            "no manager leads: pod-1 stopped renewing",
+            "koord manager",
+        ),
+        Case({"schedulers": ()}, "no scheduler runs", "koord scheduler"),
+        Case(
+            {"pods": Pods(untried=(Untried("packed", ("shop/web",)),))},
+            "nobody has tried to schedule: shop/web; the scheduler packed does not run",
+            "one that runs (default-scheduler)",
+        ),
+        Case(
+            {"missing_priority_classes": ("koord-batch",)},
+            "PriorityClasses are missing: koord-batch",
+            "kubectl create priorityclass koord-batch --value=5000",
+        ),
+        Case({"webhooks": Webhooks(missing=("m",))}, "webhooks are not registered", "--webhook-address"),
+        Case({"webhooks": Webhooks(asked=True, failure="timed out")}, "timed out", "manager"),
+        Case({"nodes": Nodes(3, 3, silent=("n2",))}, "do not report what they use: n2", "koord agent"),
+        Case({"pods": Pods(astray=("shop/web",))}, "nodes that do not exist: shop/web", "kubectl -n shop delete pod"),
+        Case({"pods": Pods(not_starting=("shop/web",))}, "do not start: shop/web", "describe pod web"),
+        Case({"pods": Pods(not_ending=("shop/web",))}, "do not go: shop/web", "describe pod web"),
         Case({"missing_kinds": ("devices.x",)}, "not served: devices.x", "koord crds | kubectl apply"),
         Case({"nodes": Nodes(3, 2, ("n3",))}, "nodes that are not ready, of 3: n3", "kubectl describe node n3"),
         Case(
@@ -90,7 +124,74 @@ def test_each_fault_is_told_with_what_mends_it(case: Case) -> None:
 
 
 def test_a_lease_that_nobody_holds_is_no_fault() -> None:
-    assert judge(msgspec.structs.replace(FINE, leaders=(Leader("ns/l", "", 90.0, True),))).healthy
+    assert judge(msgspec.structs.replace(FINE, leaders=(MANAGER, Leader("ns/l", "", 90.0, True)))).healthy
+
+
+def test_every_examination_is_told_with_its_outcome() -> None:
+    status = judge(msgspec.structs.replace(FINE, missing_kinds=("devices.x",)))
+    assert [each.name for each in status.outcomes] == [each.name for each in EXAMINATIONS]
+    assert [each.name for each in status.outcomes if not each.ok] == ["kinds"]
+
+
+def test_of_a_server_that_does_not_answer_only_that_is_told() -> None:
+    status = judge(Facts(version="1", server=Server("u", False, error="refused")))
+    assert len(status.problems) == 1
+
+
+def test_objects_without_effect_are_a_note_and_no_fault() -> None:
+    status = judge(msgspec.structs.replace(FINE, unacted={"koord does not act on gangs yet": 2}))
+    assert status.healthy
+    assert status.notes == ("2 objects without effect: koord does not act on gangs yet",)
+
+
+NOW_S = 1_800_000_000.0
+
+
+def pod(
+    age_s: float, node: str = "", *, phase: str = "Pending", condition: str = "", deleted_s: float | None = None
+) -> Pod:
+    meta: dict[str, Any] = {"name": "web", "namespace": "shop", "creationTimestamp": from_seconds(NOW_S - age_s)}
+    if deleted_s is not None:
+        meta["deletionTimestamp"] = from_seconds(NOW_S - deleted_s)
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": condition}] if condition else []
+    body = {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase, "conditions": conditions}}
+    return convert(Pod, body)
+
+
+@pytest.mark.parametrize(
+    ("seen", "field"),
+    [
+        (pod(31), "untried"),
+        (pod(29), None),
+        (pod(900, condition="SchedulingGated"), None),
+        (pod(5, condition="Unschedulable"), "unschedulable"),
+        (pod(301, "n1"), "not_starting"),
+        (pod(299, "n1"), None),
+        (pod(900, "n1", phase="Running"), None),
+        (pod(5, "gone", phase="Running"), "astray"),
+        (pod(900, "gone", phase="Succeeded"), None),
+        (pod(900, "n1", phase="Running", deleted_s=61), "not_ending"),
+        (pod(900, "n1", phase="Running", deleted_s=59), None),
+    ],
+)
+def test_a_pod_that_is_stuck_is_noticed(seen: Pod, field: str | None) -> None:
+    found = pods_of([seen], {"n1"}, NOW_S)
+    lists = ("unschedulable", "crashing", "untried", "not_starting", "not_ending", "astray")
+    assert [each for each in lists if getattr(found, each)] == ([field] if field else [])
+
+
+@pytest.mark.parametrize(
+    ("node_age_s", "report_age_s", "silent"),
+    [(900, 20, False), (900, 209, False), (900, 211, True), (900, None, True), (100, None, False)],
+)
+def test_a_node_that_stops_reporting_is_noticed(node_age_s: float, report_age_s: float | None, silent: bool) -> None:
+    meta = {"name": "n1", "creationTimestamp": from_seconds(NOW_S - node_age_s)}
+    node = convert(Node, {"metadata": meta, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    # Reported each minute: three of them and half a minute more is too long.
+    status = {"updateTime": from_seconds(NOW_S - report_age_s)} if report_age_s is not None else {}
+    metric = convert(NodeMetric, {"metadata": {"name": "n1"}, "status": status})
+    assert nodes_of([node], [metric], NOW_S).silent == (("n1",) if silent else ())
+    assert nodes_of([node], None, NOW_S).silent == ()
 
 
 def test_many_names_are_cut_short() -> None:

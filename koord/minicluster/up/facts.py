@@ -1,0 +1,240 @@
+"""What is known of a cluster when its status is asked for: plain values, made from objects by pure functions.
+
+`koord.minicluster.up.survey` fetches the objects, `koord.minicluster.up.health` judges.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.words import PodConditionType, PodPhase
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.text.timestamp import TimestampError, parse_timestamp
+
+UNTRIED_S: Final = 30.0
+"""A scheduler says within this time that it has tried a pod; longer means that nobody has."""
+STARTED_WITHIN_S: Final = 300.0
+"""A pod with a node starts within this time, images pulled."""
+GONE_WITHIN_S: Final = 60.0
+"""A deleted pod is gone this long after its grace period."""
+FIRST_REPORT_S: Final = 180.0
+"""A new node reports its usage within this time."""
+REPORTS_MISSED: Final = 3
+ANSWER_SLACK_S: Final = 30.0
+
+
+class Fact(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of what is told: its JSON names are part of the command line's contract."""
+
+
+class Check(Fact, frozen=True):
+    """One line of a health endpoint."""
+
+    name: str
+    ok: bool
+    message: str = ""
+
+
+class ComponentFact(Fact, frozen=True):
+    """A component: a process of a running `up`, or a workload of an installation."""
+
+    name: str
+    state: str
+    pid: int | None = None
+    restarts: int = 0
+    endpoints: Mapping[str, str] = {}
+    checks: tuple[Check, ...] = ()
+    log: str = ""
+    image: str = ""
+
+
+class Leader(Fact, frozen=True):
+    lease: str
+    holder: str
+    age_s: float | None
+    expired: bool
+
+
+class Nodes(Fact, frozen=True):
+    total: int = 0
+    ready: int = 0
+    not_ready: tuple[str, ...] = ()
+    cordoned: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    "Ready nodes whose NodeMetric is missing or old."
+
+
+class Untried(Fact, frozen=True):
+    """Pods of one scheduler name that no scheduler has tried."""
+
+    scheduler_name: str
+    pods: tuple[str, ...]
+
+
+class Pods(Fact, frozen=True):
+    phases: Mapping[str, int] = {}
+    unschedulable: tuple[str, ...] = ()
+    crashing: tuple[str, ...] = ()
+    untried: tuple[Untried, ...] = ()
+    not_starting: tuple[str, ...] = ()
+    "Pods that have a node and do not start."
+    not_ending: tuple[str, ...] = ()
+    "Pods that were deleted and do not go."
+    astray: tuple[str, ...] = ()
+    "Pods that are bound to nodes that do not exist."
+
+
+class Scheduler(Fact, frozen=True):
+    """A scheduler name, and whether somebody schedules for it."""
+
+    name: str
+    holder: str
+    age_s: float | None
+    answers: bool
+
+
+class Webhooks(Fact, frozen=True):
+    """Whether new pods pass koord's webhooks, tried with a dry run."""
+
+    missing: tuple[str, ...] = ()
+    "Configurations that are not registered."
+    asked: bool = False
+    took_s: float | None = None
+    failure: str = ""
+    "What went wrong with the pod that was tried."
+
+
+class Server(Fact, frozen=True):
+    url: str
+    reachable: bool
+    version: str = ""
+    error: str = ""
+    checks: tuple[Check, ...] = ()
+
+
+class Facts(Fact, frozen=True):
+    """All that was found."""
+
+    version: str
+    server: Server
+    data_dir: str = ""
+    up_pid: int | None = None
+    components: tuple[ComponentFact, ...] = ()
+    leaders: tuple[Leader, ...] = ()
+    nodes: Nodes = Nodes()
+    pods: Pods = Pods()
+    missing_kinds: tuple[str, ...] = ()
+    missing_priority_classes: tuple[str, ...] = ()
+    schedulers: tuple[Scheduler, ...] = ()
+    webhooks: Webhooks = Webhooks()
+    unacted: Mapping[str, int] = {}
+    "Objects that nothing acts on yet, by what is said of them."
+    unread: tuple[str, ...] = ()
+    "What could not be read, and why."
+
+
+def nodes_of(nodes: Iterable[Node], metrics: Iterable[NodeMetric] | None, now_s: float) -> Nodes:
+    """`metrics`: None if the cluster has no such kind, which is told elsewhere."""
+    found = list(nodes)
+    reports = None if metrics is None else {each.metadata.name: each for each in metrics}
+    ready = [node for node in found if _is_ready(node)]
+    names = {node.metadata.name for node in ready}
+    return Nodes(
+        total=len(found),
+        ready=len(ready),
+        not_ready=tuple(each.metadata.name for each in found if each.metadata.name not in names),
+        cordoned=tuple(each.metadata.name for each in found if each.spec.unschedulable),
+        silent=tuple(
+            each.metadata.name
+            for each in ready
+            if reports is not None
+            and _age_s(each.metadata.creation_timestamp, now_s) > FIRST_REPORT_S
+            and _is_silent(reports.get(each.metadata.name), now_s)
+        ),
+    )
+
+
+def _is_ready(node: Node) -> bool:
+    ready = node.status.condition("Ready")
+    return ready is not None and ready.status == "True"
+
+
+def _is_silent(metric: NodeMetric | None, now_s: float) -> bool:
+    if metric is None:
+        return True
+    policy = metric.spec.metric_collect_policy
+    interval_s = (policy.report_interval_seconds if policy is not None else None) or 60
+    return _age_s(metric.status.update_time, now_s) > REPORTS_MISSED * interval_s + ANSWER_SLACK_S
+
+
+def pods_of(pods: Iterable[Pod], nodes: Collection[str], now_s: float) -> Pods:
+    phases: Counter[str] = Counter()
+    lists: dict[str, list[str]] = {}
+    untried: dict[str, list[str]] = {}
+    for pod in pods:
+        phases[str(pod.status.phase)] += 1
+        for what in _oddities(pod, nodes, now_s):
+            lists.setdefault(what, []).append(pod.metadata.key)
+        if _is_untried(pod, now_s):
+            untried.setdefault(str(pod.spec.scheduler_name), []).append(pod.metadata.key)
+    return Pods(
+        phases=dict(phases),
+        untried=tuple(Untried(name, tuple(keys)) for name, keys in sorted(untried.items())),
+        **{what: tuple(keys) for what, keys in lists.items()},
+    )
+
+
+def _oddities(pod: Pod, nodes: Collection[str], now_s: float) -> Iterable[str]:
+    """The lists that a pod belongs to."""
+    status, meta = pod.status, pod.metadata
+    pending = status.phase == PodPhase.PENDING
+    waiting = [each.state.waiting for each in status.container_statuses]
+    if any(each is not None and each.reason == "CrashLoopBackOff" for each in waiting):
+        yield "crashing"
+    if meta.deletion_timestamp is not None:
+        # The timestamp is when the grace period ends.
+        if _age_s(meta.deletion_timestamp, now_s) > GONE_WITHIN_S:
+            yield "not_ending"
+        return
+    if pod.spec.node_name and not pod.is_finished and pod.spec.node_name not in nodes:
+        yield "astray"
+        return
+    scheduled = status.condition(PodConditionType.SCHEDULED)
+    if pending and scheduled is not None and scheduled.reason == "Unschedulable":
+        yield "unschedulable"
+    if pending and pod.spec.node_name:
+        since = scheduled.last_transition_time if scheduled is not None else None
+        if _age_s(since or meta.creation_timestamp, now_s) > STARTED_WITHIN_S:
+            yield "not_starting"
+
+
+def _is_untried(pod: Pod, now_s: float) -> bool:
+    """Whether a pod waits and no scheduler has said a word."""
+    if pod.spec.node_name or pod.is_finished or pod.metadata.deletion_timestamp is not None:
+        return False
+    tried = pod.status.condition(PodConditionType.SCHEDULED) is not None
+    return not tried and _age_s(pod.metadata.creation_timestamp, now_s) > UNTRIED_S
+
+
+def _age_s(when: str | None, now_s: float) -> float:
+    """What was never, or cannot be read, is as old as can be."""
+    try:
+        return now_s - parse_timestamp(when or "")
+    except TimestampError:
+        return float("inf")
+
+
+def parse_checks(text: str) -> tuple[Check, ...]:
+    """The lines of `/readyz?verbose`: `[+]ping ok`, `[-]store failed: the disk is full`."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith(("[+]", "[-]")):
+            name, _, rest = line[3:].partition(" ")
+            found.append(Check(name, line.startswith("[+]"), rest.removeprefix("failed: ").removeprefix("ok").strip()))
+    return tuple(found)
