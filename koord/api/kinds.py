@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from koord.api.kubernetes.core import (
         ConfigMap,
         Event,
+        LimitRange,
         Namespace,
         Node,
         Pod,
         PriorityClass,
+        RuntimeClass,
         Secret,
         Service,
         ServiceAccount,
     )
+    from koord.api.kubernetes.discovery import EndpointSlice
     from koord.api.kubernetes.policy import PodDisruptionBudget
     from koord.api.kubernetes.rbac import ClusterRole
     from koord.api.kubernetes.storage import (
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     )
     from koord.api.kubernetes.workloads import (
         ControllerRevision,
+        CronJob,
         DaemonSet,
         Deployment,
         Job,
@@ -160,6 +164,18 @@ LEASES: Final[Kind[Lease]] = Kind(
 )
 PRIORITY_CLASSES: Final[Kind[PriorityClass]] = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "koord.api.kubernetes.core:PriorityClass"
+)
+RUNTIME_CLASSES: Final[Kind[RuntimeClass]] = Kind(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, "koord.api.kubernetes.core:RuntimeClass"
+)
+LIMIT_RANGES: Final[Kind[LimitRange]] = Kind(
+    "", "v1", "LimitRange", "limitranges", True, "koord.api.kubernetes.core:LimitRange"
+)
+ENDPOINT_SLICES: Final[Kind[EndpointSlice]] = Kind(
+    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, "koord.api.kubernetes.discovery:EndpointSlice"
+)
+CRON_JOBS: Final[Kind[CronJob]] = Kind(
+    "batch", "v1", "CronJob", "cronjobs", True, "koord.api.kubernetes.workloads:CronJob"
 )
 DEPLOYMENTS: Final[Kind[Deployment]] = Kind(
     "apps", "v1", "Deployment", "deployments", True, "koord.api.kubernetes.workloads:Deployment"
@@ -334,12 +350,16 @@ BUILT_IN: Final[tuple[Kind[Any], ...]] = (
     EVENTS,
     LEASES,
     PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    LIMIT_RANGES,
+    ENDPOINT_SLICES,
     DEPLOYMENTS,
     REPLICA_SETS,
     STATEFUL_SETS,
     DAEMON_SETS,
     CONTROLLER_REVISIONS,
     JOBS,
+    CRON_JOBS,
     POD_DISRUPTION_BUDGETS,
     STORAGE_CLASSES,
     CSI_NODES,

@@ -3,6 +3,7 @@
 | module | what it answers |
 | --- | --- |
 | `defaults` | what the API server would have filled in |
+| `arrival` | what the API server's own admission would have made of a new pod |
 | `denials` | what the API server would not have taken |
 | `admit` | what koord's admission would make of objects |
 | `door` | the same for the new pods of a plan |

@@ -1,6 +1,7 @@
 """`koord admit`: what admission would make of the objects in some manifests, or why it would refuse them.
 
-What rules look up comes from the same manifests: profiles, namespaces, priority classes, quotas, nodes, configuration.
+Pods are judged as the webhooks would see them: with what an API server fills in before it asks (`arrival`). What rules
+look up comes from the same manifests: profiles, namespaces, priority classes, quotas, nodes, configuration.
 A namespace without a manifest has no labels but its name. Nodes are looked at as if their kubelet reported them as they
 are written; all else as if it were created. Pods of namespaces that admission is never asked about pass.
 """
@@ -14,35 +15,48 @@ from typing import Any, Final
 import msgspec
 
 from koord.admission.hooks import is_asked_about
+from koord.admission.json_patch import difference
 from koord.admission.known import LABEL_NAMESPACE_NAME, Known, default_priority, shipped_priority_classes
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import Answer, Gates, Json, Request
-from koord.admission.review import admit, validate
+from koord.admission.review import admit, completed, validate
 from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.kubernetes.core import ConfigMap
+from koord.api.kubernetes.pod_admission import PodRefused
 from koord.api.protocol import names
 from koord.api.text.manifest import Manifest, Manifests
+from koord.offline.arrival import Arrivals
 
 
 class Admitted(msgspec.Struct, frozen=True, rename="camel"):
     """One object as admission would leave it. Printed whole: readers may count on every key."""
 
     object: Json
+    "As it would be stored; as it came where it would be refused."
     allowed: bool
     message: str
     patches: tuple[dict[str, Any], ...]
+    "What koord's admission changes, after `defaults`."
     warnings: tuple[str, ...] = ()
+    defaults: tuple[dict[str, Any], ...] = ()
+    "What an API server fills in by itself."
 
 
 def admit_all(manifests: Manifests, gates: Gates, seed: int = 0) -> list[Admitted]:
     """Every object of the manifests, in their order. Raises `Invalid` where these are faulty."""
     manifests.require_valid()
     known = known_of(manifests.items)
-    return [_admitted(item, _answer(item, i, known, gates, seed)) for i, item in enumerate(manifests.items)]
+    arrivals = Arrivals(manifests.items, known.priority_classes.values())
+    return [
+        _pod(item, i, known, gates, seed, arrivals)
+        if item.kind is kinds.PODS
+        else _admitted(item, _answer(item, i, known, gates, seed))
+        for i, item in enumerate(manifests.items)
+    ]
 
 
 def known_of(items: Iterable[Manifest]) -> Known:
@@ -71,14 +85,35 @@ def known_of(items: Iterable[Manifest]) -> Known:
     )
 
 
-def _answer(item: Manifest, number: int, known: Known, gates: Gates, seed: int) -> Answer:
+def _pod(item: Manifest, number: int, known: Known, gates: Gates, seed: int, arrivals: Arrivals) -> Admitted:
+    """The server completes a pod, koord changes it, the server completes it again, and koord has the last word."""
+    namespace = _asked(item, number)["namespace"]
+    try:
+        seen = arrivals.completed(item.data, namespace)
+        defaults = difference(item.data, seen)
+        if not is_asked_about(namespace, known.namespaces.get(namespace, {})):
+            return Admitted(seen, True, "", (), defaults=defaults)
+        request = Request("CREATE", "pods", object=seen, **_asked(item, number))
+        mutated = completed(request, known, gates, seed)
+        if not mutated.allowed:
+            return Admitted(item.data, False, mutated.message, (), mutated.warnings)
+        stored = seen if mutated.object is seen else arrivals.completed(mutated.object, namespace)
+    except PodRefused as refusal:
+        return Admitted(item.data, False, f"the API server would refuse it: {refusal}", ())
+    validated = validate(dataclasses.replace(request, object=stored), known, gates)
+    warnings = tuple(dict.fromkeys((*mutated.warnings, *validated.warnings)))
+    if not validated.allowed:
+        return Admitted(item.data, False, validated.message, (), warnings)
+    return Admitted(stored, True, "", difference(seen, stored), warnings, defaults)
+
+
+def _asked(item: Manifest, number: int) -> dict[str, Any]:
     metadata = item.object.metadata  # type: ignore[attr-defined]  # every kind has metadata
-    obj = item.data
-    asked = {"namespace": metadata.namespace, "name": metadata.name, "uid": f"{metadata.generate_name}{number}"}
-    if item.kind is kinds.PODS:
-        if not is_asked_about(metadata.namespace, known.namespaces.get(metadata.namespace, {})):
-            return Answer(True, obj)
-        return admit(Request("CREATE", "pods", object=obj, **asked), known, gates, seed)
+    return {"namespace": metadata.namespace, "name": metadata.name, "uid": f"{metadata.generate_name}{number}"}
+
+
+def _answer(item: Manifest, number: int, known: Known, gates: Gates, seed: int) -> Answer:
+    obj, asked = item.data, _asked(item, number)
     if item.kind is kinds.RESERVATIONS:
         return admit(Request("CREATE", "reservations", object=obj, **asked), known, gates, seed)
     if item.kind is kinds.CONFIG_MAPS:

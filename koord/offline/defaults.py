@@ -3,7 +3,7 @@
 | left out | filled in |
 | --- | --- |
 | a container's request | its limit |
-| a request of the pod as a whole | its limit, where no container asks for that resource |
+| a request of the pod as a whole | what its containers ask for, else its limit |
 | the host port, on the host's network | the container's port |
 | a node's allocatable | its capacity |
 | a claim's storage class | the default one |
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from koord.api.kubernetes.node import Node
-from koord.api.kubernetes.pod import Container, PodSpec, ResourceRequirements
+from koord.api.kubernetes.pod import PodSpec
+from koord.api.kubernetes.pod_defaults import Obj, default_pod
 from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
+from koord.api.machinery.codec import convert
 from koord.scheduler.state.storage import OLD_CLASS_ANNOTATION
 
 DEFAULT_CLASS_ANNOTATIONS: Final = (
@@ -28,33 +31,10 @@ DEFAULT_CLASS_ANNOTATIONS: Final = (
 
 def pod_spec(spec: PodSpec) -> PodSpec:
     """The same object where nothing is left out."""
-    containers, init_containers = (
-        tuple([_container(each, spec.host_network) for each in part])
-        for part in (spec.containers, spec.init_containers)
-    )
-    resources = spec.resources and _of_whole_pod(spec.resources, (*containers, *init_containers))
-    if (containers, init_containers, resources) == (spec.containers, spec.init_containers, spec.resources):
-        return spec
-    return replace(spec, containers=containers, init_containers=init_containers, resources=resources)
-
-
-def _container(container: Container, on_host_network: bool) -> Container:
-    resources = container.resources
-    if not resources.limits.keys() <= resources.requests.keys():
-        requests = {**resources.limits, **resources.requests}
-        container = replace(container, resources=replace(resources, requests=requests))
-    if on_host_network and any(not port.host_port for port in container.ports):
-        ports = [replace(port, host_port=port.host_port or port.container_port) for port in container.ports]
-        container = replace(container, ports=tuple(ports))
-    return container
-
-
-def _of_whole_pod(resources: ResourceRequirements, containers: tuple[Container, ...]) -> ResourceRequirements:
-    asked = {name for container in containers for name in container.resources.requests}
-    missing = {name: amount for name, amount in resources.limits.items() if name not in asked}
-    if missing.keys() <= resources.requests.keys():
-        return resources
-    return replace(resources, requests={**missing, **resources.requests})
+    data: Obj = {"metadata": {}, "spec": msgspec.to_builtins(spec, str_keys=True)}
+    default_pod(data)
+    found = convert(PodSpec, data["spec"])
+    return spec if found == spec else found
 
 
 def node(given: Node) -> Node:

@@ -1,13 +1,13 @@
 """The door through which the new pods of a plan come into its cluster: admission, for pods by the ten thousand.
 
-A pod that no rule concerns, and that are most of them, is let in after a look at its labels, and at its spec once for
-all pods that share it. Others go through admission as on a cluster.
+An API server's own part (`arrival`) is done once for all pods that share a spec. A pod that no rule concerns, as most,
+is let in after a look at its labels. Others go through admission as on a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,35 +15,57 @@ from msgspec.structs import replace
 from koord.admission.device_resources import GPU_RESOURCES
 from koord.admission.hooks import is_asked_about
 from koord.admission.profiles import Profile
-from koord.admission.request import Gates, Json, Request
+from koord.admission.request import Gates, Json, Refused, Request
 from koord.admission.review import completed, pod_denial
 from koord.admission.typed import pod as typed_pod
 from koord.api.configuration.features import ManagerGate
 from koord.api.kubernetes.pod import Pod, PodSpec
+from koord.api.kubernetes.pod_admission import PodRefused
 from koord.api.protocol import names
 from koord.api.text.manifest import Manifest
 from koord.offline.admit import known_of
+from koord.offline.arrival import Arrivals
 
 _BATCH: Final = frozenset({names.RESOURCE_BATCH_CPU, names.RESOURCE_BATCH_MEMORY, *names.OLD_RESOURCES})
 _LOOKED_AT: Final = _BATCH | GPU_RESOURCES
+
+
+class _Arrived(NamedTuple):
+    """What becomes of a spec, and of annotations with it. `given` is kept, so that its id stays its own."""
+
+    spec: PodSpec
+    notes: Mapping[str, str]
+    refusal: str
+    given: PodSpec
 
 
 class Door:
     """Knows what manifests say of the cluster. Chance is drawn by the pods' names."""
 
     def __init__(self, items: Iterable[Manifest], gates: Gates, seed: int) -> None:
+        items = tuple(items)
         self._known, self._gates, self._seed = known_of(items), gates, seed
         self._demands_labels = self._known.enhanced.enable and gates[ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR]
         self._has_trees = bool(self._known.trees.nodes_of) and gates[ManagerGate.MULTI_QUOTA_TREE]
         self._namespaces: dict[str, tuple[bool, tuple[Profile, ...]]] = {}
         self._looked_at: dict[int, tuple[bool, PodSpec]] = {}
         self._specs: dict[bytes, PodSpec] = {}
+        self._arrivals = Arrivals(items, self._known.priority_classes.values())
+        self._arrived: dict[tuple[int, str], _Arrived] = {}
 
     def admitted(self, pod: Pod, data: Json) -> tuple[Pod, str]:
         """A pod as it would be stored, and why it would be refused. One that is in a cluster already is left alone."""
         metadata = pod.metadata
         if metadata.uid:
             return pod, ""
+        arrived = self._arrived.get((id(pod.spec), metadata.namespace))
+        if arrived is None:
+            arrived = self._arrive(pod, data)
+        if arrived.refusal:
+            return pod, arrived.refusal
+        if arrived.notes:
+            metadata = replace(metadata, annotations={**metadata.annotations, **arrived.notes})
+        pod = replace(pod, spec=arrived.spec, metadata=metadata)
         here = self._namespaces.get(metadata.namespace)
         if here is None:
             here = self._namespaces[metadata.namespace] = self._profiles_in(metadata.namespace)
@@ -56,14 +78,36 @@ class Door:
             or names.ANNOTATION_EXTENDED_RESOURCE_SPEC in metadata.annotations
             or any(profile.pods.matches(metadata.labels) for profile in profiles)
         ):
-            request = Request("CREATE", "pods", object=data, name=metadata.name, uid=metadata.key)
+            return self._reviewed(pod, data)
+        if not self._is_to_be_checked(pod):
+            return pod, ""
+        return pod, pod_denial(pod, self._known, self._gates)
+
+    def _arrive(self, pod: Pod, data: Json) -> _Arrived:
+        """What the API server makes of a spec in a namespace."""
+        namespace = pod.metadata.namespace
+        try:
+            found = self._arrivals.completed({"metadata": {}, "spec": data.get("spec")}, namespace)
+            notes = found["metadata"].get("annotations") or {}
+            arrived = _Arrived(self._typed(found).spec, notes, "", pod.spec)
+        except (PodRefused, Refused) as refusal:
+            arrived = _Arrived(pod.spec, {}, str(refusal), pod.spec)
+        self._arrived[id(pod.spec), namespace] = arrived
+        return arrived
+
+    def _reviewed(self, pod: Pod, data: Json) -> tuple[Pod, str]:
+        """The whole way: the server, koord's changes, the server again, koord's last word."""
+        metadata = pod.metadata
+        try:
+            seen = self._arrivals.completed(data, metadata.namespace)
+            request = Request("CREATE", "pods", object=seen, name=metadata.name, uid=metadata.key)
             answer = completed(request, self._known, self._gates, self._seed)
             if not answer.allowed:
                 return pod, answer.message
-            if answer.object is not None and answer.object is not data:
-                pod = self._typed(answer.object)
-        elif not self._is_to_be_checked(pod):
-            return pod, ""
+            if answer.object is not None and answer.object is not seen:
+                pod = self._typed(self._arrivals.completed(answer.object, metadata.namespace))
+        except PodRefused as refusal:
+            return pod, str(refusal)
         return pod, pod_denial(pod, self._known, self._gates)
 
     def _profiles_in(self, namespace: str) -> tuple[bool, tuple[Profile, ...]]:

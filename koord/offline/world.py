@@ -29,6 +29,7 @@ from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.protocol.priority import BANDS
 from koord.api.text.manifest import Manifest, Manifests
 from koord.offline import defaults
+from koord.offline.arrival import KINDS as ARRIVAL_KINDS
 from koord.offline.budgets import counted
 from koord.offline.denials import denial
 from koord.offline.door import Door
@@ -262,7 +263,8 @@ _TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
     kinds.NODES: _Builder.node,
     kinds.NODE_METRICS: _Builder.node_metric,
     kinds.NODE_SLOS: _Builder.node_slo,
-    kinds.CLUSTER_COLOCATION_PROFILES: lambda builder, each: None,  # the door has them
+    # The door has them.
+    **dict.fromkeys((kinds.CLUSTER_COLOCATION_PROFILES, *ARRIVAL_KINDS), lambda builder, each: None),
     kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
 }
 """Who takes which kind, in the order in which they build on one another. All other kinds are ignored."""

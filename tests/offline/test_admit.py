@@ -48,7 +48,7 @@ def test_objects_come_in_the_order_of_the_input_and_profiles_may_come_last() -> 
     assert found[0].object["spec"]["containers"][0]["resources"]["requests"] == {BATCH_CPU: "1k"}
     assert [bool(each.patches) for each in found] == [True, False, False, False]
     for before, after in zip(given, found, strict=True):
-        assert json_patch.apply(before, list(after.patches)) == after.object
+        assert json_patch.apply(before, [*after.defaults, *after.patches]) == after.object
 
 
 def test_a_namespace_without_a_manifest_has_its_name_for_a_label() -> None:

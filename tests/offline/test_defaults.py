@@ -38,10 +38,10 @@ def test_a_request_that_is_left_out_is_the_limit(resources: dict[str, Any], requ
     [
         ({"limits": {"cpu": "4"}}, {}, {"cpu": 4000}),
         ({"limits": {"cpu": "4"}, "requests": {"cpu": "3"}}, {}, {"cpu": 3000}),
-        ({"limits": {"cpu": "4"}}, {"requests": {"cpu": "1"}}, {}),
+        ({"limits": {"cpu": "4"}}, {"requests": {"cpu": "1"}}, {"cpu": 1000}),
     ],
 )
-def test_a_request_of_the_whole_pod_is_its_limit_unless_containers_ask(
+def test_a_request_of_the_whole_pod_is_what_its_containers_ask_for_else_its_limit(
     whole: dict[str, Any], of_container: dict[str, Any], requests: dict[str, int]
 ) -> None:
     found = defaults.pod_spec(spec({"resources": of_container}, resources=whole))
@@ -53,7 +53,8 @@ def test_on_the_hosts_network_ports_are_the_hosts() -> None:
     container = {"ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]}
     on_host = defaults.pod_spec(spec(container, hostNetwork=True))
     assert [port.host_port for port in on_host.containers[0].ports] == [80, 8081]
-    inside = spec(container)
+    inside = defaults.pod_spec(spec(container))
+    assert [port.host_port for port in inside.containers[0].ports] == [0, 8081]
     assert defaults.pod_spec(inside) is inside
 
 

@@ -183,7 +183,10 @@ def test_priorities_come_from_their_classes() -> None:
 
 def test_a_pod_whose_priority_class_is_nowhere_would_be_denied() -> None:
     found = plan_of(node("n1"), pod("web", priorityClassName="vip")).pods["shop/web"]
-    assert (found.outcome, found.reason) == ("denied", "no PriorityClass with name vip was found")
+    assert (found.outcome, found.reason) == (
+        "denied",
+        "admission would not let it in: no PriorityClass with name vip was found",
+    )
 
 
 def test_gated_pods_wait_and_pods_of_other_schedulers_or_on_their_way_out_are_skipped() -> None:

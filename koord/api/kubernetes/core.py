@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from koord.api.kubernetes.meta import Condition, ObjectMeta, ObjectReference
 from koord.api.kubernetes.node import Node as Node
@@ -55,15 +58,48 @@ class ServiceAccount(Struct):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class ServicePort(Struct):
+    """`target_port` is a number, or the name of a container's port; without it, the port itself."""
+
+    port: int = 0
+    name: str = ""
+    protocol: str = "TCP"
+    target_port: int | str | None = None
+    app_protocol: str | None = None
+
+
 class ServiceSpec(Struct):
-    """A service's selector: pods of one service are spread over nodes and zones by default."""
+    """Pods of one service's selector are spread over nodes and zones by default, and are its endpoints."""
 
     selector: Mapping[str, str] = EMPTY
+    ports: tuple[ServicePort, ...] = ()
+    type: str = "ClusterIP"
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    ip_families: tuple[str, ...] = ()
+    publish_not_ready_addresses: bool = False
 
 
 class Service(Struct):
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
+
+
+class LimitRangeSpec(Struct):
+    """Bounds by type (Container, Pod, PersistentVolumeClaim), as written: `pod_admission` applies them."""
+
+    limits: tuple[Mapping[str, Any], ...] = ()
+
+
+class LimitRange(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class RuntimeClass(Struct):
+    """What pods of a runtime cost and where they run; `pod_admission` applies it as written."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
 
 
 class ResourceQuotaSpec(Struct):

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koord.api.kubernetes.pod_defaults import Obj
+from koord.api.kubernetes.pod_defaults import Obj, round_amounts
 
 TOLERATION_S: Final = 300
 PRIORITY_WITHOUT_CLASS: Final = 0
 LIMIT_RANGER_NOTE: Final = "kubernetes.io/limit-ranger"
 OTHER_OVERHEAD: Final = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+LIMIT_KEYS: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -70,6 +71,23 @@ def give_amounts(pod: Obj, ranges: Iterable[Obj]) -> None:
         if told:
             annotations = pod["metadata"].setdefault("annotations", {})
             annotations[LIMIT_RANGER_NOTE] = "LimitRanger plugin set: " + "; ".join(told)
+
+
+def default_limit_range(obj: Obj) -> None:
+    """What a LimitRange leaves out: limits by default are the maximum, requests the limits, else the minimum."""
+    for item in (obj.get("spec") or {}).get("limits") or ():
+        for key in LIMIT_KEYS:
+            round_amounts(item.get(key))
+        if item.get("type") == "Container":
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+            for key, amounts in (("default", limits), ("defaultRequest", requests)):
+                if amounts:
+                    item[key] = amounts
+
+
+def default_runtime_class(obj: Obj) -> None:
+    round_amounts((obj.get("overhead") or {}).get("podFixed"))
 
 
 def bounds(limit_range: Obj, kind: str) -> list[Obj]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from koord.api.kubernetes.meta import Condition, ObjectMeta
+from koord.api.kubernetes.meta import Condition, ObjectMeta, ObjectReference
 from koord.api.kubernetes.pod import PodTemplateSpec
 from koord.api.machinery.codec import convert
 from koord.api.machinery.struct import EMPTY, Struct
@@ -104,11 +104,12 @@ class ReplicaSet(Struct):
 
 class ReplicationControllerSpec(Struct):
     selector: Mapping[str, str] = EMPTY
+    template: PodTemplate = EMPTY
     replicas: int = 1
 
 
 class ReplicationController(Struct):
-    """The ancestor of ReplicaSets: only its selector and size count, for spreading and eviction limits."""
+    """The ancestor of ReplicaSets. Its selector and size count for spreading and eviction limits."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
@@ -273,3 +274,28 @@ class Job(Struct):
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+class CronJobSpec(Struct):
+    """A schedule in cron's five fields or a macro, and the Job to make at each of its times."""
+
+    schedule: str = ""
+    job_template: Mapping[str, Any] = EMPTY
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    successful_jobs_history_limit: int | None = 3
+    failed_jobs_history_limit: int | None = 1
+
+
+class CronJobStatus(Struct):
+    active: tuple[ObjectReference, ...] = ()
+    last_schedule_time: str | None = None
+    last_successful_time: str | None = None
+
+
+class CronJob(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from koord.api.kubernetes.pod_defaults import round_amounts
+from koord.api.kubernetes.pod_admission import LIMIT_KEYS, default_limit_range
 from koord.api.kubernetes.resource_names import may_overcommit
 from koord.api.text import formats
 from koord.api.text.quantity import Number, canonical, compare, milli, value
@@ -18,23 +18,10 @@ from koord.minicluster.apiserver.printing import CREATED_AT, NAME
 from koord.minicluster.apiserver.resource import Obj, Strategy
 from koord.minicluster.apiserver.status import Cause, duplicate, forbidden, invalid, required
 
-_KEYS: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _TYPES: Final = ("Pod", "Container", "PersistentVolumeClaim")
 _LARGEST_IN_THOUSANDTHS: Final = (2**63 - 1) // 1000
 
 Amounts = Mapping[str, Number]
-
-
-def default(obj: Obj) -> None:
-    for item in (obj.get("spec") or {}).get("limits") or ():
-        for key in _KEYS:
-            round_amounts(item.get(key))
-        if item.get("type") == "Container":
-            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
-            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
-            for key, amounts in (("default", limits), ("defaultRequest", requests)):
-                if amounts:
-                    item[key] = amounts
 
 
 def validate(obj: Obj) -> Sequence[Cause]:
@@ -59,20 +46,20 @@ def _type(faults: Faults, kind: str, path: str) -> None:
 
 def _item(faults: Faults, item: Part, kind: str, path: str) -> None:
     name_check = container_resource_name if kind in ("Pod", "Container") else resource_name
-    amounts: dict[str, Amounts] = {key: item.get(key) or {} for key in _KEYS}
+    amounts: dict[str, Amounts] = {key: item.get(key) or {} for key in LIMIT_KEYS}
     if kind == "Pod":
         for key in ("default", "defaultRequest"):
             if amounts[key]:
                 faults.append(forbidden(f"{path}.{key}", "may not be specified when `type` is 'Pod'"))
             amounts[key] = {}
-    for key in _KEYS[:4]:
+    for key in LIMIT_KEYS[:4]:
         _names(faults, amounts[key], f"{path}.{key}", name_check)
     if kind == "PersistentVolumeClaim" and "storage" not in amounts["min"] and "storage" not in amounts["max"]:
         text = "either minimum or maximum storage value is required, but neither was provided"
         faults.append(required(f"{path}.limits", text))
     _names(faults, amounts["maxLimitRequestRatio"], f"{path}.maxLimitRequestRatio", name_check)
     for name in sorted({name for each in amounts.values() for name in each}):
-        faults += _order(name, [amounts[key].get(name) for key in _KEYS], path)
+        faults += _order(name, [amounts[key].get(name) for key in LIMIT_KEYS], path)
 
 
 def _names(faults: Faults, amounts: Amounts, path: str, check: Callable[[Faults, str, str], None]) -> None:
@@ -125,7 +112,7 @@ def _ratio(ratio: Number, least: Number, most: Number) -> tuple[float, float]:
 
 
 LIMIT_RANGE: Final = Strategy(
-    default=default,
+    default=default_limit_range,
     validate=validate,
     columns=(NAME, CREATED_AT),
     has_status=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from koord.api.kubernetes.pod_defaults import round_amounts
+from koord.api.kubernetes.pod_admission import default_runtime_class
 from koord.api.text import formats
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, immutable, label_map, not_negative
 from koord.minicluster.apiserver.builtin.pod_scheduling import validate_tolerations
@@ -74,10 +74,6 @@ def validate_priority_class_update(new: Obj, old: Obj) -> Sequence[Cause]:
 def _first_generation(obj: Obj) -> None:
     """Nothing about a priority class that could change counts as a new generation."""
     obj["metadata"]["generation"] = 1
-
-
-def default_runtime_class(obj: Obj) -> None:
-    round_amounts((obj.get("overhead") or {}).get("podFixed"))
 
 
 def _shown_toleration(toleration: Part) -> dict[str, object]:
