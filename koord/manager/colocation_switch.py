@@ -18,7 +18,7 @@ import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -36,6 +36,7 @@ from koord.api.text.selector import (
     LabelSelector,
     LabelSelectorRequirement,
     Operator,
+    SelectorError,
     compile_labels,
 )
 from koord.manager.node_resource.plugins import choose, reset, why_off
@@ -47,7 +48,7 @@ LENT: Final = frozenset((*BATCH, *MID))
 """The resources that go with the switch."""
 _LENT_TO: Final = (PriorityClass.BATCH, PriorityClass.MID)
 _MIRROR: Final = "kubernetes.io/config.mirror"
-_OPERATORS: Final[Mapping[Operator, Literal["In", "NotIn", "Exists", "DoesNotExist"]]] = {
+_OPERATORS: Final[Mapping[Operator, str]] = {
     Operator.IN: "In",
     Operator.NOT_IN: "NotIn",
     Operator.NOT_EQUALS: "NotIn",
@@ -204,10 +205,10 @@ def _is_for(item: object, selector: LabelSelector) -> bool:
     if not isinstance(item, dict) or not isinstance(item.get("nodeSelector"), dict):
         return False
     try:
-        found = msgspec.convert(item["nodeSelector"], LabelSelector)
-    except msgspec.ValidationError:
+        found = compile_labels(msgspec.convert(item["nodeSelector"], LabelSelector), absent=NOTHING)
+    except (msgspec.ValidationError, SelectorError):
         return False
-    return str(compile_labels(found, absent=NOTHING)) == str(compile_labels(selector, absent=NOTHING))
+    return str(found) == str(compile_labels(selector, absent=NOTHING))
 
 
 def _new_name(items: Sequence[Any]) -> str:

@@ -83,12 +83,14 @@ def test_both_selectors_must_match_and_none_matches_everything(spec: dict[str, A
     assert ("got" in labels_of(answer)) == matches
 
 
-def test_a_selector_that_makes_no_sense_counts_as_matching_and_says_so() -> None:
-    broken = {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}
-    answer = mutated(pod(), known(profile(selector=broken, labels={"got": "it"})))
+@pytest.mark.parametrize("field", ["selector", "namespaceSelector"])
+@pytest.mark.parametrize("expression", [{"operator": "In", "values": []}, {"operator": "Near", "values": ["x"]}])
+def test_a_selector_that_makes_no_sense_counts_as_matching_and_says_so(field: str, expression: dict[str, Any]) -> None:
+    broken: dict[str, Any] = {field: {"matchExpressions": [{"key": "app", **expression}]}}
+    answer = mutated(pod(), known(profile(labels={"got": "it"}, **broken)))
     assert labels_of(answer) == {"got": "it"}
     (warning,) = answer.warnings
-    assert "ClusterColocationProfile profile spec.selector" in warning
+    assert f"ClusterColocationProfile profile spec.{field}" in warning
 
 
 def test_a_namespace_that_nobody_knows_counts_as_matching_and_says_so() -> None:

@@ -14,6 +14,8 @@ def sample(type_: Any) -> Any:
 
 def _filled(type_: inspect.Type) -> Any:
     match type_:
+        case inspect.Metadata(extra_json_schema=more) if more and "enum" in more:
+            return more["enum"][-1]
         case inspect.Metadata(type=inner, extra=extra):
             return "1" if (extra or {}).get("schema") == "quantity" else _filled(inner)
         case inspect.StructType(fields=fields):

@@ -176,7 +176,8 @@ def test_a_quota_that_is_as_wanted_is_recognised() -> None:
     assert not wanted_quota(profile(spec={"resourceRatio": "0.5"}), NODES).is_in(quota)
 
 
-def test_a_selector_that_makes_no_sense_is_refused() -> None:
-    bad = {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}
+@pytest.mark.parametrize("operator", ["In", "Near"])
+def test_a_selector_that_makes_no_sense_is_refused(operator: str) -> None:
+    bad = {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": operator}]}}
     with pytest.raises(SelectorError):
         wanted_quota(profile(spec=bad), NODES)

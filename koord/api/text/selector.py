@@ -37,8 +37,21 @@ def _check_value(value: object) -> None:
         raise SelectorError(fault)
 
 
+LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def _check_operator(operator: object) -> None:
+    if operator not in LABEL_OPERATORS:
+        raise SelectorError(f"must be one of {', '.join(LABEL_OPERATORS)}, not {str(operator)[:60]!r}")
+
+
 LabelKey = Annotated[str, Meta(extra={"check": _check_key})]
 LabelValue = Annotated[str, Meta(extra={"check": _check_value})]
+LabelOperator = Annotated[
+    str, Meta(extra={"check": _check_operator}, extra_json_schema={"enum": list(LABEL_OPERATORS)})
+]
+"""Checked where a selector is written or compiled, and not where it is read: an object that is stored with an operator
+that nobody knows must not vanish as a whole."""
 
 
 class LabelSelectorRequirement(Struct):
@@ -46,7 +59,7 @@ class LabelSelectorRequirement(Struct):
 
     key: LabelKey
     "The label that the condition is about."
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    operator: LabelOperator
     "How the label relates to the values. NotIn and DoesNotExist also hold where the label is absent."
     values: tuple[LabelValue, ...] = ()
     "What In and NotIn compare with, at least one. Exists and DoesNotExist take none."
@@ -212,7 +225,13 @@ def compile_labels(selector: LabelSelector | None, *, absent: LabelMatcher) -> L
 
 def selector_faults(selector: LabelSelector) -> list[Fault]:
     """All that is wrong with a selector, by path below it."""
-    return [fault.under(path) for path, requirement in _requirements(selector) for fault in requirement.faults()]
+    faults = [fault.under(path) for path, requirement in _requirements(selector) for fault in requirement.faults()]
+    for i, expression in enumerate(selector.match_expressions):
+        try:
+            _check_operator(expression.operator)
+        except SelectorError as error:
+            faults.append(Fault(f"matchExpressions[{i}].operator", str(error)))
+    return faults
 
 
 def match_labels(labels: Mapping[str, str]) -> LabelMatcher:
@@ -353,14 +372,13 @@ class _Parser:
 
 
 def _requirements(selector: LabelSelector) -> Iterator[tuple[str, Requirement]]:
-    """A selector's requirements, each with its path."""
+    """A selector's requirements, each with its path. Those with an operator that is not known are left out."""
     for key, value in selector.match_labels.items():
         yield f"matchLabels[{key}]", Requirement(key, Operator.EQUALS, (value,))
     for i, expression in enumerate(selector.match_expressions):
-        yield (
-            f"matchExpressions[{i}]",
-            Requirement(expression.key, OPERATORS[expression.operator], tuple(expression.values)),
-        )
+        if expression.operator in LABEL_OPERATORS:
+            operator = OPERATORS[expression.operator]
+            yield f"matchExpressions[{i}]", Requirement(expression.key, operator, tuple(expression.values))
 
 
 def _node_requirement(requirement: NodeSelectorRequirement) -> Requirement:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koord.api.machinery.codec import decode
 from koord.api.machinery.faults import Invalid, check
 from koord.api.text.selector import (
     EVERYTHING,
@@ -115,6 +116,7 @@ def test_every_fault_of_a_selector_is_reported_with_its_path() -> None:
         match_expressions=(
             LabelSelectorRequirement(key="a", operator="In"),
             LabelSelectorRequirement(key="b", operator="Exists", values=("x", "y z")),
+            LabelSelectorRequirement(key="c", operator="Near", values=("x",)),
         ),
     )
     paths = [fault.path for fault in selector_faults(selector)]
@@ -123,7 +125,16 @@ def test_every_fault_of_a_selector_is_reported_with_its_path() -> None:
         "matchExpressions[0].values",
         "matchExpressions[1].values",
         "matchExpressions[1].values[1]",
+        "matchExpressions[2].operator",
     ]
+
+
+@pytest.mark.parametrize("operator", ["Near", "Gt", ""])
+def test_an_operator_that_nobody_knows_is_read_and_refused_where_it_is_asked(operator: str) -> None:
+    expression = {"key": "a", "operator": operator, "values": ["1"]}
+    selector = decode(LabelSelector, json.dumps({"matchExpressions": [expression]}))
+    with pytest.raises(SelectorError, match="must be one of In, NotIn, Exists, DoesNotExist"):
+        compile_labels(selector, absent=NOTHING)
 
 
 def test_fields_of_manifests_are_checked() -> None:

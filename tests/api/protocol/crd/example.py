@@ -36,6 +36,8 @@ def value(type_: inspect.Type, name: str = "", default: object = NODEFAULT) -> o
     match type_:
         case inspect.Metadata(extra=extra) if extra and "schema" in extra:
             return _BY_SCHEMA[extra["schema"]]
+        case inspect.Metadata(extra_json_schema=more) if more and "enum" in more:
+            return next(each for each in more["enum"] if each != default)
         case inspect.Metadata(type=inner):
             return value(inner, name, default)
         case inspect.UnionType(types=types):
