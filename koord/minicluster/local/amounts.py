@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from koord.agent.host.convert import LEAST_SHARES, UNLIMITED, quota_of_milli, shares_of_milli
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT, Knob
@@ -21,20 +21,25 @@ def class_settings(pods: Iterable[AgentPod], capacity_cpu_milli: int, driver: Cg
     yield CPU_SHARES, qos_dir(KubeQoS.BEST_EFFORT, driver), LEAST_SHARES
 
 
-def pod_settings(pod: AgentPod) -> Iterator[Setting]:
+def pod_settings(pod: AgentPod, capacity_cpu_milli: int) -> Iterator[Setting]:
     """A limit holds for the pod only where every container has one."""
     yield CPU_SHARES, pod.directory, shares_of_milli(pod.requests.get(CPU, 0))
     all_cpu = all(each.limits.get(CPU, 0) > 0 for each in pod.containers)
     all_memory = all(each.limits.get(MEMORY, 0) > 0 for each in pod.containers)
-    yield CPU_QUOTA, pod.directory, quota_of_milli(pod.limits.get(CPU, 0)) if all_cpu else UNLIMITED
+    yield CPU_QUOTA, pod.directory, _quota(pod.limits, capacity_cpu_milli) if all_cpu else UNLIMITED
     yield MEMORY_LIMIT, pod.directory, pod.limits.get(MEMORY, 0) or UNLIMITED if all_memory else UNLIMITED
 
 
-def container_settings(container: AgentContainer, directory: str) -> Iterator[Setting]:
+def container_settings(container: AgentContainer, directory: str, capacity_cpu_milli: int) -> Iterator[Setting]:
     requested = container.requests.get(CPU, container.limits.get(CPU, 0))
     yield CPU_SHARES, directory, shares_of_milli(requested)
-    yield CPU_QUOTA, directory, quota_of_milli(container.limits.get(CPU, 0))
+    yield CPU_QUOTA, directory, _quota(container.limits, capacity_cpu_milli)
     yield MEMORY_LIMIT, directory, container.limits.get(MEMORY, 0) or UNLIMITED
+
+
+def _quota(limits: Mapping[str, int], capacity_cpu_milli: int) -> int:
+    """Never more than the node has: the kernel refuses a quota above the parent's."""
+    return quota_of_milli(min(limits.get(CPU, 0), capacity_cpu_milli))
 
 
 def oom_score(pod: AgentPod, container: AgentContainer, capacity_memory_bytes: int) -> int:

@@ -18,6 +18,7 @@ BACKOFF_FIRST_S: Final = 10.0
 BACKOFF_MOST_S: Final = 300.0
 BACKOFF_RESET_S: Final = 600.0
 KILLED: Final = 137
+UNKNOWN: Final = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Life:
                 continue
             state = own.state
             if status.state.running is not None:
-                state = Ended(KILLED, now_s, now_s, "ContainerStatusUnknown")
+                state = Ended(KILLED, now_s, now_s, UNKNOWN)
             elif status.state.terminated is not None:
                 ended_before = status.state.terminated
                 state = Ended(ended_before.exit_code, now_s, now_s, ended_before.reason)
@@ -96,6 +97,15 @@ class Life:
 
     def put(self, name: str, life: ContainerLife) -> Life:
         return Life({**self.containers, name: life})
+
+    def lost(self, now_s: float) -> Life:
+        """After the pod's cgroup was taken away from under its containers."""
+        return Life(
+            {
+                name: ended(own, KILLED, UNKNOWN, now_s) if isinstance(own.state, Running) else own
+                for name, own in self.containers.items()
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +173,18 @@ def ended(own: ContainerLife, code: int, reason: str, now_s: float) -> Container
     return replace(
         own,
         state=Ended(code, since_s, now_s, reason or ("Completed" if code == 0 else "Error")),
-        backoff_s=_longer(pause_s),
+        backoff_s=longer(pause_s),
         not_before_s=now_s + pause_s,
     )
 
 
-def _longer(pause_s: float) -> float:
+def longer(pause_s: float) -> float:
     return min(max(pause_s * 2, BACKOFF_FIRST_S), BACKOFF_MOST_S)
 
 
 def failed_to_start(own: ContainerLife, reason: str, message: str, now_s: float) -> ContainerLife:
     """It never ran: a command that is not there, an environment that cannot be had."""
-    pause_s = _longer(own.backoff_s)
+    pause_s = longer(own.backoff_s)
     return replace(own, state=Waiting(reason, message), backoff_s=pause_s, not_before_s=now_s + pause_s)
 
 

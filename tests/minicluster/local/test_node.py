@@ -2,109 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.files import Files
 from koord.api.kinds import CONFIG_MAPS, NODES, PODS
-from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.kube.client import Client
-from koord.kube.errors import NotFound
-from koord.minicluster.local.live.run import Options, run
-from tests.minicluster.apiserver.server_process import ServerProcess
+from tests.minicluster.local.running import (
+    NAME,
+    ROOT,
+    container_id_of,
+    gone,
+    is_running,
+    is_there,
+    log_of,
+    pod,
+    text,
+    until,
+)
 
 pytestmark = pytest.mark.root
-
-WITHIN_S = 40.0
-NAME = "here"
-ROOT = f"koord-test-local-{os.getpid()}"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    data = tmp_path_factory.mktemp("server") / "data"
-    process = ServerProcess(data, "--durability", "fast", "--disable-admission-plugins", "ServiceAccount")
-    process.start()
-    yield data / "kubeconfig"
-    process.kill()
-
-
-@pytest.fixture
-async def client(server: Path, tmp_path: Path) -> AsyncIterator[Client]:
-    """With a local node of half a core and 256 MiB, which is gone afterwards with all that ran there."""
-    if Cgroups.of(Files("/")).version is not Version.V1 and not os.access("/sys/fs/cgroup", os.W_OK):
-        pytest.skip("cgroups cannot be made here")
-    ready = asyncio.Event()
-    options = Options(NAME, ROOT, tmp_path / "logs", cpu_milli=500, memory_bytes=256 << 20)
-    async with Client.from_config(str(server)) as client:
-        task = asyncio.create_task(run(client, options, on_ready=lambda port: ready.set()))
-        done, _ = await asyncio.wait({task, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
-        if task in done:
-            task.result()
-        try:
-            yield client
-        finally:
-            for pod in await client.list(PODS):
-                with suppress(NotFound):
-                    await client.delete(PODS, pod.metadata.name, namespace=pod.metadata.namespace, grace_s=0)
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            assert not _left(), "cgroups of the node are left behind"
-
-
-def _left() -> list[Path]:
-    return [path for path in Path("/sys/fs/cgroup").glob(f"*/{ROOT}") if path.exists()]
-
-
-def text(path: Path) -> str:
-    return path.read_text().strip()
-
-
-def is_there(path: Path) -> bool:
-    return path.exists()
-
-
-def pod(name: str, script: str, restart: str = "Never", **fields: Any) -> dict[str, Any]:
-    resources = {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
-    container = {
-        "name": "main",
-        "image": "none",
-        "command": ["/bin/sh", "-c", script],
-        "resources": resources,
-        **fields.pop("container", {}),
-    }
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"nodeName": NAME, "restartPolicy": restart, "containers": [container], **fields},
-    }
-
-
-async def until(client: Client, name: str, holds: Callable[[Pod], bool]) -> Pod:
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            found = await client.get(PODS, name, namespace="default")
-            if holds(found):
-                return found
-            await asyncio.sleep(0.1)
-
-
-def is_running(pod: Pod) -> bool:
-    return pod.status.phase is PodPhase.RUNNING and all(each.ready for each in pod.status.container_statuses)
-
-
-async def log_of(client: Client, name: str) -> str:
-    _, _, body = await client.raw("GET", f"/api/v1/namespaces/default/pods/{name}/log")
-    return body.decode()
 
 
 async def test_the_node_is_as_large_as_it_was_told(client: Client) -> None:
@@ -128,7 +46,7 @@ async def test_a_pod_runs_in_its_cgroup_with_its_environment_and_its_log(client:
     made = await client.create(PODS, own)
     found = await until(client, "hello", is_running)
     assert await log_of(client, "hello") == "hello world on here\n"
-    container_id = _raw_id(await _raw(client, "hello"))
+    container_id = await container_id_of(client, "hello")
     directory = f"kubepods/burstable/pod{made.metadata.uid}/{container_id}"
     cgroup = Path(f"/sys/fs/cgroup/cpu/{ROOT}/{directory}")
     assert text(cgroup / "cpu.cfs_quota_us") == "20000"
@@ -137,18 +55,6 @@ async def test_a_pod_runs_in_its_cgroup_with_its_environment_and_its_log(client:
     (pid, *_) = text(cgroup / "cgroup.procs").split()
     assert "sh" in text(Path(f"/proc/{pid}/cmdline")) or "sleep" in text(Path(f"/proc/{pid}/cmdline"))
     assert found.status.pod_ip == "127.0.0.1"
-
-
-async def _raw(client: Client, name: str) -> bytes:
-    _, _, body = await client.raw("GET", f"/api/v1/namespaces/default/pods/{name}")
-    return body
-
-
-def _raw_id(body: bytes) -> str:
-    (status,) = json.loads(body)["status"]["containerStatuses"]
-    runtime, _, container_id = status["containerID"].partition("://")
-    assert runtime == "containerd"
-    return str(container_id)
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, PodPhase.SUCCEEDED), (3, PodPhase.FAILED)])
@@ -220,16 +126,6 @@ async def test_who_does_not_end_within_its_grace_is_killed_with_all_its_children
     await client.delete(PODS, "stubborn", namespace="default")
     await gone(client, "stubborn")
     assert not is_there(Path(f"/sys/fs/cgroup/cpu/{ROOT}/kubepods/burstable/pod{made.metadata.uid}"))
-
-
-async def gone(client: Client, name: str) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            try:
-                await client.get(PODS, name, namespace="default")
-            except NotFound:
-                return
-            await asyncio.sleep(0.1)
 
 
 async def test_out_of_memory_is_told_as_such(client: Client) -> None:

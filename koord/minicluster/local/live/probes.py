@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,9 @@ from typing import Final
 import aiohttp
 
 from koord.api.kubernetes.runnable import Probe, RunnableContainer
+from koord.minicluster.local.live.processes import StartError, spawn
+
+log = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 ANSWERED: Final = "koord_local_answer_seconds"
@@ -70,17 +74,18 @@ async def ask(
                 is_ok = await _opens(target.host or LOOPBACK, _port(container, target.port))
                 answered(time.perf_counter() - began)
                 return is_ok
-    except (TimeoutError, OSError, aiohttp.ClientError):
+    except (TimeoutError, OSError, aiohttp.ClientError, StartError):
+        return False
+    except Exception:
+        # Whatever a user can write into a probe concerns this container alone.
+        log.exception("the probe of container %s cannot be made and counts as failed", container.name)
         return False
     # What cannot be asked here is not held against the container.
     return True
 
 
 async def _command(argv: tuple[str, ...], env: Mapping[str, str], enter: Callable[[], None]) -> bool:
-    null = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        *argv, env=dict(env), stdin=null, stdout=null, stderr=null, preexec_fn=enter, start_new_session=True
-    )
+    process = await spawn(argv, env, enter)
     try:
         return await process.wait() == 0
     finally:

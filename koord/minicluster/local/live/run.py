@@ -1,7 +1,8 @@
 """This machine as a node, until it is cancelled: registers, keeps its lease, runs the pods that are bound to it.
 
 Processes of a former run went with their cgroups. Their pods are treated as if killed: started again where their policy
-says so, failed where it does not.
+says so, failed where it does not. Hearing of pods does no I/O: what is to be written to the kernel is written by tasks
+that tell what is refused and try again, so that no single file ends the node.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +20,23 @@ import msgspec
 
 from koord import __version__
 from koord.agent.host import proc
+from koord.agent.host.knobs import Knob
 from koord.agent.pods import pod_of
 from koord.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from koord.api.kubernetes.heartbeat import NODE_LEASES, is_ready, lease_object, renewal
+from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.node import Node as NodeStruct
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.certificates.own import own_certificate_aside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound
+from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity, identity_of
-from koord.minicluster.local.amounts import class_settings
+from koord.minicluster.local.amounts import Setting, class_settings
 from koord.minicluster.local.environment import Around
+from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.server import Server
 from koord.minicluster.local.live.tree import DRIVER, Tree
 from koord.minicluster.local.live.worker import Node, Worker
@@ -41,6 +45,10 @@ from koord.minicluster.local.node import HOST_IP, Machine, node_object, node_sta
 log = logging.getLogger(__name__)
 
 RENEW_S: Final = 10.0
+AGAIN_S: Final = 5.0
+MOST_NOTE: Final = 1000
+LOGS_S: Final = 2.0
+"""How often logs are looked at whether they are too long."""
 FIELD_MANAGER: Final = "koord-local"
 
 
@@ -50,6 +58,7 @@ class Options:
     root: str
     "The node's cgroup, below the root of every hierarchy."
     logs: Path
+    "The node's own directory in there is named after it."
     cpu_milli: int = 0
     "Zero is all of the machine."
     memory_bytes: int = 0
@@ -84,7 +93,11 @@ class Local:
         self.machine = Machine(
             options.name, options.cpu_milli or cpus * 1000, min(options.memory_bytes or memory, memory)
         )
+        self.logs = PodLogs(options.logs / options.name)
         self.workers: dict[str, Worker] = {}
+        self._weights: dict[tuple[Knob, str], int] = {}
+        "What the QoS classes were given. It is written when it changes: in between, the files are the agent's."
+        self._changed = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._known: NodeStruct | None = None
@@ -101,55 +114,99 @@ class Local:
                 server = Server(lambda: self.workers, lambda: [each.raw for each in pods.list()], tls)
                 await stack.enter_async_context(server)
                 await self._register(server.port)
+                events = await stack.enter_async_context(EventRecorder(self._client, controller=FIELD_MANAGER))
                 self._group = await stack.enter_async_context(asyncio.TaskGroup())
-                self._group.create_task(self._keep_alive(server.port), name="lease")
                 node = Node(
-                    self._options.name, HOST_IP, self.tree, self._options.logs, self._client, self._clock,
-                    self._around, self.machine.memory_bytes, self._answered,
+                    self._options.name, HOST_IP, self.tree, self.logs, self._client, self._clock,
+                    self._around, self.machine.cpu_milli, self.machine.memory_bytes, _teller(events), self._answered,
                 )  # fmt: skip
-                pods.add_handler(lambda delta: self._hear(node, delta))
+                stack.callback(pods.add_handler(lambda delta: self._hear(node, delta)))
                 await informers.synced()
+                await asyncio.to_thread(self.logs.remove_all_but, {each.pod.metadata.uid for each in pods.list()})
+                self._go_on("lease", lambda: self._keep_alive(server.port), RENEW_S)
+                self._go_on("weights of QoS classes", self._weigh, 0.0)
+                self._go_on("logs of pods", lambda: asyncio.to_thread(self.logs.bound), LOGS_S)
+                self._go_on("cgroups that are left", self.tree.sweep, AGAIN_S)
                 on_ready(server.port)
                 await asyncio.Event().wait()
         finally:
             self.tree.remove()
             self.tree.close()
 
+    def _go_on(self, part: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+        """Does that part of the node's work again and again; an error in it is told, and ends nothing."""
+
+        async def keep() -> None:
+            while True:
+                try:
+                    await work()
+                    await self._clock.sleep(pause_s)
+                except Exception:
+                    log.exception("%s of node %s: failed and tried again", part, self._options.name)
+                    await self._clock.sleep(AGAIN_S)
+
+        assert self._group is not None
+        self._group.create_task(keep(), name=part)
+
     def _hear(self, node: Node, delta: Delta[Bound]) -> None:
+        self._changed.set()
         worker = self.workers.get(delta.key)
-        if delta.new is None:
-            if worker is not None:
-                self._tasks[delta.key].cancel()
-            return
-        pod = delta.new.pod
-        if worker is not None and worker.pod.metadata.uid == pod.metadata.uid:
+        pod = delta.new.pod if delta.new is not None else None
+        if worker is not None and pod is not None and worker.pod.metadata.uid == pod.metadata.uid:
             worker.update(pod)
             return
-        if pod.is_finished and pod.metadata.deletion_timestamp is None:
-            return
-        worker = self.workers[delta.key] = Worker(node, pod)
+        before = self._tasks.get(delta.key)
+        if worker is not None:
+            del self.workers[delta.key]
+            if before is not None:
+                before.cancel()
+        new = None
+        if pod is not None:
+            new = self.workers[delta.key] = Worker(node, pod)
         assert self._group is not None
-        self._tasks[delta.key] = self._group.create_task(self._work(delta.key, worker), name=delta.key)
-        self._weigh()
+        work = self._work(delta.key, new, worker, before)
+        self._tasks[delta.key] = self._group.create_task(work, name=delta.key)
 
-    async def _work(self, key: str, worker: Worker) -> None:
+    async def _work(
+        self, key: str, worker: Worker | None, old: Worker | None, before: asyncio.Task[None] | None
+    ) -> None:
+        """Runs a pod. First, the one that had its name before is waited for, and its logs go."""
         try:
-            await worker.run()
-        except Exception:
-            # One pod's trouble is not the node's.
-            log.exception("pod %s cannot run here", key)
+            if before is not None:
+                await asyncio.wait({before})
+            if old is not None:
+                await asyncio.to_thread(self.logs.remove, old.pod)
+            if worker is not None and not worker.is_over:
+                await worker.run()
         finally:
-            if self.workers.get(key) is worker and worker.pod.metadata.deletion_timestamp is not None:
-                del self.workers[key]
-                self._tasks.pop(key, None)
-            self._weigh()
+            self._changed.set()
+            if worker is None and self._tasks.get(key) is asyncio.current_task():
+                del self._tasks[key]
 
-    def _weigh(self) -> None:
-        """Kubelet weighs the classes anew as pods come and go."""
-        pods = [pod_of(worker.pod, DRIVER) for worker in self.workers.values()]
-        for knob, directory, value in class_settings(pods, self.machine.cpu_milli, DRIVER):
-            with suppress(FileNotFoundError):
+    async def _weigh(self) -> None:
+        """Kubelet weighs the classes anew as pods come and go. What cannot be written is tried again."""
+        self._changed.clear()
+        wanted = {(knob, directory): value for knob, directory, value in self._wanted_weights()}
+        refused = False
+        for (knob, directory), value in wanted.items():
+            if self._weights.get((knob, directory)) == value:
+                continue
+            try:
                 self.tree.set(knob, directory, value)
+                self._weights[knob, directory] = value
+            except OSError as error:
+                refused = True
+                log.warning("%s of %s cannot be set to %d, retrying: %s", knob.name, directory, value, error)
+        await (self._clock.sleep(AGAIN_S) if refused else self._changed.wait())
+
+    def _wanted_weights(self) -> Iterator[Setting]:
+        pods = []
+        for worker in self.workers.values():
+            if not worker.is_over:
+                with suppress(ValueError):
+                    # A pod whose amounts cannot be read does not run either.
+                    pods.append(pod_of(worker.pod, DRIVER))
+        return class_settings(pods, self.machine.cpu_milli, DRIVER)
 
     async def _around(self, pod: RunnablePod) -> Around:
         """ConfigMaps and Secrets are read when a container starts, as kubelet does for its environment."""
@@ -169,7 +226,7 @@ class Local:
             for name in hidden:
                 with suppress(NotFound):
                     secret = await self._client.get(SECRETS, name, namespace=namespace)
-                    secrets[name] = {key: b64decode(text).decode() for key, text in secret.data.items()}
+                    secrets[name] = {key: raw.decode(errors="surrogateescape") for key, raw in secret.data.items()}
         base = {"PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")}
         return Around(self._options.name, HOST_IP, maps, secrets, base)
 
@@ -181,7 +238,11 @@ class Local:
         except AlreadyExists:
             self._known = await self._client.get(NODES, self.machine.name)
             await self._write_status(port)
-        lease = lease_object(self.machine.name, self._known.metadata.uid, now_s)
+        await self._take_lease()
+
+    async def _take_lease(self) -> None:
+        assert self._known is not None
+        lease = lease_object(self.machine.name, self._known.metadata.uid, self._clock.now())
         with suppress(AlreadyExists):
             await self._client.create(LEASES, lease, field_manager=FIELD_MANAGER)
 
@@ -193,19 +254,32 @@ class Local:
         )  # fmt: skip
 
     async def _keep_alive(self, port: int) -> None:
-        while True:
-            try:
-                await self._client.patch(
-                    LEASES, self.machine.name, renewal(self._clock.now()), namespace=NODE_LEASES,
-                    field_manager=FIELD_MANAGER,
-                )  # fmt: skip
-                self._known = await self._client.get(NODES, self.machine.name)
-                if not is_ready(self._known):
-                    # Somebody took the node for lost while its lease was late.
-                    await self._write_status(port)
-            except ApiError as error:
-                log.warning("the lease could not be renewed: %s", error)
-            await self._clock.sleep(RENEW_S)
+        try:
+            await self._client.patch(
+                LEASES, self.machine.name, renewal(self._clock.now()), namespace=NODE_LEASES,
+                field_manager=FIELD_MANAGER,
+            )  # fmt: skip
+        except NotFound:
+            await self._take_lease()
+        except ApiError as error:
+            log.warning("the lease could not be renewed: %s", error)
+            return
+        try:
+            self._known = await self._client.get(NODES, self.machine.name)
+            if not is_ready(self._known):
+                # Somebody took the node for lost while its lease was late.
+                await self._write_status(port)
+        except ApiError as error:
+            log.warning("the node's status could not be looked at: %s", error)
+
+
+def _teller(events: EventRecorder) -> Callable[[RunnablePod, str, str], None]:
+    def tell(pod: RunnablePod, reason: str, note: str) -> None:
+        meta = pod.metadata
+        regarding = ObjectReference(PODS.api_version, PODS.kind, meta.namespace, meta.name, meta.uid)
+        events.record(regarding, reason, note[:MOST_NOTE], type="Warning")
+
+    return tell
 
 
 async def run(

@@ -20,6 +20,7 @@ import msgspec
 from aiohttp import web
 
 from koord.minicluster.local.life import Running
+from koord.minicluster.local.live import pod_logs
 from koord.minicluster.local.live.worker import Worker
 
 HOST: Final = "127.0.0.1"
@@ -88,19 +89,22 @@ class Server:
         tail, limit = (_number(request, name) for name in ("tailLines", "limitBytes"))
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        offset = await self._write(response, file, _start_of_tail(file, tail), limit)
+        pieces, offset = await asyncio.to_thread(pod_logs.tail, file, tail)
+        for piece in pieces:
+            await response.write(piece if limit is None else piece[:limit])
+            limit = None if limit is None else max(limit - len(piece), 0)
         while request.query.get("follow") == "true" and _is_running(worker, names["container"], own.id):
             await asyncio.sleep(FOLLOW_S)
-            offset = await self._write(response, file, offset, None)
+            offset = await self._follow(response, file, offset)
         return response
 
-    async def _write(self, response: web.StreamResponse, file: Path, offset: int, limit: int | None) -> int:
-        left = limit
-        while chunk := _read(file, offset, CHUNK if left is None else min(CHUNK, left)):
+    async def _follow(self, response: web.StreamResponse, file: Path, offset: int) -> int:
+        if _size(file) < offset:
+            # What was there has gone to an older file.
+            offset = 0
+        while chunk := _read(file, offset, CHUNK):
             await response.write(chunk)
             offset += len(chunk)
-            if left is not None and (left := left - len(chunk)) <= 0:
-                break
         return offset
 
 
@@ -120,16 +124,11 @@ def _read(file: Path, offset: int, size: int) -> bytes:
         os.close(fd)
 
 
-def _start_of_tail(file: Path, lines: int | None) -> int:
-    """Where the last lines of a file begin."""
-    if lines is None:
-        return 0
+def _size(file: Path) -> int:
     try:
-        text = file.read_bytes()
+        return file.stat().st_size
     except FileNotFoundError:
         return 0
-    parts = text.splitlines(keepends=True)
-    return sum(map(len, parts[: max(len(parts) - lines, 0)]))
 
 
 def _number(request: web.Request, name: str) -> int | None:

@@ -1,23 +1,25 @@
 """The cgroups that are this node: made below a directory of its own in every hierarchy, and taken away at the end.
 
 That directory is the node: its CPUs and its memory limit are the node's capacity. Everything else on the machine is
-none of this node's business.
+none of this node's business. A directory that the kernel does not give up is kept in mind, and `sweep` tries again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.convert import PERIOD_US
 from koord.agent.host.files import Files
-from koord.agent.host.knobs import CPU_QUOTA, MEMORY_LIMIT, Knob
+from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT, Knob
 from koord.agent.host.layout import qos_dir
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 
 CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory")
 REMOVED_WITHIN_S: Final = 10.0
+REMOVE_AGAIN_S: Final = 0.01
 DRIVER: Final = CgroupDriver.CGROUPFS
 
 
@@ -42,6 +45,7 @@ class Tree:
         self.cgroups = Cgroups(self.files, mounted.version, root)
         self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, DRIVER))
         self._cpu_milli, self._memory_bytes = cpu_milli, memory_bytes
+        self._leftovers: set[str] = set()
 
     def make(self) -> None:
         """The node's root and the directories of QoS classes. What a former run left there is ended first."""
@@ -50,14 +54,16 @@ class Tree:
             self.remove()
         try:
             self.directory("")
+            if self._cpu_milli:
+                self.set(CPU_QUOTA, "", self._cpu_milli * PERIOD_US // 1000)
+            if self._memory_bytes:
+                self.set(MEMORY_LIMIT, "", self._memory_bytes)
+            for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
+                self.directory(qos_dir(qos, DRIVER))
         except PermissionError as error:
             raise TreeError(f"cannot make cgroups: {error.strerror}; a local node needs root") from error
-        if self._cpu_milli:
-            self.set(CPU_QUOTA, "", self._cpu_milli * PERIOD_US // 1000)
-        if self._memory_bytes:
-            self.set(MEMORY_LIMIT, "", self._memory_bytes)
-        for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
-            self.directory(qos_dir(qos, DRIVER))
+        except OSError as error:
+            raise TreeError(f"cannot make cgroups: {error}") from error
 
     def directory(self, name: str) -> str:
         """Makes a cgroup in every hierarchy, with its parent's CPUs and memory nodes."""
@@ -72,9 +78,18 @@ class Tree:
         return name
 
     def set(self, knob: Knob, directory: str, value: int) -> None:
-        """What the kernel lacks is left out."""
+        """What the kernel lacks is left out. Raises OSError where the kernel refuses."""
+        if knob is CPU_SHARES and self.is_idle(directory):
+            return
         if self.cgroups.has(knob, directory):
             self.cgroups.set(knob, directory, value)
+
+    def is_idle(self, directory: str) -> bool:
+        """Whether the agent made the cgroup yield to all others: the kernel then takes no shares for it."""
+        try:
+            return self.cgroups.has(CPU_IDLE, directory) and self.cgroups.get(CPU_IDLE, directory) == 1
+        except OSError:
+            return False
 
     def doors(self, directory: str) -> list[str]:
         """The files into which a process writes itself to enter."""
@@ -85,17 +100,42 @@ class Tree:
             return list(self.cgroups.processes(directory))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            log.warning("the processes of cgroup %s cannot be read: %s", directory, error)
+            return []
 
-    def drop(self, directory: str) -> None:
-        """Ends whatever runs there, and takes the directory away with all below it."""
+    async def drop(self, directory: str) -> None:
+        """Ends whatever runs there, and takes the directory away with all below it; never fails."""
         until_s = time.monotonic() + REMOVED_WITHIN_S
-        for path in self._directories_of(directory):
-            if path.exists():
-                remove(path, until_s)
+        while (error := self._removed(directory)) is not None:
+            if time.monotonic() > until_s:
+                if directory not in self._leftovers:
+                    log.warning("cgroup %s cannot be removed yet and is tried again: %s", directory, error)
+                self._leftovers.add(directory)
+                return
+            await asyncio.sleep(REMOVE_AGAIN_S)
+        self._leftovers.discard(directory)
         self.cgroups.forget(directory)
 
+    async def sweep(self) -> None:
+        """Tries once more to remove what the kernel kept."""
+        for directory in sorted(self._leftovers):
+            if self._removed(directory) is None:
+                self._leftovers.discard(directory)
+                self.cgroups.forget(directory)
+
     def remove(self) -> None:
-        self.drop("")
+        """The whole node, at its end or before its start: there is nothing else to do meanwhile."""
+        until_s = time.monotonic() + REMOVED_WITHIN_S
+        while (error := self._removed("")) is not None:
+            if time.monotonic() > until_s:
+                raise error
+            time.sleep(REMOVE_AGAIN_S)
+        self.cgroups.forget("")
+
+    def _removed(self, directory: str) -> OSError | None:
+        """One attempt in every hierarchy; what the kernel said against it."""
+        return next(filter(None, map(remove, self._directories_of(directory))), None)
 
     def close(self) -> None:
         self.files.close()
@@ -113,20 +153,22 @@ class Tree:
             (path / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
-def remove(path: Path, until_s: float) -> None:
-    """A directory of one hierarchy with all below it, and whatever runs there."""
-    for below in sorted([path, *(each for each in path.rglob("*") if each.is_dir())], reverse=True):
-        while True:
-            try:
-                for pid in (below / "cgroup.procs").read_text().split():
+def remove(path: Path) -> OSError | None:
+    """A directory of one hierarchy with all below it, and whatever runs there; why that did not succeed yet."""
+    try:
+        below = [each for each in path.rglob("*") if each.is_dir()]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error
+    for each in sorted([path, *below], reverse=True):
+        try:
+            for pid in (each / "cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
-                below.rmdir()
-                break
-            except FileNotFoundError:
-                break
-            except ProcessLookupError:
-                continue
-            except OSError:
-                if time.monotonic() > until_s:
-                    raise
-                time.sleep(0.01)
+            each.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return error
+    return None

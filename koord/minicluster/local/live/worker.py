@@ -1,7 +1,8 @@
 """One pod on this node, from its first container to its last status.
 
 A task per pod: it starts what `life.todo` says, hears of ends and probes, writes the status when it changes, and on
-deletion ends the processes within their grace and takes the pod away.
+deletion ends the processes within their grace and takes the pod away. What the kernel or the API server refuses becomes
+an event, and is tried again after a pause; a pod can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.minicluster.local.amounts import container_settings, oom_score, pod_settings
 from koord.minicluster.local.environment import Around, ConfigError, command_line, environment
-from koord.minicluster.local.life import Life, Running, ended, failed_to_start, phase_of, probed, started, todo
+from koord.minicluster.local.life import Life, Todo, ended, failed_to_start, longer, phase_of, probed, started, todo
 from koord.minicluster.local.live import probes, processes
+from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.tree import DRIVER, Tree
 from koord.minicluster.local.status import status_patch
 
@@ -48,12 +50,15 @@ class Node:
     name: str
     ip: str
     tree: Tree
-    logs: Path
+    logs: PodLogs
     client: Client
     clock: Clock
     around: Callable[[RunnablePod], Any]
     "What a pod's containers may ask for beyond it, fetched when they start."
+    cpu_milli: int
     memory_bytes: int
+    tell: Callable[[RunnablePod, str, str], None] = lambda pod, reason, note: None
+    "Writes a warning event on a pod."
     answered: Callable[[str, float], None] = lambda qos, seconds: None
     "Hears how long a service of a QoS class took to answer a probe."
 
@@ -75,6 +80,10 @@ class Worker:
         self._group: asyncio.TaskGroup | None = None
         self._said: object = None
         "The last status that was written; the API's copy of it comes back a little later."
+        self._directory = ""
+        "The pod's cgroup, from the first attempt to make it."
+        self._is_made = False
+        self._make_at_s = self._make_pause_s = 0.0
 
     @property
     def pod(self) -> RunnablePod:
@@ -86,22 +95,50 @@ class Worker:
 
     async def run(self) -> None:
         """Returns when the pod is gone or over."""
+        pause_s = 0.0
+        while True:
+            try:
+                await self._run()
+                return
+            except Exception as error:
+                # The one place where a pod's trouble ends: it is not the node's, and not another pod's.
+                log.exception("pod %s cannot run here", self._pod.metadata.key)
+                self._node.tell(self._pod, "FailedSync", f"error syncing the pod, retrying: {_said(error)}")
+            self._running.clear()
+            self._is_made = False
+            self.life = self.life.lost(self._node.clock.now())
+            pause_s = longer(pause_s)
+            await self._pause(pause_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """Less for a pod that is to go."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._pod.metadata.deletion_timestamp is None:
+                    await self._wake.wait()
+                    self._wake.clear()
+                await asyncio.sleep(RETRY_S)
+
+    async def _run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 await self._live()
         finally:
-            self._node.tree.drop(self._seen().directory)
+            await self._drop()
+
+    async def _drop(self) -> None:
+        if self._directory:
+            await self._node.tree.drop(self._directory)
 
     async def _live(self) -> None:
-        self._make_pod()
         while self._pod.metadata.deletion_timestamp is None:
             now_s = self._node.clock.now()
-            next_ = todo(self._pod, self.life, now_s)
+            next_ = todo(self._pod, self.life, now_s) if self._make_pod(now_s) else Todo(next_s=self._make_at_s)
             for container in next_.start:
                 await self._start(container)
             written = await self._write_status()
-            if not next_.start and self._is_over() and written:
+            if not next_.start and self.is_over and written:
                 return
             waits = [] if next_.next_s is None else [max(next_.next_s - now_s, 0.05)]
             waits += [] if written else [RETRY_S]
@@ -109,7 +146,9 @@ class Worker:
                 await self._sleep(min(waits, default=None))
         await self._leave()
 
-    def _is_over(self) -> bool:
+    @property
+    def is_over(self) -> bool:
+        """Whether its last container has ended for good."""
         return phase_of(self._pod, self.life) in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
     async def _sleep(self, seconds: float | None) -> None:
@@ -122,11 +161,27 @@ class Worker:
         """As the agent will see it, ids included."""
         return pod_of(self._pod, DRIVER)
 
-    def _make_pod(self) -> None:
-        own = self._seen()
-        self._node.tree.directory(own.directory)
-        for knob, directory, value in pod_settings(own):
-            self._node.tree.set(knob, directory, value)
+    def _make_pod(self, now_s: float) -> bool:
+        """Whether the pod has its cgroup, with its limits."""
+        if self._is_made or now_s < self._make_at_s:
+            return self._is_made
+        try:
+            own = self._seen()
+            self._directory = own.directory
+            self._node.tree.directory(own.directory)
+            for knob, directory, value in pod_settings(own, self._node.cpu_milli):
+                self._node.tree.set(knob, directory, value)
+        except (OSError, ValueError) as error:
+            self._make_pause_s = longer(self._make_pause_s)
+            self._make_at_s = now_s + self._make_pause_s
+            self._fails("FailedCreatePodContainer", f"unable to make the pod's cgroup, retrying: {error}")
+            return False
+        self._is_made = True
+        return True
+
+    def _fails(self, reason: str, note: str) -> None:
+        log.warning("pod %s: %s", self._pod.metadata.key, note)
+        self._node.tell(self._pod, reason, note)
 
     async def _start(self, container: RunnableContainer) -> None:
         name, own = container.name, self.life.containers[container.name]
@@ -137,14 +192,12 @@ class Worker:
             env = environment(self._pod, container, around)
             argv = command_line(container, env)
             process = await self._spawn(container, container_id, argv, env, restarts)
-        except ConfigError as error:
-            self.life = self.life.put(
-                name, failed_to_start(own, "CreateContainerConfigError", str(error), self._node.clock.now())
-            )
+        except (ConfigError, ApiError) as error:
+            self._cannot_start(container, "CreateContainerConfigError", str(error))
             return
-        except OSError as error:
-            message = f"{argv[0]}: {error.strerror}"
-            self.life = self.life.put(name, failed_to_start(own, "RunContainerError", message, self._node.clock.now()))
+        except (processes.StartError, OSError, ValueError) as error:
+            await self._node.tree.drop(container_dir(self._directory, container_id, DRIVER))
+            self._cannot_start(container, "RunContainerError", str(error))
             return
         self.life = self.life.put(name, started(own, container, container_id, self._node.clock.now()))
         live = self._running[name] = _Live(process)
@@ -152,13 +205,18 @@ class Worker:
         live.tasks.append(self._group.create_task(self._watch(container, live)))
         self._watch_probes(container, live, env)
 
+    def _cannot_start(self, container: RunnableContainer, reason: str, message: str) -> None:
+        own = self.life.containers[container.name]
+        self.life = self.life.put(container.name, failed_to_start(own, reason, message, self._node.clock.now()))
+        self._fails("Failed", f"Error: container {container.name}: {message}")
+
     async def _spawn(
         self, container: RunnableContainer, container_id: str, argv: list[str], env: Mapping[str, str], restarts: int
     ) -> processes.Process:
         tree, pod = self._node.tree, self._seen()
         directory = tree.directory(container_dir(pod.directory, container_id, DRIVER))
         seen = _as_seen(container)
-        for knob, where, value in container_settings(seen, directory):
+        for knob, where, value in container_settings(seen, directory, self._node.cpu_milli):
             tree.set(knob, where, value)
         security, of_pod = container.security_context, self._pod.spec.security_context
         user = security.run_as_user if security and security.run_as_user is not None else None
@@ -172,15 +230,14 @@ class Worker:
             env,
             working_dir=container.working_dir,
             root=_root(container),
-            log_file=self.log_file(container.name, restarts),
+            log_file=self._node.logs.begin(self._pod, container.name, restarts),
             user=user,
             group=group,
             oom_score=oom_score(pod, seen, self._node.memory_bytes),
         )
 
     def log_file(self, container: str, restarts: int) -> Path:
-        meta = self._pod.metadata
-        return self._node.logs / f"{meta.namespace}_{meta.name}_{meta.uid}" / container / f"{restarts}.log"
+        return self._node.logs.file(self._pod, container, restarts)
 
     async def _watch(self, container: RunnableContainer, live: _Live) -> None:
         code = await live.process.wait()
@@ -194,7 +251,7 @@ class Worker:
         own = self.life.containers[container.name]
         reason = "OOMKilled" if code == 137 and self._was_out_of_memory(live.process.directory) else ""
         self.life = self.life.put(container.name, ended(own, code, reason, self._node.clock.now()))
-        self._node.tree.drop(live.process.directory)
+        await self._node.tree.drop(live.process.directory)
         self._wake.set()
 
     def _was_out_of_memory(self, directory: str) -> bool:
@@ -209,9 +266,7 @@ class Worker:
         doors = self._node.tree.doors(live.process.directory)
 
         def enter() -> None:
-            for door in doors:
-                with open(door, "w") as file:
-                    file.write(str(os.getpid()))
+            processes.enter(doors)
 
         def watch(probe: Probe | None, told: Callable[[bool], None]) -> None:
             if probe is not None:
@@ -243,7 +298,7 @@ class Worker:
         self._wake.set()
 
     def _kill(self, container: RunnableContainer, live: _Live, which: str) -> None:
-        log.info("container %s of %s fails its %s probe", container.name, self._pod.metadata.key, which)
+        self._fails("Unhealthy", f"container {container.name} failed its {which} probe and will be restarted")
         assert self._group is not None
         self._group.create_task(processes.stop(self._node.tree, live.process, self._grace_s()))
 
@@ -272,17 +327,40 @@ class Worker:
         return True
 
     async def _leave(self) -> None:
-        """Everything ends within the grace; then the pod is taken away for good."""
-        grace_s = self._grace_s()
-        await asyncio.gather(
-            *(processes.stop(self._node.tree, each.process, grace_s) for each in self._running.values())
-        )
-        while any(isinstance(own.state, Running) for own in self.life.containers.values()) and self._running:
-            await self._sleep(1.0)
-        await self._write_status()
+        """Everything ends within the grace, which may be cut while it runs; then the pod is taken away for good."""
+        while self._running:
+            grace_s = self._grace_s()
+            async with asyncio.TaskGroup() as stopping:
+                tasks = [
+                    stopping.create_task(processes.stop(self._node.tree, each.process, grace_s))
+                    for each in self._running.values()
+                ]
+                while self._running and self._grace_s() == grace_s:
+                    await self._sleep(1.0)
+                for task in tasks:
+                    task.cancel()
+        await self._drop()
+        while not (await self._write_status() and await self._delete()):
+            await self._sleep(RETRY_S)
+
+    async def _delete(self) -> bool:
+        """Whether the API server has let the pod go."""
         meta = self._pod.metadata
-        with suppress(NotFound, Conflict):
+        try:
             await self._node.client.delete(PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace_s=0)
+        except (NotFound, Conflict):
+            return True
+        except ApiError as error:
+            log.warning("pod %s cannot be taken away yet: %s", meta.key, error)
+            return False
+        return True
+
+
+def _said(error: Exception) -> str:
+    """What went wrong, also where it comes out of task groups."""
+    if isinstance(error, ExceptionGroup):
+        return "; ".join(_said(each) for each in error.exceptions)
+    return str(error) or type(error).__name__
 
 
 def _id(pod: RunnablePod, container: str, restarts: int) -> str:

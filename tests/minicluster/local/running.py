@@ -1,0 +1,108 @@
+"""Pods that really run on a local node, and what can be seen of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from koord.api.kinds import EVENTS, PODS
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.words import PodPhase
+from koord.kube.client import Client
+from koord.kube.errors import NotFound
+
+WITHIN_S = 40.0
+NAME = "here"
+ROOT = f"koord-test-local-{os.getpid()}"
+
+
+def left_behind() -> list[Path]:
+    return [path for path in Path("/sys/fs/cgroup").glob(f"*/{ROOT}") if path.exists()]
+
+
+def text(path: Path) -> str:
+    return path.read_text().strip()
+
+
+def is_there(path: Path) -> bool:
+    return path.exists()
+
+
+def pod(name: str, script: str, restart: str = "Never", **fields: Any) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+    container = {
+        "name": "main",
+        "image": "none",
+        "command": ["/bin/sh", "-c", script],
+        "resources": resources,
+        **fields.pop("container", {}),
+    }
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": NAME, "restartPolicy": restart, "containers": [container], **fields},
+    }
+
+
+async def until(client: Client, name: str, holds: Callable[[Pod], bool]) -> Pod:
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            found = await client.get(PODS, name, namespace="default")
+            if holds(found):
+                return found
+            await asyncio.sleep(0.1)
+
+
+def is_running(pod: Pod) -> bool:
+    return pod.status.phase is PodPhase.RUNNING and all(each.ready for each in pod.status.container_statuses)
+
+
+async def log_of(client: Client, name: str) -> str:
+    _, _, body = await client.raw("GET", f"/api/v1/namespaces/default/pods/{name}/log")
+    return body.decode()
+
+
+async def container_id_of(client: Client, name: str) -> str:
+    _, _, body = await client.raw("GET", f"/api/v1/namespaces/default/pods/{name}")
+    (status,) = json.loads(body)["status"]["containerStatuses"]
+    runtime, _, container_id = status["containerID"].partition("://")
+    assert runtime == "containerd"
+    return str(container_id)
+
+
+async def pids_of(client: Client, name: str) -> list[int]:
+    """The processes of a running pod's container."""
+    found = await client.get(PODS, name, namespace="default")
+    return pids_in(found.metadata.uid, await container_id_of(client, name))
+
+
+def pids_in(uid: str, container_id: str, root: str = ROOT) -> list[int]:
+    (directory,) = Path(f"/sys/fs/cgroup/cpu/{root}/kubepods").glob(f"**/pod{uid}/{container_id}")
+    return [int(pid) for pid in text(directory / "cgroup.procs").split()]
+
+
+async def events_of(client: Client, name: str) -> dict[str, str]:
+    """The notes of the pod's events by their reasons."""
+    uid = (await client.get(PODS, name, namespace="default")).metadata.uid
+    found = await client.list(EVENTS, namespace="default")
+    return {each.reason: each.note for each in found if each.regarding.uid == uid}
+
+
+async def event_of(client: Client, name: str, reason: str) -> str:
+    async with asyncio.timeout(WITHIN_S):
+        while reason not in (found := await events_of(client, name)):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        return found[reason]
+
+
+async def gone(client: Client, name: str) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                await client.get(PODS, name, namespace="default")
+            except NotFound:
+                return
+            await asyncio.sleep(0.1)

@@ -1,0 +1,86 @@
+"""The node's own process is killed while its pods run: it comes back by itself, and so do they."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from koord.api.kinds import NODES, PODS
+from koord.api.kubernetes.pod import Pod
+from koord.kube.client import Client
+from koord.minicluster.up.data_dir import DataDir
+from koord.minicluster.up.plan import Component
+from koord.minicluster.up.supervisor import Supervisor
+from tests.kube.waiting import eventually
+from tests.minicluster.local.running import container_id_of, gone, is_running, log_of, pids_in, pod, until
+
+pytestmark = pytest.mark.root
+
+NAME = "killed"
+ROOT = f"koord-test-killed-{os.getpid()}"
+
+
+async def pids_of(client: Client, name: str) -> list[int]:
+    found = await client.get(PODS, name, namespace="default")
+    return pids_in(found.metadata.uid, await container_id_of(client, name), ROOT)
+
+
+def is_alive(pid: int) -> bool:
+    """A process that ended and was not waited for yet is none."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def inherited(pid: int) -> list[str]:
+    return sorted(each.name for each in Path(f"/proc/{pid}/fd").iterdir())
+
+
+async def test_a_killed_node_is_started_again_while_its_pods_live(server: Path, tmp_path: Path) -> None:
+    options = (
+        "--kubeconfig", str(server), "--node-name", NAME, "--cgroup-root", ROOT, "--logs", str(tmp_path / "logs"),
+        "--cpu", "500m", "--memory", "256Mi",
+    )  # fmt: skip
+    with DataDir(tmp_path / "data") as data:
+        supervisor = Supervisor([Component("local", options)], data)
+        running = asyncio.create_task(supervisor.run())
+        try:
+            async with Client.from_config(str(server)) as client:
+                await asyncio.wait_for(supervisor.ready(), 30)
+                for name, script, restart in (
+                    ("web", "echo hello; sleep 300", "Always"),
+                    ("done", "echo bye", "Never"),
+                ):
+                    own = pod(name, script, restart=restart)
+                    own["spec"]["nodeName"] = NAME
+                    await client.create(PODS, own)
+                await until(client, "web", is_running)
+                await until(client, "done", lambda each: each.is_finished)
+                (before, *_) = await pids_of(client, "web")
+                assert inherited(before) == ["0", "1", "2"]
+                child = supervisor.children["local"]
+                killed = child.pid
+                os.kill(killed, signal.SIGKILL)
+                await eventually(lambda: child.pid != killed and child.state == "ready", 20)
+                await until(client, "web", lambda each: is_running(each) and _restarts(each) == 1)
+                (after, *_) = await pids_of(client, "web")
+                assert after != before
+                assert not is_alive(before)
+                assert (await log_of(client, "web"), await log_of(client, "done")) == ("hello\n", "bye\n")
+                await client.delete(PODS, "web", namespace="default", grace_s=1)
+                await gone(client, "web")
+                await client.delete(PODS, "done", namespace="default")
+                await client.delete(NODES, NAME)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{ROOT}"))  # noqa: ASYNC240
+
+
+def _restarts(pod: Pod) -> int:
+    return pod.status.container_statuses[0].restart_count
