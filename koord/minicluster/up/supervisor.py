@@ -2,7 +2,8 @@
 
 A component is a child process in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. Its
 standard input is the tether: should the supervisor vanish, even by SIGKILL, the component ends by itself. One that dies
-is started again at once, then after growing waits; one that never was ready gives up the whole.
+is started again at once, then after growing waits; one that never was ready gives up the whole. A component has ended
+when its process has, whoever else still holds its output open.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ BACKOFF_MOST_S: Final = 30.0
 STEADY_S: Final = 60.0
 """One that ran this long is restarted as if it had never died."""
 STOP_WITHIN_S: Final = 3.0
+LAST_WORDS_S: Final = 0.5
+LOOK_S: Final = 0.01
 
 
 class Failed(BadInput):
@@ -100,10 +103,7 @@ class Supervisor:
         failures = 0
         while True:
             started = time.monotonic()
-            await self._start(child)
-            assert child.process is not None
-            await self._listen(child, child.process)
-            code = await child.process.wait()
+            code = await self._run_once(child)
             if self._stopping:
                 return
             ran_s = time.monotonic() - started
@@ -119,14 +119,40 @@ class Supervisor:
             )
             await asyncio.sleep(pause_s)
 
-    async def _start(self, child: Child) -> None:
+    async def _run_once(self, child: Child) -> int:
+        """From its start to its end; the exit code."""
+        read, write = os.pipe()
+        try:
+            process = await self._start(child, write)
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        said = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(said), os.fdopen(read, "rb")
+        )
+        listening = asyncio.create_task(self._listen(child, said), name=f"listen/{child.name}")
+        try:
+            code = await ended(process)
+            # What it said last may still be on its way.
+            await asyncio.wait({listening}, timeout=LAST_WORDS_S)
+            return code
+        finally:
+            listening.cancel()
+            transport.close()
+            if process.returncode is not None and process.stdin is not None:
+                process.stdin.close()
+
+    async def _start(self, child: Child, output: int) -> asyncio.subprocess.Process:
         with self._data.open_log(child.name) as errors:
-            child.process = await asyncio.create_subprocess_exec(
+            process = child.process = await asyncio.create_subprocess_exec(
                 *self._command,
                 child.name,
                 *child.component.args,
                 stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                stdout=output,
                 stderr=errors,
                 env={**os.environ, SUPERVISED: "1"},
                 start_new_session=True,
@@ -136,11 +162,11 @@ class Supervisor:
         if all(each.process is not None for each in self.children.values()):
             self.spawned.set()
         log.debug("started %s", child.name, extra={"pid": child.pid})
+        return process
 
-    async def _listen(self, child: Child, process: asyncio.subprocess.Process) -> None:
-        """Follows what the component says until it closes its output, which is when it ends."""
-        assert process.stdout is not None
-        async for line in process.stdout:
+    async def _listen(self, child: Child, output: asyncio.StreamReader) -> None:
+        """Follows what the component says, until its output is closed."""
+        async for line in output:
             try:
                 said = msgspec.json.decode(line)
                 child.endpoints = {str(name): str(address) for name, address in said["ready"].items()}
@@ -167,16 +193,35 @@ class Supervisor:
         if process is not None and process.returncode is None:
             _signal(process, signal.SIGTERM)
             try:
-                await asyncio.wait_for(process.wait(), STOP_WITHIN_S)
+                await asyncio.wait_for(ended(process), STOP_WITHIN_S)
             except TimeoutError:
                 log.warning("%s did not stop in time and was killed", child.name, extra={"pid": process.pid})
                 _signal(process, signal.SIGKILL)
-                await process.wait()
+                await ended(process)
         self._change(child, "stopped")
 
     def _why(self, child: Child) -> str:
         tail = "\n  ".join(self._data.log_tail(child.name)) or "its log is empty"
         return f"{child.name} {child.ended} {GIVE_UP_AFTER} times without ever being ready; its log ends:\n  {tail}"
+
+
+async def ended(process: asyncio.subprocess.Process) -> int:
+    """The exit code, when the process is gone. asyncio's own `wait` also waits for its pipes to be closed, which
+    children of the process may hold."""
+    if not hasattr(os, "pidfd_open"):
+        return await process.wait()
+    with suppress(ProcessLookupError):
+        fd = os.pidfd_open(process.pid)
+        gone, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(fd, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(fd)
+            os.close(fd)
+    while process.returncode is None:  # noqa: ASYNC110 - the loop reaps it within the same moment
+        await asyncio.sleep(LOOK_S)
+    return process.returncode
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

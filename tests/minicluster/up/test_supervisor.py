@@ -133,3 +133,29 @@ async def test_components_do_not_outlive_a_supervisor_that_was_killed(tmp_path: 
     parent.kill()
     await parent.wait()
     await eventually(lambda: not alive(pid), 10)
+
+
+async def test_a_component_is_started_again_while_its_children_hold_its_output(tmp_path: Path) -> None:
+    """As with a node's runtime that is killed while its pods live."""
+    program = PROGRAM.replace(
+        "time.sleep(300)",
+        "import subprocess; child = subprocess.Popen(['sleep', '60']); print(child.pid, file=sys.stderr, flush=True)\n"
+        "time.sleep(300)",
+    )
+    with DataDir(tmp_path) as data:
+        supervisor = Supervisor([Component("c0", ("serves",))], data, command=(sys.executable, "-c", program))
+        running = asyncio.create_task(supervisor.run())
+        try:
+            await asyncio.wait_for(supervisor.ready(), 20)
+            child = supervisor.children["c0"]
+            await eventually(lambda: len(data.log_tail("c0")) == 1)
+            killed = child.pid
+            os.kill(killed, signal.SIGKILL)
+            await eventually(lambda: child.pid != killed and child.state == "ready", 10)
+            assert child.ended == "was ended by SIGKILL"
+            await eventually(lambda: len(data.log_tail("c0")) == 2)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            for pid in map(int, data.log_tail("c0")):
+                os.kill(pid, signal.SIGKILL)
