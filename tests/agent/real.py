@@ -57,7 +57,7 @@ def real_cgroups(driver: CgroupDriver = CgroupDriver.CGROUPFS) -> Iterator[Cgrou
             if slices.IN_USE:
                 slices.stop_all(path)
             else:
-                tree.remove(path, time.monotonic() + GONE_WITHIN_S)
+                tree.remove_within(path, time.monotonic() + GONE_WITHIN_S)
 
 
 def _missing(mounted: Cgroups) -> str | None:
@@ -121,4 +121,4 @@ def remove(cgroups: Cgroups, directory: str) -> None:
         if slices.IN_USE:
             slices.stop(path)
             continue
-        tree.remove(path, time.monotonic() + GONE_WITHIN_S)
+        tree.remove_within(path, time.monotonic() + GONE_WITHIN_S)

@@ -127,10 +127,8 @@ class Tree:
     def remove(self) -> None:
         """The whole node, at its end or before its start: there is nothing else to do meanwhile."""
         until_s = time.monotonic() + REMOVED_WITHIN_S
-        while (error := self._removed("")) is not None:
-            if time.monotonic() > until_s:
-                raise error
-            time.sleep(REMOVE_AGAIN_S)
+        for path in self._directories_of(""):
+            remove_within(path, until_s)
         self.cgroups.forget("")
 
     def _removed(self, directory: str) -> OSError | None:
@@ -151,6 +149,14 @@ class Tree:
         has = set((path / "cgroup.subtree_control").read_text().split())
         for controller in wanted & set((path / "cgroup.controllers").read_text().split()) - has:
             (path / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def remove_within(path: Path, until_s: float) -> None:
+    """Tries until the kernel gives the directory up, which takes processes a moment. Raises what it says at last."""
+    while (error := remove(path)) is not None:
+        if time.monotonic() > until_s:
+            raise error
+        time.sleep(REMOVE_AGAIN_S)
 
 
 def remove(path: Path) -> OSError | None:
