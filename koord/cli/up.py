@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -107,8 +109,12 @@ def up(
         check_root()
         size(local_cpu, local_memory)
     view = not headless and not single_process and sys.stdout.isatty()
-    setup_logging("warning" if view else "info")
-    with DataDir(data_dir) as data:
+    setup_logging("info")
+    with DataDir(data_dir) as data, ExitStack() as stack:
+        if view:
+            # The screen is the view's.
+            log = stack.enter_context(io.TextIOWrapper(data.open_log("up"), line_buffering=True))
+            setup_logging("info", stream=log)
         if single_process:
             from koord.cli.up_single import run_single
 
@@ -157,7 +163,10 @@ def _supervise(options: UpOptions, data: DataDir, *, view: bool) -> int:
             click.echo(f"Error: {error}", err=True)
         return 1
 
-    return run_component(main, name="up")
+    code = run_component(main, name="up")
+    if view:
+        click.echo("stopped", err=True)
+    return code
 
 
 def say_ready(data: DataDir) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from prometheus_client.samples import Sample
 from rich.console import Console
 
@@ -20,12 +21,21 @@ from koord.minicluster.up.run import Up
 from koord.minicluster.up.supervisor import Child
 from koord.minicluster.up.this_node import ThisNode, quantile
 
+KUBECONFIG = Path("/d/kubeconfig")
 
-def shown(picture: Picture, *children: Child, here: ThisNode | None = None) -> str:
+
+def shown(
+    picture: Picture,
+    *children: Child,
+    here: ThisNode | None = None,
+    columns: int = 120,
+    lines: int = 40,
+    kubeconfig: Path = KUBECONFIG,
+) -> str:
     supervisor = SimpleNamespace(children={child.name: child for child in children})
-    up = cast("Up", SimpleNamespace(supervisor=supervisor, data=SimpleNamespace(path=Path("/d"))))
-    console = Console(width=120, record=True, file=StringIO())
-    console.print(view(up, picture, here or ThisNode(), 1_700_000_100.0))
+    up = cast("Up", SimpleNamespace(supervisor=supervisor, data=SimpleNamespace(kubeconfig=kubeconfig)))
+    console = Console(width=columns, height=lines, record=True, file=StringIO())
+    console.print(view(up, picture, here or ThisNode(), 1_700_000_100.0, columns, lines))
     return console.export_text()
 
 
@@ -46,11 +56,53 @@ def test_components_counts_and_events_are_shown() -> None:
     child = Child(Component("hollow", ()), "waiting", since_s=1_700_000_090.0, restarts=2, ended="was ended by SIGKILL")
     text = shown(picture, child)
     assert "hollow" in text
-    assert "2 (last was ended by SIGKILL)" in text
+    assert "2 (by SIGKILL)" in text
     assert "3 Ready" in text
     assert "NotReady" not in text
     assert "7 Running" in text
     assert text.index("note of b") < text.index("note of a")
+
+
+def full(events: int) -> tuple[Picture, list[Child], ThisNode]:
+    """Everything that a view can have: all components, all bands, this machine as a node, long names."""
+    picture = Picture(Counter({"Ready": 3}), Counter({"Running": 7}))
+    picture.rooms = {"n1": Room(8000, 3000)}
+    picture.used = {"n1": Used({"prod": 4000, "mid": 100, "batch": 10, "free": 1, "system": 1})}
+    picture.look()
+    for number in range(events):
+        made = event(f"web-with-quite-a-long-name-6d4b75cb6d-{number}", number)
+        picture.events[made.metadata.key] = made
+    names = ("apiserver", "controllers", "scheduler", "manager", "hollow", "local", "agent")
+    address = {"health": "https://127.0.0.1:12345"}
+    ended = "was ended by SIGKILL"
+    children = [Child(Component(each, ()), "ready", None, dict(address), 1, 1_700_000_090.0, ended) for each in names]
+    here = ThisNode()
+    here.look(answers(quick=1000, slow=1000), [])
+    here.look(answers(quick=1100, slow=1000), [])
+    return picture, children, here
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (120, 40), (80, 20), (60, 24)])
+@pytest.mark.parametrize("events", [0, 2, 50])
+def test_the_view_fits_the_screen_with_all_that_a_user_needs(columns: int, lines: int, events: int) -> None:
+    picture, children, here = full(events)
+    text = shown(picture, *children, here=here, columns=columns, lines=lines).splitlines()
+    assert len(text) == lines
+    assert max(map(len, text)) <= columns
+    assert text[0] == "export KUBECONFIG=/d/kubeconfig"
+    assert text[-1] == "Ctrl-C stops everything"
+    for child in children:
+        assert sum(line.startswith(f"{child.name} ") for line in text) == 1
+    assert any("services answer" in line for line in text)
+    # What an event says is readable, beside what it is about.
+    notes = [line for line in text if "note of web-wi" in line and "Pod/web-with-qu" in line and "Started" in line]
+    assert len(notes) >= min(events, 3)
+
+
+def test_a_long_path_of_a_kubeconfig_is_shown_whole() -> None:
+    path = Path("/" + "/".join(f"folder-{number}" for number in range(12)) + "/kubeconfig")
+    text = shown(Picture(), columns=80, lines=24, kubeconfig=path)
+    assert f"export KUBECONFIG={path}" in text.replace("\n", "")
 
 
 def test_an_empty_cluster_has_a_view_too() -> None:
@@ -65,6 +117,7 @@ def test_of_many_events_the_newest_are_kept() -> None:
         made = event(f"e{number}", number)
         picture._hear_event(Delta(made.metadata.key, None, made))
     assert [each.metadata.name for each in picture.recent()] == [f"e{58 - number}" for number in range(RECENT)]
+    assert [each.metadata.name for each in picture.recent(2)] == ["e58", "e57"]
     assert len(picture.events) <= 4 * RECENT
 
 

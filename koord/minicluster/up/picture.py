@@ -26,7 +26,8 @@ from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity
 from koord.minicluster.up.bands import Bands, Room, Used, room_of, used_of
 
-RECENT: Final = 8
+RECENT: Final = 30
+"""As many as a tall terminal can show."""
 
 
 class _PodHead(Struct):
@@ -56,9 +57,9 @@ class Picture:
         """Lets a moment pass: the course of usage goes on by one."""
         self.bands.look(self.rooms.values(), self.used.values())
 
-    def recent(self) -> list[Event]:
+    def recent(self, most: int = RECENT) -> list[Event]:
         """The last events, the newest first."""
-        return sorted(self.events.values(), key=event_time, reverse=True)[:RECENT]
+        return sorted(self.events.values(), key=event_time, reverse=True)[: min(most, RECENT)]
 
     def _count(self, counts: Counter[str], delta: Delta[Row]) -> None:
         if delta.old is not None:

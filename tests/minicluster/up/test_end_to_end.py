@@ -18,6 +18,7 @@ import pytest
 
 from tests.control_plane import find_binary
 from tests.crowd import crowd
+from tests.minicluster.up.screen import OnATerminal
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -148,6 +149,25 @@ def test_ctrl_c_and_a_closed_terminal_stop_it_too(how: signal.Signals, code: int
         pids = running.pids()
         assert running.stop(how) == code
         assert not any(map(alive, pids))
+
+
+def test_the_live_view_shows_a_restart_at_80_by_24_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "koord", "up", "--nodes", "1", "--data-dir", str(data), "--durability", "fast"]
+    with OnATerminal(command, 80, 24) as terminal:
+        terminal.until(lambda text: any(line.startswith("nodes 1 Ready") for line in text), 60)
+        pid = json.loads((data / "endpoints.json").read_text())["components"]["hollow"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        text = terminal.until(lambda text: any("1 (by SIGKILL)" in line for line in text), 30)
+        shown = "".join(line.ljust(80) for line in text[:4])
+        assert shown.startswith(f"export KUBECONFIG={data}/kubeconfig")
+        assert text[-1] == "Ctrl-C stops everything"
+        for word in ("COMPONENT", "apiserver", "hollow", "nodes ", "pods "):
+            assert sum(line.startswith(word) for line in text) == 1, text
+        os.kill(terminal.process.pid, signal.SIGINT)
+        assert terminal.ended(30) == 130
+        assert not terminal.screen.on_second
+        assert "stopped" in terminal.screen.text
 
 
 def test_a_killed_supervisor_takes_its_components_with_it(tmp_path: Path) -> None:
