@@ -50,12 +50,13 @@ def free_port() -> int:
 class ControlPlane:
     """etcd + kube-apiserver. `kubeconfig` is an administrator's; `kubectl(...)` runs against it."""
 
-    def __init__(self, *apiserver_flags: str) -> None:
+    def __init__(self, *apiserver_flags: str, etcd: str = "etcd") -> None:
+        """`etcd` names the binary of the storage."""
         self.dir = Path(tempfile.mkdtemp(prefix="koord-control-plane-"))
         self.etcd_port, self.etcd_peer_port, self.port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = self.dir / "kubeconfig"
-        self._apiserver_flags = apiserver_flags
+        self._apiserver_flags, self._etcd_binary = apiserver_flags, etcd
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> ControlPlane:
@@ -209,14 +210,15 @@ class ControlPlane:
             f"--initial-cluster=default={peer}",
             "--unsafe-no-fsync",
             "--log-level=error",
+            binary=self._etcd_binary,
         )
 
-    def _start(self, name: str, *flags: str) -> None:
-        binary = find_binary(name)
-        assert binary, f"no {name}"
+    def _start(self, name: str, *flags: str, binary: str = "") -> None:
+        path = find_binary(binary or name)
+        assert path, f"no {binary or name}"
         with (self.dir / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(binary), *flags],
+                [str(path), *flags],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
