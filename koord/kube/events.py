@@ -4,7 +4,8 @@
         events.record(reference(PODS, pod), "FailedScheduling", "0/3 nodes have 4 CPUs free", type="Warning")
 
 `record` never waits and never fails: what cannot be written is dropped and counted. What is to be written is written in
-order, unless more calls than one may be under way; what is still pending at the end is written within `FLUSH_S`.
+order, unless more calls than one may be under way; what is still pending at the end is written within `FLUSH_S`. If the
+recorder itself fails, it ends the block.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
@@ -19,6 +21,7 @@ from koord.api.kinds import EVENTS, Kind
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.api.machinery.codec import DecodeError
 from koord.api.machinery.struct import Struct
+from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unauthorized
@@ -68,7 +71,7 @@ class EventRecorder:
         self._clock: Clock = clock or SystemClock()
         self._wake = asyncio.Event()
         self._quiet_until = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._writing: AbstractAsyncContextManager[object] | None = None
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -97,15 +100,20 @@ class EventRecorder:
             self._observer.dropped(1)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="event-recorder")
+        self._writing = beside(self._run(), name="event-recorder")
+        await self._writing.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        assert self._writing is not None
+        try:
+            await self._writing.__aexit__(kind, error, trace)
+        finally:
+            await self._flush()
+
+    async def _flush(self) -> None:
         try:
             async with asyncio.timeout(FLUSH_S):
                 # Twice: what turns out to be gone, or to exist already, needs a second call.

@@ -17,6 +17,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -24,6 +25,7 @@ from typing import Final, Self
 from aiohttp import web
 
 from koord.kube.authorize import Authorizer
+from koord.kube.beside import beside
 from koord.kube.errors import ApiError
 from koord.kube.metrics import CONTENT_TYPE, Metrics
 from koord.kube.serving_tls import ServingTls
@@ -134,8 +136,7 @@ class HealthServer:
         self._ready: dict[str, Check] = {"ping": ping}
         self._others: Handler | None = None
         self._metrics_paths = ["/metrics"]
-        self._runner: web.AppRunner | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._open: AsyncExitStack | None = None
         self.port = self.address.port
         "The port in use; where 0 was asked for, the one that was found."
 
@@ -168,30 +169,30 @@ class HealthServer:
         return app
 
     async def __aenter__(self) -> Self:
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(
-            runner, self.address.host, self.address.port, ssl_context=self._tls.context if self._tls else None
-        )
-        try:
-            await site.start()
-        except OSError as error:
-            await runner.cleanup()
-            raise OSError(error.errno, f"cannot serve health on {self.address}: {error.strerror or error}") from error
-        self._runner = runner
-        self.port = runner.addresses[0][1]
-        if self._tls is not None:
-            self._following = asyncio.create_task(self._tls.follow(), name="serving-certificate")
+        async with AsyncExitStack() as opening:
+            runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
+            await runner.setup()
+            opening.push_async_callback(runner.cleanup)
+            site = web.TCPSite(
+                runner, self.address.host, self.address.port, ssl_context=self._tls.context if self._tls else None
+            )
+            try:
+                await site.start()
+            except OSError as error:
+                why = f"cannot serve health on {self.address}: {error.strerror or error}"
+                raise OSError(error.errno, why) from error
+            self.port = runner.addresses[0][1]
+            if self._tls is not None:
+                await opening.enter_async_context(beside(self._tls.follow(), name="serving-certificate"))
+            self._open = opening.pop_all()
         log.info("serving health and metrics", extra={"address": f"{Address(self.address.host, self.port)}"})
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._following is not None:
-            self._following.cancel()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        assert self._open is not None
+        await self._open.__aexit__(kind, error, trace)
 
     def _all(self, path: str, checks: Mapping[str, Check]) -> Handler:
         async def handle(request: web.Request) -> web.Response:

@@ -20,6 +20,7 @@ import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -28,6 +29,7 @@ from koord.api.kubernetes.coordination import Lease
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.codec import DecodeError
 from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.election import Candidacy, Claim, NotLeader, Timing, Wait, release, retry_delay_s
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -85,22 +87,25 @@ class LeaderElection:
         self._now, self._wall = boottime, wall
         self._acquired = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._campaigning: AbstractAsyncContextManager[asyncio.Task[None]] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._fields = {"lease": f"{namespace}/{name}", "identity": self.identity}
 
     async def __aenter__(self) -> Self:
         self._on_change(False)
-        self._task = asyncio.create_task(self._campaign(), name=f"leader-election/{self.name}")
+        self._campaigning = beside(self._campaign(), name=f"leader-election/{self.name}")
+        self._task = await self._campaigning.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stepped_down("stopped leading")
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        await self._release()
+        assert self._campaigning is not None
+        try:
+            await self._campaigning.__aexit__(kind, error, trace)
+        finally:
+            await self._release()
 
     async def acquired(self) -> None:
         """Returns when this candidate leads."""
