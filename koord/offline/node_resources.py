@@ -56,7 +56,7 @@ def slo_config(manifests: Manifests) -> Configured:
         hint = f"; {stray[0]} is in another namespace" if stray else ""
         return Configured(SloConfig(), frozenset(), (f"there is no ConfigMap {CONFIG_KEY}: defaults hold{hint}",))
     config, problems = reload(None, found.data)
-    unusable = frozenset(each.key for each in problems if each.kind != "invalid-item")
+    unusable = frozenset(each.key for each in problems if each.keeps_old)
     return Configured(config, unusable, tuple(f"ConfigMap {CONFIG_KEY}: {each}" for each in problems))
 
 

@@ -3,7 +3,8 @@
 `parse` reads a map strictly; `reload` reads it as a running manager must, where one bad section never takes the good
 ones with it: a bad section keeps its old value, a bad node item gives its nodes the cluster's values.
 `SloConfig.for_node` is the one place where the layers meet: default <- cluster <- first matching item, and for
-co-location also <- node annotation <- ratio labels.
+co-location also <- node annotation <- ratio labels. Thresholds that are then out of order are brought into the nearest
+safe one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api.configuration import slo_defaults
+from koord.api.configuration.layer import Layer
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_config_types import (
     COLOCATION,
@@ -41,6 +43,7 @@ from koord.api.configuration.slo_config_types import (
     Section,
     SystemConfig,
 )
+from koord.api.configuration.threshold_rungs import Lowered, in_order
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.faults import Fault, Invalid, check
 from koord.api.machinery.struct import Struct
@@ -62,14 +65,6 @@ S = TypeVar("S", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Settings from one place. `where` is what a user would call it: `colocation-config.nodeConfigs[1]`."""
-
-    where: str
-    settings: Struct
-
-
-@dataclass(frozen=True, slots=True)
 class NodeSettings:
     """All that slo-controller-config means for one node, defaults filled in."""
 
@@ -80,6 +75,8 @@ class NodeSettings:
     colocation_layers: tuple[Layer, ...]
     "What was set, lowest first, without the defaults: for whoever must name the field that a value came from."
     threshold_layers: tuple[Layer, ...]
+    lowered: tuple[Lowered, ...] = ()
+    "Thresholds that were out of order, and what they count as."
 
 
 class SloConfig(Struct):
@@ -105,8 +102,14 @@ class SloConfig(Struct):
         colocation = tuple(self._colocation_layers(meta))
         thresholds = tuple(_layers(RESOURCE_THRESHOLD, self.resource_threshold, labels))
         defaults = slo_defaults.default_node_slo()
+        strategy, lending, lowered = in_order(
+            _laid(slo_defaults.THRESHOLD_STRATEGY, thresholds),
+            _laid(COLOCATION_DEFAULTS, colocation),
+            thresholds,
+            colocation,
+        )
         node_slo = NodeSLOSpec(
-            resource_used_threshold_with_be=_laid(slo_defaults.THRESHOLD_STRATEGY, thresholds),
+            resource_used_threshold_with_be=strategy,
             resource_qos_strategy=_laid(ResourceQOSStrategy(), _layers(RESOURCE_QOS, self.resource_qos, labels)),
             cpu_burst_strategy=_laid(slo_defaults.CPU_BURST_STRATEGY, _layers(CPU_BURST, self.cpu_burst, labels)),
             system_strategy=_with_bandwidth(
@@ -118,7 +121,7 @@ class SloConfig(Struct):
         normalization = CPUNormalizationStrategy(enable=False)
         amplification = ResourceAmplificationStrategy(enable=False)
         return NodeSettings(
-            colocation=_laid(COLOCATION_DEFAULTS, colocation),
+            colocation=lending,
             node_slo=node_slo,
             cpu_normalization=_laid(normalization, _layers(CPU_NORMALIZATION, self.cpu_normalization, labels)),
             resource_amplification=_laid(
@@ -126,6 +129,7 @@ class SloConfig(Struct):
             ),
             colocation_layers=colocation,
             threshold_layers=thresholds,
+            lowered=lowered,
         )
 
     @property
@@ -201,11 +205,18 @@ class Problem:
     """A section that a running manager could not take as it is, with what it does instead."""
 
     key: str
-    kind: Literal["unparsable", "invalid", "invalid-item"]
+    kind: Literal["unparsable", "invalid", "invalid-item", "out-of-order"]
     faults: tuple[Fault, ...]
     event_reason: str
 
+    @property
+    def keeps_old(self) -> bool:
+        """Whether the section is not in force, and its last good value is."""
+        return self.kind in ("unparsable", "invalid")
+
     def __str__(self) -> str:
+        if self.kind == "out-of-order":
+            return "; ".join(map(str, self.faults))
         instead = (
             "the nodes of that item get the cluster's values"
             if self.kind == "invalid-item"

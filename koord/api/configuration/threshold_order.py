@@ -13,10 +13,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from koord.api.configuration.layer import Layer
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
-from koord.api.configuration.slo_config import SECTIONS, Layer, NodeSettings, Problem, SloConfig, picks
+from koord.api.configuration.slo_config import SECTIONS, NodeSettings, Problem, SloConfig, picks
 from koord.api.configuration.slo_config_types import COLOCATION, RESOURCE_THRESHOLD, NodeItem
+from koord.api.configuration.threshold_rungs import Lowered
 from koord.api.configuration.thresholds import LoadLimits, Report, check, strategy_layers
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.faults import Fault
@@ -52,24 +54,47 @@ def of_config(config: SloConfig) -> Findings:
 
 
 def usable(old: SloConfig | None, new: SloConfig) -> tuple[SloConfig, tuple[Problem, ...], tuple[str, ...]]:
-    """What to go on with after a change: sections that put thresholds out of order keep their old value.
+    """What to go on with after a change: sections whose change puts thresholds out of order keep their old value.
 
-    `old` is None at start-up: then such a section counts as not written. With the problems, and what was mended.
+    What is out of order without a change (it was stored before: `old` is None at start-up) stays, and `for_node` brings
+    it into the nearest safe order. With the problems, and what was mended.
     """
     findings = of_config(new)
     if not findings.faults:
         return new, (), findings.warnings
     problems = []
     for section in SECTIONS:
-        if section.key not in _FIELDS or (old is not None and section.of(old) == section.of(new)):
+        if section.key not in _FIELDS or old is None or section.of(old) == section.of(new):
             continue
         own = tuple(fault for fault in findings.faults if section.key in str(fault))
         if own:
             problems.append(Problem(section.key, "invalid", own, f"{section.failed}Invalid"))
-    kept = old if old is not None else SloConfig(colocation_state="unavailable")
-    fields = [_FIELDS[each.key] for each in problems]
-    fields += ["colocation_state"] if "colocation" in fields else []
-    return replace(new, **{field: getattr(kept, field) for field in fields}), tuple(problems), findings.warnings
+    if old is not None and problems:
+        fields = [_FIELDS[each.key] for each in problems]
+        fields += ["colocation_state"] if "colocation" in fields else []
+        new = replace(new, **{field: getattr(old, field) for field in fields})
+        findings = of_config(new)
+    if findings.faults:
+        problems += _out_of_order(new)
+    return new, tuple(problems), findings.warnings
+
+
+def _out_of_order(config: SloConfig) -> Iterator[Problem]:
+    """For each section, the thresholds in it that count as less than what is written."""
+    lowered: dict[Lowered, None] = {}
+    for labels in _kinds_of_nodes(config):
+        lowered |= dict.fromkeys(config.for_node(labels, {}).lowered)
+    for section in SECTIONS:
+        own = tuple(
+            Fault(
+                each.setting.source,
+                f"{each.rung.relation} {each.rung.setting}, not {each.setting.percent}: it counts as {each.counts_as}",
+            )
+            for each in lowered
+            if each.setting.source.startswith(section.key)
+        )
+        if own:
+            yield Problem(section.key, "out-of-order", own, f"{section.failed}OutOfOrder")
 
 
 def load_limits(config: SchedulerConfiguration) -> tuple[LoadLimits, ...]:

@@ -72,7 +72,7 @@ class Configuration:
         self.current, disorder, mended = usable(old, read)
         self.problems = (*problems, *disorder)
         self._seen = True
-        bad = {each.key for each in self.problems if each.kind != "invalid-item"}
+        bad = {each.key for each in self.problems if each.keeps_old}
         self._good |= set(found.data) - bad
         self.unusable = frozenset(bad - self._good)
         for problem in self.problems:

@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from koord.api.configuration.slo_config import Layer, NodeSettings, SloConfig
+from koord.api.configuration.layer import Layer
+from koord.api.configuration.slo_config import NodeSettings, SloConfig
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.struct import json_name
 from koord.api.protocol.crd.fields import FreeForm
@@ -167,7 +168,11 @@ def explain(
         pods=_pods(state, strategy),
         zones=_zones(outcomes, prepared),
         annotations=dict(prepared.annotations),
-        notes=(*(f"{each.plugin}: {each.failed}" for each in outcomes if each.failed), *prepared.notes),
+        notes=(
+            *(f"{each.plugin}: {each.failed}" for each in outcomes if each.failed),
+            *map(str, settings.lowered),
+            *prepared.notes,
+        ),
         last_written=None if written_s is None else from_seconds(written_s),
         manager=manager,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from koord.api.configuration.slo_config import Layer
+from koord.api.configuration.layer import Layer
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.struct import json_name
 

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from koord.api.configuration.thresholds import COOL_DOWN_S, DIMENSIONS, Dimension, check, strategy_layers
+from koord.api.configuration.threshold_rungs import DIMENSIONS, Dimension
+from koord.api.configuration.thresholds import COOL_DOWN_S, check, strategy_layers
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.annotations.load import LAST_EVICTIONS

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koord.api.configuration.layer import Layer
 from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.configuration.scheduler_config import parse as parse_scheduler
 from koord.api.configuration.slo_config import SloConfig, parse
 from koord.api.configuration.threshold_order import Findings, load_limits, of_config, of_nodes, usable
+from koord.api.configuration.thresholds import check
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.load import USAGE_THRESHOLDS
 from koord.api.protocol.crd.node_slo import NodeSLOSpec, ResourceThresholdStrategy
@@ -54,11 +60,84 @@ def test_a_manager_keeps_the_section_that_was_in_order() -> None:
     assert usable(good, good) == (good, (), of_config(good).warnings)
 
 
-def test_at_start_up_such_a_section_counts_as_not_written() -> None:
+SUPPRESSES = {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 65}}
+
+
+@pytest.mark.parametrize("reclaim", [65, 70])
+def test_a_stored_configuration_out_of_order_lends_up_to_the_nearest_safe_threshold(reclaim: int) -> None:
+    stored = config(SUPPRESSES, {"enable": True, "cpuReclaimThresholdPercent": reclaim})
+    started, (problem,), _ = usable(None, stored)
+    assert started == stored
+    settings = started.for_node({}, {})
+    assert settings.colocation.cpu_reclaim_threshold_percent == 64
+    assert settings.colocation.memory_reclaim_threshold_percent == 65
+    assert problem.kind == "out-of-order"
+    assert problem.event_reason == "ColocationCfgOutOfOrder"
+    assert "colocation-config.cpuReclaimThresholdPercent" in str(problem)
+    assert f"not {reclaim}: it counts as 64" in str(problem)
+    assert "resource-threshold-config.clusterStrategy.cpuSuppressThresholdPercent (65)" in str(problem)
+    # It is told again as long as it is stored, and another write that is out of order is not taken.
+    assert usable(started, stored)[1] == (problem,)
+    worse = config(SUPPRESSES, {"enable": True, "cpuReclaimThresholdPercent": 90})
+    kept, problems, _ = usable(started, worse)
+    assert kept == stored
+    assert [each.kind for each in problems] == ["invalid", "out-of-order"]
+
+
+def test_stored_thresholds_of_agents_out_of_order_act_sooner() -> None:
     started, (problem,), _ = usable(None, config({"clusterStrategy": BAD}, {"enable": True}))
-    assert started.resource_threshold == SloConfig().resource_threshold
-    assert started.colocation.enable is True
-    assert problem.kind == "invalid"
+    strategy = started.for_node({}, {}).node_slo.resource_used_threshold_with_be
+    assert strategy is not None
+    assert (strategy.enable, strategy.cpu_suppress_threshold_percent, strategy.cpu_evict_threshold_percent) == (
+        True, 69, 70,
+    )  # fmt: skip
+    assert "cpuEvictThresholdPercent (70), not 80: it counts as 69" in str(problem)
+
+
+def test_what_a_node_itself_says_is_brought_into_order_too() -> None:
+    stored = config(SUPPRESSES, {"enable": True})
+    settings = stored.for_node({"node.koordinator.sh/cpu-reclaim-ratio": "0.8"}, {})
+    assert settings.colocation.cpu_reclaim_threshold_percent == 64
+    (lowered,) = settings.lowered
+    assert "node label node.koordinator.sh/cpu-reclaim-ratio (80)" in str(lowered)
+    # Where no agent acts, there is nothing to be in order with.
+    free = config({"clusterStrategy": {"enable": False}}, {"enable": True})
+    assert (
+        free.for_node({"node.koordinator.sh/cpu-reclaim-ratio": "0.8"}, {}).colocation.cpu_reclaim_threshold_percent
+        == 80
+    )
+
+
+PERCENT = st.one_of(st.none(), st.integers(2, 100))
+
+
+@given(PERCENT, PERCENT, PERCENT, PERCENT, PERCENT, PERCENT, st.sampled_from([None, 3999, 5999, 9999]))
+def test_whatever_is_stored_what_runs_is_in_order(
+    lend: int | None, suppress: int | None, evict: int | None, lower: int | None, memory: int | None,
+    memory_lower: int | None, priority: int | None,
+) -> None:  # fmt: skip
+    strategy = {
+        "enable": True,
+        "cpuSuppressThresholdPercent": suppress,
+        "cpuEvictThresholdPercent": evict,
+        "cpuEvictLowerPercent": lower,
+        "memoryEvictThresholdPercent": memory,
+        "memoryEvictLowerPercent": memory_lower,
+        "evictEnabledPriorityThreshold": priority,
+    }
+    colocation = {"enable": True, "cpuReclaimThresholdPercent": lend, "memoryReclaimThresholdPercent": lend}
+    started, _, _ = usable(None, config({"clusterStrategy": _set(strategy)}, _set(colocation)))
+    settings = started.for_node({}, {})
+    assert settings.node_slo.resource_used_threshold_with_be is not None
+    again = check(
+        strategy=(Layer("strategy", settings.node_slo.resource_used_threshold_with_be),),
+        colocation=(Layer("colocation", settings.colocation),),
+    )
+    assert again.faults == ()
+
+
+def _set(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def test_of_two_sections_that_disagree_the_one_that_changed_is_not_taken() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koord.api.configuration.layer import Layer
 from koord.api.configuration.scheduler_args import LoadAwareAggregation, LoadAwareSchedulingArgs
-from koord.api.configuration.slo_config import Layer
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.configuration.thresholds import LoadLimits, Report, Thresholds, check, strategy_layers
 from koord.api.protocol.annotations.load import AggregatedThresholds, UsageThresholds

@@ -1,4 +1,4 @@
-"""Thresholds out of order, on koord's own API server: they do not come into force, and it is told."""
+"""Thresholds out of order, on koord's own API server: a change does not come into force, what is stored runs safely."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import json
 from pathlib import Path
 
 from koord.api import kinds
-from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.kube.client import Client
-from tests.manager.live.managing import change, configure, fresh, make_node, managing, until, until_there
+from tests.manager.live.managing import (
+    change,
+    configure,
+    fresh,
+    make_node,
+    managing,
+    node_with_metric,
+    report,
+    until,
+    until_lent,
+    until_there,
+)
 from tests.scheduler.live.embedded import serving
 
 BAD = {"enable": True, "cpuSuppressThresholdPercent": 80, "cpuEvictThresholdPercent": 70,
@@ -20,9 +31,9 @@ async def suppressed_at(client: Client, name: str) -> int | None:
     return None if strategy is None else strategy.cpu_suppress_threshold_percent
 
 
-async def told(client: Client) -> bool:
+async def told(client: Client, reason: str = "SLOCfgInvalid") -> bool:
     events = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
-    return any("cpuEvictThresholdPercent (70)" in each.note and each.reason == "SLOCfgInvalid" for each in events)
+    return any("cpuEvictThresholdPercent (70)" in each.note and each.reason == reason for each in events)
 
 
 async def test_what_was_in_order_stays_in_force(tmp_path: Path) -> None:
@@ -39,12 +50,35 @@ async def test_what_was_in_order_stays_in_force(tmp_path: Path) -> None:
             assert await suppressed_at(client, "n1") == 50
 
 
-async def test_a_manager_that_starts_with_it_goes_by_the_defaults(tmp_path: Path) -> None:
+async def test_a_manager_that_starts_with_it_acts_in_the_nearest_safe_order(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         await fresh(client)
         await configure(client, colocation={"enable": True}, resource_threshold={"clusterStrategy": BAD})
         await make_node(client, "n1")
         async with managing(client):
             await until_there(client, kinds.NODE_SLOS, "n1")
-            await until(lambda: told(client))
-            assert await suppressed_at(client, "n1") == 65
+            await until(lambda: told(client, "SLOCfgOutOfOrder"))
+            assert await suppressed_at(client, "n1") == 69
+
+
+async def test_a_cluster_that_changes_over_with_thresholds_out_of_order_lends(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await fresh(client)
+        suppress = {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 60}}
+        lending = {"enable": True, "cpuReclaimThresholdPercent": 70}
+        await configure(client, colocation=lending, resource_threshold=suppress)
+        await node_with_metric(client, "n1")
+        async with managing(client):
+            await report(client, "n1")
+            # 59% of 64 cores, less 2.5 that the system uses.
+            await until_lent(client, "n1", 35_260)
+            await until(lambda: _is_told(client))
+
+
+async def _is_told(client: Client) -> bool:
+    """In an event and in a condition, each with both numbers."""
+    config = await client.get(kinds.CONFIG_MAPS, CONFIGMAP_SLO_CONTROLLER, namespace=NAMESPACE_KOORDINATOR)
+    condition = config.metadata.annotations.get("koordinator.sh/config-conditions", "")
+    events = await client.list(kinds.EVENTS, namespace=NAMESPACE_KOORDINATOR)
+    notes = [each.note for each in events if each.reason == "ColocationCfgOutOfOrder"]
+    return all("cpuSuppressThresholdPercent (60), not 70" in text for text in (condition, *(notes or [""])))
