@@ -15,7 +15,7 @@ import logging
 import socket
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from koord.api.kinds import EVENTS, Kind
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
@@ -45,8 +45,12 @@ class EventObserver(Protocol):
 
 def reference(kind: Kind[T], obj: T) -> ObjectReference:
     """How an event names `obj`."""
-    metadata = getattr(obj, "metadata", ObjectMeta())
-    return ObjectReference(kind.api_version, kind.kind, metadata.namespace, metadata.name, metadata.uid)
+    return reference_to(kind, getattr(obj, "metadata", ObjectMeta()))
+
+
+def reference_to(kind: Kind[Any], meta: ObjectMeta) -> ObjectReference:
+    """How an event names the object with this metadata."""
+    return ObjectReference(kind.api_version, kind.kind, meta.namespace, meta.name, meta.uid)
 
 
 class EventRecorder:

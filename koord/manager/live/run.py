@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from koord.api.kinds import NODES
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.kube.client import Client
@@ -21,8 +22,10 @@ from koord.kube.controller import Controller
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader
+from koord.kube.malformed import MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.served import until_served
+from koord.manager.annotations import READ
 from koord.manager.live.config import Configuration, ConfigurationTeller
 from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.node_objects import node_metric_loop, node_slo_loop
@@ -137,9 +140,12 @@ class _Runner:
             EventRecorder(
                 client, controller="koord-manager", observer=self._metrics.metrics.events(), clock=self._clock
             ) as events,
+            AsyncExitStack() as stack,
             asyncio.TaskGroup() as tasks,
         ):
             loops = self._loops(client, informers, sources, configuration, events)
+            hear = MalformedTeller(events, READ).hear(NODES, lambda record: record.facts.meta)
+            stack.callback(sources.nodes.add_handler(hear))
             teller = ConfigurationTeller(client, configuration, events, self._clock)
             tasks.create_task(teller.controller.run(), name="slo-config")
             tasks.create_task(UnactedTeller(client, informers, events, self._clock).run(), name="unacted")

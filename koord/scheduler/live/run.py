@@ -30,8 +30,10 @@ from koord.kube.event_ledger import Limits
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from koord.kube.malformed import MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.served import is_served
+from koord.scheduler.annotations import READ
 from koord.scheduler.auditor import Limits as AuditLimits
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.live.announcing import Announcing
@@ -168,6 +170,7 @@ class Runner:
         namespace = self._config.leader_election.resource_namespace
         announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)
         forget = self._sources.pods.add_handler(telling.pod)
+        forget = _both(forget, self._sources.tell_malformed(MalformedTeller(self._events, READ)))
         audit = None
         if self._audited is not None and self._options.audit is not None:
             audit = Auditing(self._audited, self._clock, self._options.audit)

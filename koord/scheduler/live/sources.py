@@ -17,6 +17,7 @@ from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
+from koord.kube.malformed import MalformedTeller
 from koord.kube.store import Delta
 from koord.scheduler.live.feed import Feed
 
@@ -71,6 +72,19 @@ class Sources:
 
     def pods_of(self, node: str) -> Iterable[Pod]:
         return self.pods.by_index(BY_NODE, node)
+
+    def tell_malformed(self, teller: MalformedTeller) -> Callable[[], None]:
+        """Of nodes and pods; returns what ends it."""
+        ends = [
+            self._informers.get(kinds.NODES).add_handler(teller.hear(kinds.NODES)),
+            self.pods.add_handler(teller.hear(kinds.PODS)),
+        ]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
 
     def connect(self, feed: Feed) -> Callable[[], None]:
         """Feeds from now on; returns what ends it. Pods come last, when all that decisions look at is known."""

@@ -1,0 +1,142 @@
+"""A label or annotation that nobody can understand is told on its object, once per change, by whoever reads it."""
+
+import ast
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import koord
+from koord.agent import annotations as of_agent
+from koord.api.kinds import EVENTS, NODES, PODS
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.protocol import annotations
+from koord.api.protocol.annotations import cpu, load, pod_qos
+from koord.api.protocol.annotations.value import Value
+from koord.kube.client import Client
+from koord.kube.events import EventRecorder
+from koord.kube.malformed import MalformedTeller
+from koord.manager import annotations as of_manager
+from koord.scheduler import annotations as of_scheduler
+from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.teller = MalformedTeller(cast(EventRecorder, self), [cpu.RESOURCE_STATUS, pod_qos.EVICTION_ENABLED])
+
+    def record(self, regarding: Any, reason: str, note: str, **_: Any) -> None:
+        self.events.append((reason, note))
+
+    def tell(self, meta: ObjectMeta, before: ObjectMeta | None = None) -> int:
+        told = len(self.events)
+        self.teller.tell(PODS, meta, before)
+        return len(self.events) - told
+
+
+def meta(text: str | None, uid: str = "1", **labels: str) -> ObjectMeta:
+    said: dict[str, str] = {} if text is None else {str(cpu.RESOURCE_STATUS.key): text}
+    return ObjectMeta(namespace="ns", name="p", uid=uid, annotations={**said, "other": "{"}, labels=labels)
+
+
+def test_each_text_that_cannot_be_understood_is_told_once() -> None:
+    told = Told()
+    assert told.tell(meta("{")) == 1
+    ((reason, note),) = told.events
+    assert reason == "MalformedAnnotation"
+    assert note.startswith(f"Pod ns/p: annotation {cpu.RESOURCE_STATUS.key}: ")
+    assert told.tell(meta("{", team="a"), meta("{")) == 0, "something else changed"
+    assert told.tell(meta("}"), meta("{")) == 1
+    assert told.tell(meta("{}"), meta("}")) == 0
+    assert told.tell(meta(None), meta("{}")) == 0
+    assert told.tell(meta("{"), meta("{}")) == 1
+    assert told.tell(meta("{", uid="2"), meta("{", uid="1")) == 1, "another pod of the same name"
+
+
+def test_what_the_component_does_not_read_and_what_is_no_such_object_is_nobodys_fault() -> None:
+    told = Told()
+    told.teller.tell(PODS, ObjectMeta(annotations={pod_qos.CPU_BURST.key: "{"}), None)
+    told.teller.tell(NODES, meta("{"), None)
+    assert told.events == []
+
+
+def test_a_label_is_told_as_a_label_also_where_readers_make_do_with_it() -> None:
+    told = Told()
+    assert told.tell(meta(None, **{pod_qos.EVICTION_ENABLED.key: "maybe"})) == 1
+    assert told.events[0][0] == "MalformedLabel"
+
+
+@pytest.mark.parametrize(
+    ("package", "listed", "exceptions"),
+    [
+        ("agent", of_agent.READ, set()),
+        ("scheduler", of_scheduler.READ, set()),
+        # What the manager itself wrote, in its own ConfigMap.
+        ("manager", of_manager.READ, {"CONDITIONS"}),
+    ],
+)
+def test_what_a_component_reads_is_in_its_list(
+    package: str, listed: tuple[Value[Any, Any], ...], exceptions: set[str]
+) -> None:
+    names = {name: value for module in _modules() for name, value in vars(module).items() if isinstance(value, Value)}
+    read = set()
+    for file in (Path(koord.__file__).parent / package).rglob("*.py"):
+        if file.name != "annotations.py":
+            read |= {name for name in _names_read(file) if name in names}
+    missing = {name for name in read - exceptions if names[name] not in listed}
+    assert not missing, f"koord/{package}/annotations.py: READ lacks {', '.join(sorted(missing))}"
+    extra = {name for name, value in names.items() if value in listed} - read
+    assert extra <= {"OOM_SCORE_ADJ", "OOM_SCORE_ADJ_SPEC"}, "these are read through a function of their own"
+
+
+def _modules() -> list[Any]:
+    return [each for each in vars(annotations).values() if getattr(each, "VALUES", None)]
+
+
+def _names_read(file: Path) -> set[str]:
+    """Names of annotations of which `read` is called, or that are handed to a function that does."""
+    tree = ast.parse(file.read_text())
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = {
+        alias.name for node in froms if (node.module or "").startswith(annotations.__name__) for alias in node.names
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            reads = isinstance(node.func, ast.Attribute) and node.func.attr == "read"
+            used = [*([node.func.value] if reads and isinstance(node.func, ast.Attribute) else []), *node.args]
+            found |= {_named(each, imported) for each in used}
+    return found
+
+
+def _named(node: ast.expr, imported: set[str]) -> str:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+        return node.attr
+    return node.id if isinstance(node, ast.Name) and node.id in imported else ""
+
+
+async def _told_on(client: Client, kind: str) -> list[str]:
+    found = [each for each in await client.list(EVENTS) if each.reason.startswith("Malformed")]
+    return [each.note for each in found if each.regarding.kind == kind]
+
+
+@pytest.mark.timeout(60)
+async def test_the_scheduler_tells_of_nodes_and_pods(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await make_nodes(client, 1)
+        bad = node_manifest("bad")
+        bad["metadata"]["annotations"] = {cpu.NODE_RESERVATION.key: "{"}
+        await client.create(NODES, bad)
+        pod = pod_manifest("p")
+        pod["metadata"]["annotations"] = {load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED.key: "soon"}
+        await client.create(PODS, pod)
+
+        async def told() -> bool:
+            return bool(await _told_on(client, "Node") and await _told_on(client, "Pod"))
+
+        async with scheduling(client):
+            await until(told)
+            (of_node,), (of_pod,) = await _told_on(client, "Node"), await _told_on(client, "Pod")
+            assert cpu.NODE_RESERVATION.key in of_node
+            assert load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED.key in of_pod
