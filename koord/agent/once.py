@@ -101,7 +101,7 @@ def once(
         return Once(
             writes=tuple(
                 WouldWrite(
-                    cgroups.file(each.write.knob, each.write.directory),
+                    agent.executor.file(each.write),
                     each.text,
                     each.old,
                     each.write.by,

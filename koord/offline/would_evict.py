@@ -14,6 +14,7 @@ import msgspec
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
 from koord.agent.qos import cpu_evict, memory_evict
+from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
@@ -29,7 +30,6 @@ from koord.api.protocol.crd.node_slo import NodeSLOSpec
 from koord.api.protocol.priority import kube_qos, priority_class, qos_class, raw_qos_class
 
 _ALL_ON: Final = dict.fromkeys(AgentGate, True)
-_LONG_AGO: Final = float("-inf")
 
 
 class WouldEvict(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,8 +49,8 @@ def would_evict(
     now_s: float,
 ) -> tuple[WouldEvict, ...]:
     """`allocatable` is what the node has by the settings in question, `slo` those settings."""
-    info, strategy = metric.status.node_metric, slo.resource_used_threshold_with_be
-    if info is None or strategy is None or not strategy.enable:
+    info, settings = metric.status.node_metric, slo.resource_used_threshold_with_be
+    if info is None or settings is None or not settings.enable:
         return ()
     state = _state(node, allocatable, pods, slo)
     samples = Samples()
@@ -61,8 +61,8 @@ def would_evict(
         if uid is not None:
             _add(samples, names.pod_cpu(uid), names.pod_memory(uid), each.pod_usage, now_s)
     found: dict[str, WouldEvict] = {}
-    for decide in (cpu_evict.decide, memory_evict.decide):
-        decision = decide(state, samples, _ALL_ON, (), _LONG_AGO, now_s)
+    for strategy in (cpu_evict.STRATEGY, memory_evict.STRATEGY):
+        decision, _ = strategy.decide(Sight(state, samples, now_s), None, strategy.memory)
         for gone in decision.evictions if decision is not None else ():
             found.setdefault(gone.pod.uid, WouldEvict(gone.pod.key, node.metadata.name, gone.by, gone.why))
     return tuple(found.values())
@@ -81,6 +81,7 @@ def _state(node: Node, allocatable: Mapping[str, int], pods: Iterable[Pod], slo:
         pods={pod.metadata.uid or pod.metadata.key: _pod(pod) for pod in pods if not pod.is_finished},
         topology=Topology(()),
         driver=CgroupDriver.SYSTEMD,
+        gates=_ALL_ON,
     )
 
 

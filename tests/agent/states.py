@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from koord.agent.executor import delivery
+from koord.agent.executor.write import Write
+from koord.agent.host.knobs import Knob
 from koord.agent.host.topology import Cpu, Topology
 from koord.agent.pods import AgentPod, pods_of
+from koord.agent.qos.decision import Decision
+from koord.agent.qos.strategy import NEVER, Departures, Sight, Strategy
 from koord.agent.series.samples import Samples, Series
-from koord.agent.state import Kubelet, NodeState
+from koord.agent.state import DEFAULT_GATES, Kubelet, NodeState
+from koord.agent.wish import Level, Wish
+from koord.api.configuration.features import AgentGate
 from koord.api.configuration.slo_defaults import effective_qos_strategy
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.node import Node
@@ -95,3 +103,31 @@ def samples(now: Mapping[Series, float]) -> Samples:
     for series, value in now.items():
         found.add(series, NOW, value)
     return found
+
+
+def delivered(state: NodeState, wishes: Iterable[Wish]) -> list[Write]:
+    """Wishes with the places where their targets lie on the node."""
+    where, found = delivery.places(state), []
+    for each in wishes:
+        assert isinstance(each.setting, Knob)
+        assert not isinstance(each.value, str)
+        directory = each.target.name if each.target.level is Level.CGROUP else where.get(each.target)
+        if directory is not None:
+            found.append(Write(each.setting, directory, each.value, each.by, each.why, own=each.own))
+    return found
+
+
+def evicting(
+    strategy: Strategy[None, None],
+    state: NodeState,
+    used: Samples,
+    gates: Mapping[AgentGate, bool],
+    gone: Collection[str] = (),
+    last_release_s: float = NEVER,
+    now_s: float = NOW,
+    refused: Collection[str] = (),
+) -> Decision | None:
+    """What a strategy of evictions decides. `gone`: uids of pods that are on their way; `refused`: that were kept."""
+    departures = Departures(frozenset(gone), frozenset(refused), {strategy.name: last_release_s})
+    sight = Sight(replace(state, gates={**DEFAULT_GATES, **gates}), used, now_s, departures)
+    return strategy.decide(sight, None, None).decision

@@ -1,1 +1,1 @@
-"""From what strategies want to what is written: merged, ordered, audited, and undone when nobody wants it any more."""
+"""From what strategies and hooks want to what is written: placed, merged, ordered, audited, undone when unwanted."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
 from koord.agent.executor.write import Spot, Step, Write
+from koord.agent.host import processes
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.knobs import CPUSET_CPUS, Knob, Place, Value
 
@@ -117,21 +118,22 @@ class Executor:
             knob = knob_of(entry)
             place = None if knob is None else self._cgroups.place(knob)
             if knob is None or place is None or not self._is_ours(entry, knob, place):
+                self._seen.pop(entry.spot, None)
                 self.ledger.forget(entry.spot)
                 continue
             found = place.form.read(entry.found)
             why = f"{entry.by} no longer wants it"
-            restores.append(Write(knob, entry.directory, found, entry.by, why, entry.found))
+            restores.append(Write(knob, entry.directory, found, entry.by, why, entry.found, process=entry.process))
         return restores
 
     def _is_ours(self, entry: Entry, knob: Knob, place: Place) -> bool:
         """A spot that is gone needs nothing; one that shows another's value is theirs."""
-        held = self._read(knob, entry.directory)
+        held = self._read(knob, entry.spot)
         return held is not None and _shows(place, entry.wrote, held)
 
     def _intend(self, write: Write, texts: Iterable[str]) -> None:
         """What the spot shows is put back one day: what was there first, or what another wrote there since."""
-        shown = self._read(write.knob, write.directory)
+        shown = self._read(write.knob, write.spot)
         if shown is None:
             return
         entry, place = self.ledger.get(write.spot), self._cgroups.place(write.knob)
@@ -169,7 +171,11 @@ class Executor:
             wanted = write.text or place.form.write(write.value)
             if seen is not None and is_fresh and seen.text == wanted:
                 continue
-            text = self._read(write.knob, write.directory)
+            try:
+                text = self._read(write.knob, write.spot)
+            except OSError as error:
+                outcome.refused.append(Refused(write, f"{write.value}: {error.strerror}"))
+                continue
             if text is None:
                 self._seen.pop(write.spot, None)
                 self.ledger.forget(write.spot)
@@ -182,30 +188,53 @@ class Executor:
             if is_so:
                 if write.spot not in self._seen:
                     self._inherit(write, text)
-                self._seen[write.spot] = _Seen(write.value, wanted, now_s)
+                if not write.process:
+                    self._seen[write.spot] = _Seen(write.value, wanted, now_s)
             else:
                 values[write.spot] = _Seen(held, text, now_s)
         return values
 
     def _inherit(self, write: Write, text: str) -> None:
-        """On v1 what is made below a directory with fewer CPUs for now has those, and is to be put back like it."""
-        if self._cgroups.version is Version.V1 and write.knob is CPUSET_CPUS and write.spot not in self.ledger:
-            above = self.ledger.get(Spot(write.knob.name, write.directory.rpartition("/")[0]))
-            if above is not None:
-                self.ledger.intend(write, above.found, [text])
+        """What is born with a value of the agent's is to be put back like what it was born from.
 
-    def _read(self, knob: Knob, directory: str) -> str | None:
+        On v1 a directory made below one with fewer CPUs for now has those; a process has its parent's settings.
+        """
+        if write.spot in self.ledger:
+            return
+        above = None
+        if write.process:
+            above = self.ledger.any_in(write.knob.name, write.directory)
+        elif self._cgroups.version is Version.V1 and write.knob is CPUSET_CPUS:
+            above = self.ledger.get(Spot(write.knob.name, write.directory.rpartition("/")[0]))
+        if above is not None:
+            self.ledger.intend(write, above.found, [text])
+
+    def _read(self, knob: Knob, spot: Spot) -> str | None:
         try:
-            return self._cgroups.text(knob, directory)
+            if spot.process:
+                return processes.text(self._cgroups.files, spot.process, knob.name)
+            return self._cgroups.text(knob, spot.directory)
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def _put(self, write: Write, text: str) -> None:
+        if write.process:
+            processes.put(self._cgroups.files, write.process, write.knob.name, text)
+        else:
+            self._cgroups.put(write.knob, write.directory, text)
+
+    def file(self, write: Write) -> str:
+        """Where it is written, below the host root."""
+        if write.process:
+            return processes.file_of(write.process, write.knob.name)
+        return self._cgroups.file(write.knob, write.directory)
 
     def _carry_out(self, step: Step, now: dict[Spot, _Seen], outcome: Outcome, now_s: float) -> None:
         write, spot, text = step.write, step.write.spot, self._text(step)
         self._seen.pop(spot, None)
         try:
             if not self.is_dry_run:
-                self._cgroups.put(write.knob, write.directory, text)
+                self._put(write, text)
         except (FileNotFoundError, NotADirectoryError):
             self.ledger.forget(spot)
             return
@@ -215,7 +244,8 @@ class Executor:
         outcome.done.append(Done(write, now[spot].text, text))
         now[spot] = _Seen(step.value, text, now_s)
         if step.is_last and not self.is_dry_run:
-            self._seen[spot] = now[spot]
+            if not write.process:
+                self._seen[spot] = now[spot]
             self.ledger.settle(spot, text)
 
     def _keep(self) -> None:

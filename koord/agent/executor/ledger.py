@@ -7,16 +7,18 @@ shows what the agent wrote, somebody else has taken over, and it is left to them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from koord.agent.executor.write import Spot, Write
 from koord.agent.host.cgroups import is_inside
-from koord.agent.host.knobs import KNOBS, Knob, Place
+from koord.agent.host.knobs import KNOBS, PROCESS_KNOBS, Knob, Place
 from koord.api.machinery.faults import BadInput
 
-_BY_NAME = {knob.name: knob for knob in KNOBS}
+_PROCESS = re.compile("[0-9]{1,10}@[0-9]{1,20}")
+_BY_NAME = {knob.name: knob for knob in (*KNOBS, *PROCESS_KNOBS)}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -29,10 +31,12 @@ class Entry(msgspec.Struct, frozen=True):
     "What the spot may show of ours: an agent killed between two writes left one or the other."
     own: int | None = None
     "What the pod's spec gave the spot when `found` was last known to hold."
+    process: str = ""
+    "Of a setting of processes, which one: its number and its start."
 
     @property
     def spot(self) -> Spot:
-        return Spot(self.knob, self.directory)
+        return Spot(self.knob, self.directory, self.process)
 
 
 class LedgerError(BadInput):
@@ -68,6 +72,10 @@ class Ledger:
     def __contains__(self, spot: Spot) -> bool:
         return spot in self._entries
 
+    def any_in(self, knob: str, directory: str) -> Entry | None:
+        """Of a setting of processes: that of any of them."""
+        return next((each for each in self._entries.values() if (each.knob, each.directory) == (knob, directory)), None)
+
     def get(self, spot: Spot) -> Entry | None:
         return self._entries.get(spot)
 
@@ -79,7 +87,9 @@ class Ledger:
         before = self._entries.get(write.spot)
         wrote = dict.fromkeys([*(before.wrote if before else ()), *on_the_way])
         own = write.own if write.own is not None or before is None else before.own
-        self._entries[write.spot] = Entry(write.knob.name, write.directory, write.by, found, tuple(wrote), own)
+        self._entries[write.spot] = Entry(
+            write.knob.name, write.directory, write.by, found, tuple(wrote), own, write.process
+        )
         self.is_dirty = True
 
     def give_own(self, spot: Spot, own: int, text: str) -> None:
@@ -107,6 +117,8 @@ def _fault(entry: Entry) -> str | None:
     """Why an entry cannot be put back. What only another version of the agent can set is no fault."""
     if entry.directory.startswith("/") or not is_inside(entry.directory):
         return f"directory {entry.directory!r}: must be the name of a cgroup below the node's root, without '..'"
+    if entry.process and not _PROCESS.fullmatch(entry.process):
+        return f"process {entry.process!r}: must be NUMBER@START"
     knob = knob_of(entry)
     for place in (knob.v1, knob.v2) if knob else ():
         if place is not None and _reads(place, entry.found):

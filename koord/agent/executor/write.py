@@ -1,4 +1,4 @@
-"""What a strategy or hook wants a cgroup to be."""
+"""What a cgroup, or a process in it, is to be: a wish whose place is known."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from koord.agent.host.knobs import Knob, Value
 
 
 class Spot(NamedTuple):
-    """One file of one cgroup, by the names that hold for every kernel."""
+    """One file of one cgroup, by the names that hold for every kernel; or of one process in it."""
 
     knob: str
     directory: str
+    process: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Write:
     knob: Knob
     directory: str
@@ -29,10 +30,11 @@ class Write:
     "What kubelet sets there by the pod's spec: that is put back when the spec has changed meanwhile."
     is_watched: bool = False
     "Looked at in each round, however lately it was seen to be so: what somebody else writes there does not last."
+    process: str = ""
     spot: Spot = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "spot", Spot(self.knob.name, self.directory))
+        self.spot = Spot(self.knob.name, self.directory, self.process)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""What the kernel shall know of each pod: pure functions from pod and node to writes.
+"""What each pod is to be made and kept like: pure functions from pod and node to wishes.
 
-The agent's reconciler, a CRI proxy and an NRI plugin deliver the same wishes, each in its way.
+The agent's executor delivers them to what runs; a CRI proxy and an NRI plugin can deliver the same wishes before a
+container exists.
 """

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from koord.agent.executor.write import Write
+from koord.agent import wish
 from koord.agent.hooks.hook import Hook
 from koord.agent.hooks.ratio import normalization_ratio, normalized
 from koord.agent.host.convert import UNLIMITED, quota_of_milli, shares_of_milli
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT
 from koord.agent.pods import BATCH_CPU, BATCH_MEMORY, AgentContainer, AgentPod
 from koord.agent.state import NodeState
+from koord.agent.wish import Target, Wish
 from koord.api.configuration.features import AgentGate
 from koord.api.protocol.priority import QoSClass
 
@@ -23,28 +24,28 @@ NAME: Final = "batch_resource"
 _WHY: Final = "batch resources of the pod's spec"
 
 
-def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
+def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
     if _has_batch(pod):
         limits = [each.limits for each in pod.containers]
         requests = sum(each.requests.get(BATCH_CPU, 0) for each in pod.containers)
-        yield from _writes(state, pod.directory, requests, _sum(limits, BATCH_CPU), _sum(limits, BATCH_MEMORY))
+        yield from _wishes(state, wish.pod(pod.uid), requests, _sum(limits, BATCH_CPU), _sum(limits, BATCH_MEMORY))
 
 
-def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Write]:
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
     if _has_batch(pod) and _names_batch(container):
-        yield from _writes(
+        yield from _wishes(
             state,
-            container.directory,
+            wish.container(pod.uid, container.name),
             container.requests.get(BATCH_CPU, 0),
             container.limits.get(BATCH_CPU, UNLIMITED),
             container.limits.get(BATCH_MEMORY, UNLIMITED),
         )
 
 
-def _writes(state: NodeState, directory: str, request: int, cpu: int, memory: int) -> Iterator[Write]:
-    yield Write(CPU_SHARES, directory, shares_of_milli(request), NAME, _WHY)
-    yield Write(CPU_QUOTA, directory, _quota(state, cpu), NAME, _WHY)
-    yield Write(MEMORY_LIMIT, directory, memory if memory > 0 else UNLIMITED, NAME, _WHY)
+def _wishes(state: NodeState, target: Target, request: int, cpu: int, memory: int) -> Iterator[Wish]:
+    yield Wish(target, CPU_SHARES, shares_of_milli(request), NAME, _WHY)
+    yield Wish(target, CPU_QUOTA, _quota(state, cpu), NAME, _WHY)
+    yield Wish(target, MEMORY_LIMIT, memory if memory > 0 else UNLIMITED, NAME, _WHY)
 
 
 def _quota(state: NodeState, limit_milli: int) -> int:

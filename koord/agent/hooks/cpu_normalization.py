@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from koord.agent.executor.write import Write
+from koord.agent import wish
 from koord.agent.hooks.hook import Hook
 from koord.agent.hooks.ratio import normalization_ratio, normalized
 from koord.agent.host.convert import UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_QUOTA
 from koord.agent.pods import CPU, AgentContainer, AgentPod
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
 from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
 from koord.api.protocol.annotations.value import AnnotationError
@@ -31,31 +32,25 @@ def _concerns(pod: AgentPod) -> bool:
         return True
 
 
-def _quotas(state: NodeState, pod: AgentPod) -> Iterator[tuple[str, int, int]]:
-    """Directory, normalised quota, and the quota that kubelet sets."""
-    ratio = normalization_ratio(state)
-    if ratio is None or not _concerns(pod):
-        return
-    limits = [(each.directory, each.limits.get(CPU, 0)) for each in pod.containers]
-    for directory, limit in limits:
-        if directory and limit > 0:
-            yield directory, normalized(quota_of_milli(limit), ratio), quota_of_milli(limit)
+def _ratio(state: NodeState, pod: AgentPod) -> float | None:
+    """By which a pod's quotas shrink; None leaves them alone."""
+    return normalization_ratio(state) if _concerns(pod) else None
+
+
+def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
+    ratio = _ratio(state, pod)
     # Those to come count too, as they do for kubelet: v1 takes no child with more than its parent has.
-    if all(limit > 0 for _, limit in limits):
+    if ratio is not None and all(each.limits.get(CPU, 0) > 0 for each in pod.containers):
         own = quota_of_milli(pod.limits.get(CPU, 0))
-        yield pod.directory, normalized(own, ratio), own
+        if own != UNLIMITED:
+            yield Wish(wish.pod(pod.uid), CPU_QUOTA, normalized(own, ratio), NAME, _WHY, own=own)
 
 
-def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
-    for directory, quota, own in _quotas(state, pod):
-        if directory == pod.directory and quota != UNLIMITED:
-            yield Write(CPU_QUOTA, directory, quota, NAME, _WHY, own=own)
-
-
-def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Write]:
-    for directory, quota, own in _quotas(state, pod):
-        if directory == container.directory:
-            yield Write(CPU_QUOTA, directory, quota, NAME, _WHY, own=own)
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    ratio, limit = _ratio(state, pod), container.limits.get(CPU, 0)
+    if ratio is not None and limit > 0:
+        own = quota_of_milli(limit)
+        yield Wish(wish.container(pod.uid, container.name), CPU_QUOTA, normalized(own, ratio), NAME, _WHY, own=own)
 
 
 HOOK: Final = Hook(NAME, AgentGate.CPU_NORMALIZATION, for_pod=_for_pod, for_container=_for_container)

@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from koord.agent import wish
 from koord.agent.cpu_pools import best_effort_pools, numa_nodes_with_cpu, service_pools
-from koord.agent.executor.write import Write
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.convert import UNLIMITED
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
-from koord.agent.host_applications import directory_of
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
+from koord.agent.wish import Target, Wish
 from koord.api.configuration.features import AgentGate
-from koord.api.kubernetes.cgroup import qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.annotations.cpu import RESOURCE_STATUS, SYSTEM_QOS_RESOURCE, CPUSharedPool
 from koord.api.protocol.annotations.value import AnnotationError
@@ -77,14 +76,14 @@ def _has_own(pod: AgentPod) -> bool:
         return False
 
 
-def _for_node(state: NodeState) -> Iterator[Write]:
+def _for_node(state: NodeState) -> Iterator[Wish]:
     cpus = state.once(_shared)
     if not cpus:
         return
     for application in state.slo.host_applications if state.slo else ():
         if application.qos == QoSClass.LS:
-            directory = directory_of(application, state.driver)
-            yield Write(CPUSET_CPUS, directory, cpus, NAME, "the CPUs that services share")
+            target = wish.application(application.name)
+            yield Wish(target, CPUSET_CPUS, cpus, NAME, "the CPUs that services share")
     if state.kubelet.cpu_policy == "static":
         return
     # Pods with CPUs of their own lie there too, and ones that are left alone: the directory has room for all of them.
@@ -92,24 +91,23 @@ def _for_node(state: NodeState) -> Iterator[Write]:
         if pod.kube_qos is KubeQoS.BURSTABLE and pod.is_present:
             found = cpus_of(state, pod)
             cpus |= found[0] if found else state.topology.all
-    directory = qos_dir(KubeQoS.BURSTABLE, state.driver)
-    yield Write(CPUSET_CPUS, directory, cpus, NAME, "the CPUs that services share")
+    yield Wish(wish.band(KubeQoS.BURSTABLE), CPUSET_CPUS, cpus, NAME, "the CPUs that services share")
 
 
-def _writes(state: NodeState, pod: AgentPod, directory: str) -> Iterator[Write]:
+def _wishes(state: NodeState, pod: AgentPod, target: Target) -> Iterator[Wish]:
     found = cpus_of(state, pod)
     if found is not None and found[0]:
-        yield Write(CPUSET_CPUS, directory, found[0], NAME, found[1])
+        yield Wish(target, CPUSET_CPUS, found[0], NAME, found[1])
     if _has_own(pod):
-        yield Write(CPU_QUOTA, directory, UNLIMITED, NAME, "its CPUs are its limit")
+        yield Wish(target, CPU_QUOTA, UNLIMITED, NAME, "its CPUs are its limit")
 
 
-def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
-    return _writes(state, pod, pod.directory)
+def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
+    return _wishes(state, pod, wish.pod(pod.uid))
 
 
-def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Write]:
-    return _writes(state, pod, container.directory)
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    return _wishes(state, pod, wish.container(pod.uid, container.name))
 
 
 HOOK: Final = Hook(NAME, AgentGate.CPU_SET_ALLOCATOR, _for_node, _for_pod, _for_container)

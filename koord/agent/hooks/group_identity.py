@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from koord.agent.executor.write import Write
+from koord.agent import wish
 from koord.agent.hooks.hook import Hook
 from koord.agent.host.knobs import CPU_IDLE, GROUP_IDENTITY
-from koord.agent.host_applications import directory_of
-from koord.agent.pods import AgentPod
+from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
-from koord.api.kubernetes.cgroup import qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.annotations import pod_qos
 from koord.api.protocol.annotations.value import AnnotationError
@@ -77,31 +76,36 @@ def _is_in_force(state: NodeState) -> bool:
     return by_identity and any(map(is_enabled, (qos.lsr_class, qos.ls_class, qos.be_class)))
 
 
-def _for_node(state: NodeState) -> Iterator[Write]:
+def _for_node(state: NodeState) -> Iterator[Wish]:
     if not _is_in_force(state):
         return
-    best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
+    best_effort = wish.band(KubeQoS.BEST_EFFORT)
     if not state.kernel.has_group_identity:
         if identity(state.qos.be_class) < 0:
-            yield Write(CPU_IDLE, best_effort, 1, NAME, "best effort yields to all others")
+            yield Wish(best_effort, CPU_IDLE, 1, NAME, "best effort yields to all others")
         return
-    yield Write(GROUP_IDENTITY, qos_dir(KubeQoS.GUARANTEED, state.driver), 0, NAME, "the root has no side")
-    yield Write(
-        GROUP_IDENTITY, qos_dir(KubeQoS.BURSTABLE, state.driver), identity(state.qos.ls_class), NAME, "identity of LS"
-    )
-    yield Write(GROUP_IDENTITY, best_effort, identity(state.qos.be_class), NAME, "identity of BE")
-    for application in state.slo.host_applications if state.slo else ():
-        value = class_identity(state, application.qos)
-        directory = directory_of(application, state.driver)
-        yield Write(GROUP_IDENTITY, directory, value, NAME, f"identity of host application {application.name}")
+    of_ls = identity(state.qos.ls_class)
+    yield Wish(wish.band(KubeQoS.GUARANTEED), GROUP_IDENTITY, 0, NAME, "the root has no side")
+    yield Wish(wish.band(KubeQoS.BURSTABLE), GROUP_IDENTITY, of_ls, NAME, "identity of LS")
+    yield Wish(best_effort, GROUP_IDENTITY, identity(state.qos.be_class), NAME, "identity of BE")
+    for app in state.slo.host_applications if state.slo else ():
+        why = f"identity of host application {app.name}"
+        yield Wish(wish.application(app.name), GROUP_IDENTITY, class_identity(state, app.qos), NAME, why)
 
 
-def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Write]:
-    if not _is_in_force(state) or not state.kernel.has_group_identity:
-        return
-    value, why = pod_identity(state, pod), f"identity of {pod.qos}"
-    for directory in (pod.directory, *(each.directory for each in pod.containers if each.directory)):
-        yield Write(GROUP_IDENTITY, directory, value, NAME, why)
+def _is_by_number(state: NodeState) -> bool:
+    return _is_in_force(state) and state.kernel.has_group_identity
 
 
-HOOK: Final = Hook(NAME, AgentGate.GROUP_IDENTITY, _for_node, _for_pod)
+def _for_pod(state: NodeState, pod: AgentPod) -> Iterator[Wish]:
+    if _is_by_number(state):
+        yield Wish(wish.pod(pod.uid), GROUP_IDENTITY, pod_identity(state, pod), NAME, f"identity of {pod.qos}")
+
+
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    if _is_by_number(state):
+        target = wish.container(pod.uid, container.name)
+        yield Wish(target, GROUP_IDENTITY, pod_identity(state, pod), NAME, f"identity of {pod.qos}")
+
+
+HOOK: Final = Hook(NAME, AgentGate.GROUP_IDENTITY, _for_node, _for_pod, _for_container)

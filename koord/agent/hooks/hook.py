@@ -1,17 +1,21 @@
-"""The shape of a hook: what it wants of the directories of QoS classes, of a pod's, and of a container's."""
+"""The shape of a hook: what it wants of the node and its bands, of a pod, and of a container.
+
+A hook answers for a pod or container that does not exist yet as well as for one that runs: it goes by the pod's spec
+and the node's state, and names its targets, not their places.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from koord.agent.executor.write import Write
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
 from koord.api.configuration.features import AgentGate
 
 
-def _nothing(*args: object) -> Iterable[Write]:
+def _nothing(*args: object) -> Iterable[Wish]:
     return ()
 
 
@@ -19,20 +23,22 @@ def _nothing(*args: object) -> Iterable[Write]:
 class Hook:
     name: str
     gate: AgentGate
-    for_node: Callable[[NodeState], Iterable[Write]] = _nothing
-    for_pod: Callable[[NodeState, AgentPod], Iterable[Write]] = _nothing
-    for_container: Callable[[NodeState, AgentPod, AgentContainer], Iterable[Write]] = _nothing
+    for_node: Callable[[NodeState], Iterable[Wish]] = _nothing
+    for_pod: Callable[[NodeState, AgentPod], Iterable[Wish]] = _nothing
+    for_container: Callable[[NodeState, AgentPod, AgentContainer], Iterable[Wish]] = _nothing
 
-    def writes(self, state: NodeState) -> tuple[Write, ...]:
+    def is_on(self, state: NodeState) -> bool:
+        return state.slo is not None and state.gates[self.gate] and not state.is_colocation_off
+
+    def wishes(self, state: NodeState) -> tuple[Wish, ...]:
         """All that it wants on the node."""
-        return tuple(self._writes(state))
+        return tuple(self._wishes(state))
 
-    def _writes(self, state: NodeState) -> Iterable[Write]:
+    def _wishes(self, state: NodeState) -> Iterable[Wish]:
         yield from self.for_node(state)
         for pod in state.pods.values():
             if not pod.is_present:
                 continue
             yield from self.for_pod(state, pod)
             for container in pod.containers:
-                if container.directory:
-                    yield from self.for_container(state, pod, container)
+                yield from self.for_container(state, pod, container)

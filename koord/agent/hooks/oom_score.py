@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
+from typing import Final
 
-from koord.agent.host.cgroups import Cgroups
+from koord.agent import wish
+from koord.agent.hooks.hook import Hook
+from koord.agent.host.knobs import OOM_SCORE_ADJ
+from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
+from koord.api.configuration.features import AgentGate
 from koord.api.protocol.annotations.pod_qos import oom_score_adj
 from koord.api.protocol.annotations.value import AnnotationError
 
-log = logging.getLogger(__name__)
+NAME: Final = "oom_score"
 
 
-def wanted(state: NodeState) -> Iterator[tuple[str, int]]:
-    """Directories of containers, and the score that their processes shall have."""
-    for pod in state.pods.values():
-        if not pod.is_present:
-            continue
-        for container in pod.containers:
-            if not container.directory:
-                continue
-            try:
-                score = oom_score_adj(pod.meta, container.name)
-            except AnnotationError:
-                continue
-            if score is not None:
-                yield container.directory, score
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    try:
+        score = oom_score_adj(pod.meta, container.name)
+    except AnnotationError:
+        return
+    if score is not None:
+        target = wish.container(pod.uid, container.name)
+        yield Wish(target, OOM_SCORE_ADJ, score, NAME, "the pod's annotation")
 
 
-def apply(state: NodeState, cgroups: Cgroups) -> int:
-    """How many processes were changed. One that ends meanwhile needs no score; one that refuses it keeps its own."""
-    changed = 0
-    for directory, score in wanted(state):
-        try:
-            processes = cgroups.processes(directory)
-        except FileNotFoundError:
-            continue
-        for pid in processes:
-            file = f"proc/{pid}/oom_score_adj"
-            try:
-                if int(cgroups.files.once(file)) != score:
-                    cgroups.files.write(file, str(score))
-                    changed += 1
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            except OSError as error:
-                log.warning("the oom score of process %s in %s stays: %s", pid, directory, error.strerror)
-    return changed
+HOOK: Final = Hook(NAME, AgentGate.OOM_SCORE_ADJ, for_container=_for_container)

@@ -1,15 +1,35 @@
-"""The hooks, in the order in which they are asked; of two that disagree on a file, the later one counts."""
+"""The hooks, in the order in which they are asked; of two that disagree on a setting, the later one counts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_identity
+from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_identity, oom_score
 from koord.agent.hooks.hook import Hook
+from koord.agent.pods import AgentContainer, AgentPod
+from koord.agent.state import NodeState
+from koord.agent.wish import Setting, Target, Wish
 
 HOOKS: Final[tuple[Hook, ...]] = (
     group_identity.HOOK,
     batch_resource.HOOK,
     cpu_normalization.HOOK,
     cpu_set.HOOK,
+    oom_score.HOOK,
 )
+
+
+def wishes_for(
+    state: NodeState, pod: AgentPod, container: AgentContainer | None = None, hooks: Iterable[Hook] = HOOKS
+) -> tuple[Wish, ...]:
+    """What a pod, or one container of it, is to be made with: for whoever is about to make it.
+
+    The pod need not be one of the state's, and nothing of it has to exist.
+    """
+    chosen: dict[tuple[Target, Setting], Wish] = {}
+    for hook in hooks:
+        if hook.is_on(state):
+            found = hook.for_pod(state, pod) if container is None else hook.for_container(state, pod, container)
+            chosen |= {(each.target, each.setting): each for each in found}
+    return tuple(chosen.values())

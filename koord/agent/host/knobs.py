@@ -2,7 +2,8 @@
 
 A knob's value is in one unit on both versions (shares, microseconds, bytes, a set of CPUs; -1 is no limit); how a
 version writes and reads it is the knob's own business. Which kernels have it is said by its `Present`; asking is
-`Cgroups.has`. New files of a kernel become a line in KNOBS, and nothing else.
+`Cgroups.has`. New files of a kernel become a line in KNOBS, and nothing else. What single
+processes have is listed apart.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class Knob:
     growth: Growth = Growth.FREE
     unlimited: bool = False
     "Whether -1 is a value: none."
+    is_of_processes: bool = False
+    "Whether each process of a container has it, below /proc; one that is to come has it from its container."
 
     def fault(self, value: Value) -> str | None:
         """Why this is no value for the knob."""
@@ -267,6 +270,15 @@ PAGE_CACHE_LIMIT: Final = _same(
 PAGE_CACHE_SIZE: Final = _same("memory.pagecache_limit.size", "memory", "memory.pagecache_limit.size", None, _T, 0)
 PAGE_CACHE_SYNC: Final = _same("memory.pagecache_limit.sync", "memory", "memory.pagecache_limit.sync", None, _T, 0, 1)
 
+OOM_SCORE_ADJ: Final = Knob(
+    "oom_score_adj",
+    Place("oom_score_adj", _NUMBER),
+    Place("oom_score_adj", _NUMBER),
+    -1000,
+    1000,
+    is_of_processes=True,
+)
+
 KNOBS: Final[tuple[Knob, ...]] = (
     CPU_SHARES,
     CPU_QUOTA,
@@ -289,3 +301,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
     PAGE_CACHE_SIZE,
     PAGE_CACHE_SYNC,
 )
+"""Those of cgroups."""
+
+PROCESS_KNOBS: Final[tuple[Knob, ...]] = (OOM_SCORE_ADJ,)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
+from koord.agent.annotations import READ
 from koord.agent.core import Agent, Done
 from koord.agent.executor.audit import Audit
 from koord.agent.executor.executor import Executor
@@ -30,41 +30,36 @@ from koord.agent.live import kubelet
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.live.pod_watch import PodWatch
+from koord.agent.live.reporting import Reporter
 from koord.agent.pods import AgentPod, pods_of
 from koord.agent.qos.decision import Eviction
-from koord.agent.report import node_resource_topology
-from koord.agent.report.node_metric import LEAST_REPORT_S, node_metric_status
+from koord.agent.report.registry import REPORTS
+from koord.agent.report.report import Facts, Report
 from koord.agent.state import DEFAULT_GATES, Kubelet, NodeState
 from koord.agent.view import driver_in, state_of
 from koord.api.configuration.features import AgentGate
-from koord.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
+from koord.api.kinds import NODE_SLOS, NODES, PODS
 from koord.api.kubernetes.cgroup import CgroupDriver, qos_dir
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.words import KubeQoS
-from koord.api.machinery.faults import BadInput
-from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.crd.node_slo import NodeSLO
-from koord.api.protocol.report_policy import ReportPolicy, policy_of
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
+from koord.kube.malformed import MalformedTeller
 from koord.kube.served import until_served
 
 log = logging.getLogger(__name__)
 
 ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
-TOPOLOGY_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
 AGAIN_S: Final = 5.0
-KINDS: Final = (NODE_SLOS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES)
+KINDS: Final = (NODE_SLOS, *(report.kind for report in REPORTS))
 MOST_FILES: Final = 65536
-FIELD_MANAGER: Final = "koord-agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +82,8 @@ class Sources:
 
     node: Informer[Node]
     slo: Informer[NodeSLO]
-    metric: Informer[NodeMetric]
-    topology: Informer[NodeResourceTopology]
+    reports: Sequence[tuple[Report[Any], Informer[Any]]]
+    "Each with the object that it is told in."
     pods: dict[str, AgentPod] = field(default_factory=dict)
     kubelet: Kubelet = field(default_factory=Kubelet)
 
@@ -123,9 +118,14 @@ class Daemon:
             sources = Sources(
                 informers.get(NODES, fields=own),
                 informers.get(NODE_SLOS, fields=own),
-                informers.get(NODE_METRICS, fields=own),
-                informers.get(NODE_RESOURCE_TOPOLOGIES, fields=own),
+                [
+                    (report, informers.get(report.kind, fields=own))
+                    for report in REPORTS
+                    if report.is_on(self._options.gates)
+                ],
             )
+            malformed = MalformedTeller(events, READ)
+            sources.node.add_handler(malformed.hear(NODES))
             await informers.synced(freeze=True)
             evictor = Evictor(
                 self._client,
@@ -140,10 +140,11 @@ class Daemon:
             on_ready()
             await self._find_driver()
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources)), name="kubelet")
-            tasks.create_task(self._again("report", lambda: self._report(sources)), name="report")
-            if self._options.gates[AgentGate.NODE_TOPOLOGY_REPORT]:
-                tasks.create_task(self._again("topology", lambda: self._report_topology(sources)), name="topology")
+            tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources, malformed)), name="kubelet")
+            reporter = Reporter(self._client, self._clock, self._options.node, self._facts)
+            for report, informer in sources.reports:
+                work = partial(reporter.run, report, partial(informer.get, self._options.node))
+                tasks.create_task(self._again(report.name, work), name=report.name)
             await self._again("rounds", lambda: self._rounds(sources, evictor))
 
     async def _again(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -232,9 +233,10 @@ class Daemon:
             log.warning("the kernel refuses %s in %s: %s", write.knob.name, write.directory, refusal.error)
 
     def _file(self, write: Write) -> str:
-        return self.cgroups.file(write.knob, write.directory).rpartition("/")[2]
+        file = self.agent.executor.file(write)
+        return file if write.process else file.rpartition("/")[2]
 
-    async def _ask_kubelet(self, sources: Sources) -> None:
+    async def _ask_kubelet(self, sources: Sources, malformed: MalformedTeller) -> None:
         async with AsyncExitStack() as stack:
             watch = stack.enter_context(PodWatch(self.cgroups, self.driver, self._clock))
             address, client = "", None
@@ -245,72 +247,30 @@ class Daemon:
                     address = found
                     client = await stack.enter_async_context(kubelet.client_of(self._client.config, address))
                 if client is not None:
-                    await self._kubelet_round(client, sources)
+                    await self._kubelet_round(client, sources, malformed)
                     watch.follow(pod.directory for pod in sources.pods.values())
                 await watch.next_look(self._options.kubelet_s)
 
-    async def _kubelet_round(self, client: Client, sources: Sources) -> None:
+    async def _kubelet_round(self, client: Client, sources: Sources, malformed: MalformedTeller) -> None:
         found = await self._kubelet_pods.news(client)
         if found is not None:
             pods = pods_of(found, self.driver)
             if pods != sources.pods:
                 for uid in sources.pods.keys() - pods.keys():
                     self.agent.executor.forget(sources.pods[uid].directory)
+                for uid, pod in pods.items():
+                    malformed.tell(PODS, pod.meta, sources.pods[uid].meta if uid in sources.pods else None)
                 sources.pods = pods
         asked = await kubelet.settings(client, sources.kubelet, self.topology)
         new = replace(asked, static_cpus=kubelet.given_cpus(self.files, asked))
         if new != sources.kubelet:
             sources.kubelet = new
 
-    async def _report(self, sources: Sources) -> None:
-        while True:
-            metric = sources.metric.get(self._options.node)
-            policy = policy_of(metric.spec.metric_collect_policy if metric else None, ReportPolicy())
-            state = self._state
-            # The first report comes as soon as there is something to tell.
-            is_told = metric is not None and state is not None and await self._write_report(state, policy)
-            await self._clock.sleep(max(policy.report_s, LEAST_REPORT_S) if is_told else 1.0)
-
-    async def _report_topology(self, sources: Sources) -> None:
-        while True:
-            state = self._state
-            known = sources.topology.get(self._options.node)
-            try:
-                wanted = None if state is None else node_resource_topology.change(state, self.files, known)
-            except BadInput as error:
-                log.error("the topology stays as it was reported: %s", error)
-                wanted = None
-            if wanted is not None:
-                await self._write_topology(wanted, is_new=known is None)
-            await self._clock.sleep(TOPOLOGY_S)
-
-    async def _write_topology(self, wanted: Mapping[str, Any], *, is_new: bool) -> None:
-        name, kind = self._options.node, NODE_RESOURCE_TOPOLOGIES
-        try:
-            if is_new:
-                metadata = {"name": name, **wanted["metadata"]}
-                await self._client.create(kind, {**wanted, "metadata": metadata}, field_manager=FIELD_MANAGER)
-            else:
-                await self._client.patch(kind, name, wanted, field_manager=FIELD_MANAGER)
-        except ApiError as error:
-            log.warning("the topology could not be reported: %s", error)
-
-    async def _write_report(self, state: NodeState, policy: ReportPolicy) -> bool:
-        at = timestamp(self._clock.now())
-        status = node_metric_status(state, self.agent.samples, policy, self._clock.monotonic(), at)
-        if status is None:
-            return False
-        body = {"status": msgspec.to_builtins(status)}
-        try:
-            await self._client.patch(
-                NODE_METRICS, self._options.node, body, field_manager=FIELD_MANAGER, subresource="status"
-            )
-        except NotFound:
-            log.info("there is no NodeMetric to report to yet")
-            return False
-        except ApiError as error:
-            log.warning("usage could not be reported: %s", error)
-        return True
+    def _facts(self) -> Facts | None:
+        if self._state is None:
+            return None
+        now_s, at = self._clock.monotonic(), timestamp(self._clock.now())
+        return Facts(self._state, self.agent.samples, self.files, now_s, at)
 
 
 def _allow_many_files() -> None:

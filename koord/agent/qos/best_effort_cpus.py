@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from koord.agent import wish
 from koord.agent.cpu_pools import numa_nodes_with_cpu, owned_cpus
-from koord.agent.executor.write import Write
 from koord.agent.host.knobs import CPUSET_CPUS
 from koord.agent.pods import AgentPod
 from koord.agent.state import NodeState
-from koord.api.kubernetes.cgroup import qos_dir
+from koord.agent.wish import Wish
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
 from koord.api.protocol.annotations.value import AnnotationError
@@ -43,16 +43,16 @@ def owned_alone(state: NodeState) -> CPUSet:
     return owned.system | owned.lse
 
 
-def kept_away(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Write, ...]:
+def kept_away(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Wish, ...]:
     """`pods`, `containers`: all directories below that of best effort, whoever made them."""
     alone = owned_alone(state)
     rest = state.topology.all - alone
     if not alone or not rest:
         return ()
-    return cpu_writes(state, ((each, rest) for each in (*pods, *containers)), rest, f"CPUs {alone} are for others")
+    return cpu_wishes(((each, rest) for each in (*pods, *containers)), rest, f"CPUs {alone} are for others")
 
 
-def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Write, ...]:
+def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> tuple[Wish, ...]:
     """The containers of a pod get what the scheduler gave it; all above and beside them may be larger."""
     own = dict(_given(state))
     if not own:
@@ -60,13 +60,13 @@ def given(state: NodeState, pods: Sequence[str], containers: Sequence[str]) -> t
     rest = state.topology.all - others(state)
     below = [(each, rest) for each in pods]
     below += [(each, own.get(each.rpartition("/")[0], rest)) for each in containers]
-    return cpu_writes(state, below, rest, "where the scheduler put each best-effort pod")
+    return cpu_wishes(below, rest, "where the scheduler put each best-effort pod")
 
 
-def cpu_writes(state: NodeState, below: Iterable[tuple[str, CPUSet]], cpus: CPUSet, why: str) -> tuple[Write, ...]:
+def cpu_wishes(below: Iterable[tuple[str, CPUSet]], cpus: CPUSet, why: str) -> tuple[Wish, ...]:
     """`cpus` for best effort together, and for each directory below it what is said."""
-    own = Write(CPUSET_CPUS, qos_dir(KubeQoS.BEST_EFFORT, state.driver), cpus, NAME, why, is_watched=True)
-    return (own, *(Write(CPUSET_CPUS, directory, value, NAME, why) for directory, value in below))
+    own = Wish(wish.band(KubeQoS.BEST_EFFORT), CPUSET_CPUS, cpus, NAME, why, is_watched=True)
+    return (own, *(Wish(wish.cgroup(directory), CPUSET_CPUS, value, NAME, why) for directory, value in below))
 
 
 def _given(state: NodeState) -> Iterator[tuple[str, CPUSet]]:

@@ -8,21 +8,25 @@ Pods with CPUs of their own (LSR, LSE) and best effort have no part in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from koord.agent import wish
 from koord.agent.cpu_pools import own_cpus
-from koord.agent.executor.write import Write
 from koord.agent.hooks.ratio import normalization_ratio, normalized
+from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import PERIOD_US, UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA
 from koord.agent.pods import CPU, AgentContainer, AgentPod
 from koord.agent.qos.burst_tokens import Tokens
 from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
+from koord.api.configuration.features import AgentGate
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_defaults import CPU_BURST_STRATEGY
 from koord.api.protocol.annotations import pod_qos
@@ -79,11 +83,11 @@ def decide(
     if plan is None:
         return None
     pool = pool_state(state, samples, plan.strategy.share_pool_threshold_percent or 0, now_s)
-    writes = [*plan.saving]
+    wishes = [*plan.saving]
     kept = {container: own for container, own in tokens.items() if not own.is_over(now_s)}
     for pod, config in plan.raising:
-        writes += _quota_writes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
-    return Outcome(Decision(tuple(writes)) if writes else NOTHING, kept)
+        wishes += _quota_wishes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
+    return Outcome(Decision(tuple(wishes)) if wishes else NOTHING, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class _Plan:
     """What does not depend on what is used."""
 
     strategy: CPUBurstStrategy
-    saving: tuple[Write, ...]
+    saving: tuple[Wish, ...]
     "How much unused time is saved up."
     raising: tuple[tuple[AgentPod, CPUBurstConfig], ...]
     "Whose quotas may be raised, and how."
@@ -109,7 +113,7 @@ def _planned(state: NodeState, ratio: float | None) -> _Plan | None:
     if state.slo is None or state.slo.cpu_burst_strategy is None:
         return None
     strategy = overlay(CPU_BURST_STRATEGY, state.slo.cpu_burst_strategy)
-    saving: list[Write] = []
+    saving: list[Wish] = []
     raising = []
     for pod in state.pods.values():
         if not pod.is_active or _has_own_cpus(pod) or pod.qos is QoSClass.BE:
@@ -117,7 +121,7 @@ def _planned(state: NodeState, ratio: float | None) -> _Plan | None:
         config = _config(strategy, pod)
         if config.policy not in (None, "none"):
             if config.policy != "cfsQuotaBurstOnly":
-                saving += _burst_writes(pod, config, state.kernel.burst_within_quota, ratio)
+                saving += _burst_wishes(pod, config, state.kernel.burst_within_quota, ratio)
             if config.policy != "cpuBurstOnly":
                 raising.append((pod, config))
     return _Plan(strategy, tuple(saving), tuple(raising))
@@ -170,10 +174,10 @@ def _config(strategy: CPUBurstStrategy, pod: AgentPod) -> CPUBurstConfig:
         return own
 
 
-def _burst_writes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool, ratio: float | None) -> Iterator[Write]:
+def _burst_wishes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool, ratio: float | None) -> Iterator[Wish]:
     percent = config.cpu_burst_percent or 0
-    limited = {each.directory: each.limits[CPU] for each in _limited(pod)}
-    values = {directory: burst_us(limit, percent, within_quota, ratio) for directory, limit in limited.items()}
+    limited = {wish.container(pod.uid, each.name): each.limits[CPU] for each in _limited(pod)}
+    values = {target: burst_us(limit, percent, within_quota, ratio) for target, limit in limited.items()}
     if values:
         why = f"unused time is saved up to {percent}% of the limit" + (
             ", or one period's quota" if within_quota else ""
@@ -181,11 +185,11 @@ def _burst_writes(pod: AgentPod, config: CPUBurstConfig, within_quota: bool, rat
         # What is rounded up for each container can be more than the pod's quota.
         most = burst_us(sum(limited.values()), percent, within_quota, ratio)
         together = min(sum(values.values()), most) if within_quota else sum(values.values())
-        for directory, value in ((pod.directory, together), *values.items()):
-            yield Write(CPU_BURST, directory, value, NAME, why)
+        for target, value in ((wish.pod(pod.uid), together), *values.items()):
+            yield Wish(target, CPU_BURST, value, NAME, why)
 
 
-def _quota_writes(
+def _quota_wishes(
     pod: AgentPod,
     config: CPUBurstConfig,
     pool: Pool,
@@ -196,7 +200,7 @@ def _quota_writes(
     seed: int,
     now_s: float,
     ratio: float | None,
-) -> Iterator[Write]:
+) -> Iterator[Wish]:
     delta = 0
     for each in _limited(pod):
         held = quotas.get(each.directory, UNLIMITED)
@@ -210,11 +214,12 @@ def _quota_writes(
         own = quota_of_milli(each.limits[CPU])
         quota = moved(move, normalized(own, ratio), held, config.cfs_quota_burst_percent or 100)
         delta += quota - held
-        yield Write(CPU_QUOTA, each.directory, quota, NAME, f"{move.value}; the share pool is {pool.value}", own=own)
+        target, why = wish.container(pod.uid, each.name), f"{move.value}; the share pool is {pool.value}"
+        yield Wish(target, CPU_QUOTA, quota, NAME, why, own=own)
     pod_quota = quotas.get(pod.directory, UNLIMITED)
     if pod_quota != UNLIMITED:
         own = quota_of_milli(pod.limits.get(CPU, 0))
-        yield Write(CPU_QUOTA, pod.directory, pod_quota + delta, NAME, "the sum of its containers", own=own)
+        yield Wish(wish.pod(pod.uid), CPU_QUOTA, pod_quota + delta, NAME, "the sum of its containers", own=own)
 
 
 def _limited(pod: AgentPod) -> list[AgentContainer]:
@@ -271,3 +276,42 @@ def _spent(
     used = samples.last(names.container_cpu(container.id), now_s, FRESH_WITHIN_S)
     # Where nobody knows what it used, it neither spent nor earned in that time.
     return own.after(100.0 if used is None else used * 100 / container.limits[CPU], now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    "By container."
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    "By directory, as last seen: where nobody but the agent writes they are read slowly."
+
+
+def _look(reader: Reader, memory: Memory) -> Mapping[str, int]:
+    """The quotas that count."""
+    quotas: dict[str, int] = {}
+    for directory in reader.state.once(directories):
+        known = None if reader.is_thorough or directory in reader.changed else memory.quotas.get(directory)
+        quota = _quota(reader.cgroups, directory) if known is None else known
+        if quota is not None:
+            quotas[directory] = quota
+    return quotas
+
+
+def _quota(cgroups: Cgroups, directory: str) -> int | None:
+    try:
+        quota = cgroups.get(CPU_QUOTA, directory)
+    except FileNotFoundError:
+        return None
+    return quota if isinstance(quota, int) else None
+
+
+def _decide(sight: Sight, quotas: Mapping[str, int], memory: Memory) -> Turn[Memory]:
+    state = sight.state
+    ratio = normalization_ratio(state) if state.gates[AgentGate.CPU_NORMALIZATION] else None
+    outcome = decide(state, sight.samples, quotas, memory.tokens, sight.seed, sight.now_s, ratio)
+    if outcome is None:
+        return Turn(None, Memory(memory.tokens, quotas))
+    return Turn(outcome.decision, Memory(outcome.tokens, quotas))
+
+
+STRATEGY: Final = Strategy(NAME, (AgentGate.CPU_BURST,), Memory(), _decide, _look)

@@ -6,16 +6,23 @@ more was requested of a band than the node has for it (allocatable); the node as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from koord.agent.pods import BATCH_CPU, CPU, MID_CPU, AgentPod
 from koord.agent.qos.allocatable_evict import Resources, allocatable_tasks
-from koord.agent.qos.decision import NOTHING, Decision
-from koord.agent.qos.evicting import Account, Task, by_importance, evictions, is_offered, may_be_evicted
+from koord.agent.qos.evicting import (
+    Account,
+    Reason,
+    Task,
+    by_importance,
+    eviction_strategy,
+    is_offered,
+    may_be_evicted,
+)
+from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Window
-from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
 from koord.api.configuration.slo_defaults import CPU_EVICT_BE_USAGE_THRESHOLD_PERCENT, EVICT_LOWER_MARGIN_PERCENT
 from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
@@ -31,42 +38,8 @@ _RESOURCES: Final = Resources(CPU, MID_CPU, BATCH_CPU)
 _BEST_EFFORT: Final = (names.BE_CPU_REQUEST, names.BE_CPU_LIMIT, names.BE_CPU)
 
 
-def decide(
-    state: NodeState,
-    samples: Samples,
-    gates: Mapping[AgentGate, bool],
-    on_their_way: Collection[str],
-    last_release_s: float,
-    now_s: float,
-    refused: Collection[str] = (),
-) -> Decision | None:
-    """`last_release_s`: when this last evicted somebody, or the agent's start. `refused`: whom the API lately kept."""
-    if state.slo is None or state.slo.resource_used_threshold_with_be is None:
-        return None
-    strategy = state.slo.resource_used_threshold_with_be
-    if not strategy.enable or now_s - last_release_s < COOL_DOWN_S:
-        return NOTHING
-    tasks: list[Task] = []
-    if gates[AgentGate.BE_CPU_EVICT]:
-        tasks += _satisfaction(state, samples, strategy, now_s)
-    if gates[AgentGate.CPU_ALLOCATABLE_EVICT]:
-        tasks += allocatable_tasks(
-            state,
-            str(AgentGate.CPU_ALLOCATABLE_EVICT),
-            _RESOURCES,
-            strategy.cpu_allocatable_evict_threshold_percent,
-            strategy.cpu_allocatable_evict_lower_percent,
-            strategy.allocatable_evict_priority_threshold,
-        )
-    if gates[AgentGate.CPU_EVICT]:
-        tasks += _usage(state, samples, strategy, now_s)
-    leaving = [pod for uid, pod in state.pods.items() if uid in on_their_way]
-    return Decision(evictions=evictions(tasks, leaving, refused))
-
-
-def _satisfaction(
-    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
-) -> Iterator[Task]:
+def _satisfaction(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    state, samples, now_s = sight.state, sight.samples, sight.now_s
     lower = strategy.cpu_evict_be_satisfaction_lower_percent or 0
     upper = strategy.cpu_evict_be_satisfaction_upper_percent or 0
     if not (0 < lower <= _HIGHEST_LOWER_PERCENT and 0 < upper < 100 and upper >= lower):
@@ -129,7 +102,19 @@ def _by_priority_then_use(pod: AgentPod, samples: Samples, now_s: float) -> tupl
     return pod.priority or 0, -used / max(_frees(pod), 1), pod.key
 
 
-def _usage(state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float) -> Iterator[Task]:
+def _allocatable(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    return allocatable_tasks(
+        sight.state,
+        str(AgentGate.CPU_ALLOCATABLE_EVICT),
+        _RESOURCES,
+        strategy.cpu_allocatable_evict_threshold_percent,
+        strategy.cpu_allocatable_evict_lower_percent,
+        strategy.allocatable_evict_priority_threshold,
+    )
+
+
+def _usage(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    state, samples, now_s = sight.state, sight.samples, sight.now_s
     threshold, highest = strategy.cpu_evict_threshold_percent, strategy.evict_enabled_priority_threshold
     if threshold is None or highest is None:
         return
@@ -153,3 +138,15 @@ def _usage(state: NodeState, samples: Samples, strategy: ResourceThresholdStrate
     need = state.capacity_cpu_milli * (percent - lower) // 100
     why = f"the node's CPU usage is {percent}%, at or above {threshold}%"
     yield Task(feature, Account("usage", CPU), need, pods, lambda pod: measured.get(pod.uid, 0), why)
+
+
+STRATEGY: Final = eviction_strategy(
+    NAME,
+    COOL_DOWN_S,
+    (
+        Reason(AgentGate.BE_CPU_EVICT, _satisfaction),
+        Reason(AgentGate.CPU_ALLOCATABLE_EVICT, _allocatable),
+        Reason(AgentGate.CPU_EVICT, _usage),
+    ),
+    cools_at_start=True,
+)

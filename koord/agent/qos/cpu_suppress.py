@@ -17,21 +17,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from koord.agent import wish
 from koord.agent.cpu_pools import owned_cpus
-from koord.agent.executor.write import Write
+from koord.agent.host import usage
+from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import LONG_PERIOD_US, UNLIMITED
-from koord.agent.host.knobs import CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS
+from koord.agent.host.knobs import CPU_IDLE, CPU_PERIOD, CPU_QUOTA, CPU_QUOTA_IN_LONG_PERIODS, CPUSET_CPUS
 from koord.agent.qos import best_effort_cpus
-from koord.agent.qos.best_effort_cpus import cpu_writes, given, kept_away, others, owned_alone
+from koord.agent.qos.best_effort_cpus import cpu_wishes, given, kept_away, others, owned_alone
 from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
 from koord.agent.qos.cpu_choice import choose
 from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
+from koord.agent.wish import Wish
+from koord.api.configuration.features import AgentGate
 from koord.api.configuration.slo_defaults import THRESHOLD_STRATEGY
 from koord.api.kubernetes.cgroup import qos_dir
 from koord.api.kubernetes.words import KubeQoS
-from koord.api.text.cpuset import CPUSet
+from koord.api.text.cpuset import NO_CPUS, CPUSet
 
 NAME: Final = best_effort_cpus.NAME
 FEWEST_CPUS: Final = 2
@@ -75,8 +80,8 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
     if budget is None:
         return None
     if strategy.cpu_suppress_policy == "cfsQuota":
-        return Decision((*_quota_writes(state, held, budget), *away))
-    return _cpuset_writes(state, held, budget)
+        return Decision((*_quota_wishes(held, budget), *away))
+    return _by_cpus(state, held, budget)
 
 
 def managed(state: NodeState, held: Held) -> Decision | None:
@@ -114,17 +119,17 @@ def cpu_count(allowed_milli: int, held: int, cpus: int) -> int:
     return min(wanted, held + -(-cpus * GROWTH // 100))
 
 
-def _quota_writes(state: NodeState, held: Held, budget: CpuBudget) -> tuple[Write, ...]:
-    directory, value, why = qos_dir(KubeQoS.BEST_EFFORT, state.driver), quota_us(budget, held), str(budget)
+def _quota_wishes(held: Held, budget: CpuBudget) -> tuple[Wish, ...]:
+    target, value, why = wish.band(KubeQoS.BEST_EFFORT), quota_us(budget, held), str(budget)
     if not held.yields:
-        return (Write(CPU_QUOTA, directory, value, NAME, why, is_watched=True),)
+        return (Wish(target, CPU_QUOTA, value, NAME, why, is_watched=True),)
     return (
-        Write(CPU_PERIOD, directory, LONG_PERIOD_US, NAME, "best effort yields to all others", is_watched=True),
-        Write(CPU_QUOTA_IN_LONG_PERIODS, directory, value, NAME, why, is_watched=True),
+        Wish(target, CPU_PERIOD, LONG_PERIOD_US, NAME, "best effort yields to all others", is_watched=True),
+        Wish(target, CPU_QUOTA_IN_LONG_PERIODS, value, NAME, why, is_watched=True),
     )
 
 
-def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
+def _by_cpus(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
     never = others(state)
     before = held.cpus or state.topology.all
     lsr = owned_cpus(state).lsr
@@ -136,4 +141,61 @@ def _cpuset_writes(state: NodeState, held: Held, budget: CpuBudget) -> Decision 
     above = everything if state.kubelet.cpu_policy == "static" else cpus
     why = f"{budget}: {len(cpus)} CPUs"
     below = [(each, above) for each in held.pod_directories] + [(each, cpus) for each in held.container_directories]
-    return Decision(cpu_writes(state, below, above, why))
+    return Decision(cpu_wishes(below, above, why))
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSince:
+    """The quota of best effort, and since when it is that: the first that is seen, since ever."""
+
+    quota_us: int | None = None
+    since_s: float = NEVER
+
+
+def _since(known: QuotaSince, quota: int, now_s: float) -> QuotaSince:
+    if quota == known.quota_us:
+        return known
+    return QuotaSince(quota, NEVER if known.quota_us is None else now_s)
+
+
+def _look(reader: Reader, memory: QuotaSince) -> Held:
+    cgroups, state = reader.cgroups, reader.state
+    best_effort = qos_dir(KubeQoS.BEST_EFFORT, state.driver)
+    pods, containers = [], []
+    if state.gates[AgentGate.BE_CPU_MANAGER] or is_by_cpus(state):
+        pods = [f"{best_effort}/{name}" for name in cgroups.children(best_effort, "cpuset")]
+        containers = [f"{pod}/{name}" for pod in pods for name in cgroups.children(pod, "cpuset")]
+    try:
+        cpus = cgroups.configured(CPUSET_CPUS, best_effort)
+    except FileNotFoundError:
+        cpus = NO_CPUS
+    try:
+        quota = usage.cpu_quota_us(cgroups, best_effort)
+        yields = _yields(cgroups, best_effort)
+    except FileNotFoundError:
+        quota, yields = UNLIMITED, False
+    return Held(
+        cpus if isinstance(cpus, CPUSet) else NO_CPUS,
+        quota,
+        pods,
+        containers,
+        yields=yields,
+        for_s=reader.now_s - _since(memory, quota, reader.now_s).since_s,
+    )
+
+
+def _yields(cgroups: Cgroups, best_effort: str) -> bool:
+    """In the idle class, best effort takes nothing from others; unless a quota of the whole node is for all."""
+    if not cgroups.has(CPU_IDLE, best_effort) or cgroups.get(CPU_IDLE, best_effort) != 1:
+        return False
+    return not cgroups.root or usage.cpu_quota_us(cgroups, "") == UNLIMITED
+
+
+def _decide(sight: Sight, held: Held, memory: QuotaSince) -> Turn[QuotaSince]:
+    known = _since(memory, held.quota_us, sight.now_s)
+    if sight.state.gates[AgentGate.BE_CPU_MANAGER]:
+        return Turn(managed(sight.state, held), known)
+    return Turn(decide(sight.state, sight.samples, held, sight.now_s), known)
+
+
+STRATEGY: Final = Strategy(NAME, (AgentGate.BE_CPU_SUPPRESS,), QuotaSince(), _decide, _look)

@@ -1,4 +1,4 @@
-"""What a strategy decides in a round: all that it wants written, and whom it wants gone.
+"""What a strategy decides in a round: all that it wants to be so, and whom it wants gone.
 
 A strategy that lacks data decides nothing at all (None): then everything stays as it is. One that is switched off
 wants nothing, and what it had changed is put back.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koord.agent.executor.write import Write
 from koord.agent.pods import AgentPod
+from koord.agent.wish import Wish
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
     pod: AgentPod
+    strategy: str
+    "Which one asked: it waits for the effect before it asks for more."
     by: str
     "The feature."
     why: str
@@ -24,7 +26,7 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    writes: tuple[Write, ...] = ()
+    wishes: tuple[Wish, ...] = ()
     evictions: tuple[Eviction, ...] = ()
 
 

@@ -4,19 +4,24 @@ Each reason is a `Task`: so much is to be released, of these pods in this order.
 counts what it holds, also one that would not have chosen it, and one that was evicted a moment ago and still runs
 counts as released. So nobody is evicted for what another's leaving already gives back. Whom the API would not let go
 comes last for a while: a budget that protects one pod must not keep the node from helping itself.
+
+A strategy of evictions is a list of reasons, each with its gate, and a time for which it waits after it evicted a pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from koord.agent.pods import AgentPod
-from koord.agent.qos.decision import Eviction
+from koord.agent.qos.decision import NOTHING, Decision, Eviction
+from koord.agent.qos.strategy import NEVER, Sight, Strategy, Turn
+from koord.api.configuration.features import AgentGate
 from koord.api.protocol import names
 from koord.api.protocol.annotations.pod_qos import EVICTION_ENABLED, EVICTION_POLICY, EVICTION_PRIORITY
+from koord.api.protocol.crd.node_slo import ResourceThresholdStrategy
 from koord.api.protocol.priority import DEFAULT_PRIORITY, SubPriorityError, sub_priority
 
 PENDING_RELEASE_S: Final = 120.0
@@ -46,7 +51,7 @@ class Task:
 
 
 def evictions(
-    tasks: Sequence[Task], leaving: Collection[AgentPod], refused: Collection[str] = ()
+    strategy: str, tasks: Sequence[Task], leaving: Collection[AgentPod], refused: Collection[str] = ()
 ) -> tuple[Eviction, ...]:
     """`leaving`: pods that were evicted lately and are still there. `refused`: uids of those that lately might not."""
     chosen: dict[str, Eviction] = {}
@@ -59,7 +64,7 @@ def evictions(
                 break
             if pod.uid in chosen or pod.uid in gone:
                 continue
-            chosen[pod.uid] = Eviction(pod, task.feature, task.why, task.is_emergency)
+            chosen[pod.uid] = Eviction(pod, strategy, task.feature, task.why, task.is_emergency)
             released += _worth(pod, task.account, tasks)
     return tuple(chosen.values())
 
@@ -104,3 +109,31 @@ def by_importance(frees: Callable[[AgentPod], int]) -> Callable[[AgentPod], tupl
         return EVICTION_PRIORITY.read(pod.meta), priority, below, -frees(pod), pod.key
 
     return key
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that pods are evicted for."""
+
+    gate: AgentGate
+    tasks: Callable[[Sight, ResourceThresholdStrategy], Iterable[Task]]
+
+
+def eviction_strategy(
+    name: str, cool_down_s: float, reasons: tuple[Reason, ...], *, cools_at_start: bool
+) -> Strategy[None, None]:
+    """`cools_at_start`: whether it also waits after the agent's start, when little has been measured."""
+
+    def decide(sight: Sight, held: None, memory: None) -> Turn[None]:
+        slo = sight.state.slo
+        if slo is None or slo.resource_used_threshold_with_be is None:
+            return Turn(None, None)
+        settings = slo.resource_used_threshold_with_be
+        last_s = sight.departures.last_s.get(name, sight.started_s if cools_at_start else NEVER)
+        if not settings.enable or sight.now_s - last_s < cool_down_s:
+            return Turn(NOTHING, None)
+        tasks = [task for reason in reasons if sight.state.gates[reason.gate] for task in reason.tasks(sight, settings)]
+        leaving = [pod for uid, pod in sight.state.pods.items() if uid in sight.departures.evicted]
+        return Turn(Decision(evictions=evictions(name, tasks, leaving, sight.departures.refused)), None)
+
+    return Strategy(name, tuple(reason.gate for reason in reasons), None, decide)

@@ -6,13 +6,21 @@ themselves, up to a priority.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from koord.agent.pods import BATCH_MEMORY, MEMORY, MID_MEMORY, AgentPod
 from koord.agent.qos.allocatable_evict import Resources, allocatable_tasks
-from koord.agent.qos.decision import NOTHING, Decision
-from koord.agent.qos.evicting import Account, Task, by_importance, evictions, is_offered, may_be_evicted
+from koord.agent.qos.evicting import (
+    Account,
+    Reason,
+    Task,
+    by_importance,
+    eviction_strategy,
+    is_offered,
+    may_be_evicted,
+)
+from koord.agent.qos.strategy import Sight
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -29,39 +37,6 @@ FRESH_WITHIN_S: Final = 2.0
 
 _USAGE: Final = Account("usage", MEMORY)
 _RESOURCES: Final = Resources(MEMORY, MID_MEMORY, BATCH_MEMORY)
-
-
-def decide(
-    state: NodeState,
-    samples: Samples,
-    gates: Mapping[AgentGate, bool],
-    on_their_way: Collection[str],
-    last_release_s: float,
-    now_s: float,
-    refused: Collection[str] = (),
-) -> Decision | None:
-    """`last_release_s`: when this last evicted somebody. `refused`: whom the API lately kept."""
-    if state.slo is None or state.slo.resource_used_threshold_with_be is None:
-        return None
-    strategy = state.slo.resource_used_threshold_with_be
-    if not strategy.enable or now_s - last_release_s < COOL_DOWN_S:
-        return NOTHING
-    tasks: list[Task] = []
-    if gates[AgentGate.BE_MEMORY_EVICT]:
-        tasks += _best_effort(state, samples, strategy, now_s)
-    if gates[AgentGate.MEMORY_ALLOCATABLE_EVICT]:
-        tasks += allocatable_tasks(
-            state,
-            str(AgentGate.MEMORY_ALLOCATABLE_EVICT),
-            _RESOURCES,
-            strategy.memory_allocatable_evict_threshold_percent,
-            strategy.memory_allocatable_evict_lower_percent,
-            strategy.allocatable_evict_priority_threshold,
-        )
-    if gates[AgentGate.MEMORY_EVICT]:
-        tasks += _of_any_class(state, samples, strategy, now_s)
-    leaving = [pod for uid, pod in state.pods.items() if uid in on_their_way]
-    return Decision(evictions=evictions(tasks, leaving, refused))
 
 
 def to_release(
@@ -91,9 +66,8 @@ def _used(state: NodeState, samples: Samples, now_s: float) -> dict[str, int]:
     return {uid: int(value) for uid, value in values.items() if value is not None}
 
 
-def _best_effort(
-    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
-) -> Iterator[Task]:
+def _best_effort(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    state, samples, now_s = sight.state, sight.samples, sight.now_s
     need, why = to_release(state, samples, strategy, now_s)
     if need <= 0:
         return
@@ -114,9 +88,19 @@ def _order(pod: AgentPod, used: Mapping[str, int]) -> tuple[bool, int, int]:
     return False, pod.priority or 0, -used[pod.uid]
 
 
-def _of_any_class(
-    state: NodeState, samples: Samples, strategy: ResourceThresholdStrategy, now_s: float
-) -> Iterator[Task]:
+def _allocatable(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    return allocatable_tasks(
+        sight.state,
+        str(AgentGate.MEMORY_ALLOCATABLE_EVICT),
+        _RESOURCES,
+        strategy.memory_allocatable_evict_threshold_percent,
+        strategy.memory_allocatable_evict_lower_percent,
+        strategy.allocatable_evict_priority_threshold,
+    )
+
+
+def _of_any_class(sight: Sight, strategy: ResourceThresholdStrategy) -> Iterator[Task]:
+    state, samples, now_s = sight.state, sight.samples, sight.now_s
     need, why = to_release(state, samples, strategy, now_s)
     highest = strategy.evict_enabled_priority_threshold
     if need <= 0 or highest is None:
@@ -126,3 +110,15 @@ def _of_any_class(
     pods = [pod for uid, pod in state.pods.items() if uid in used and is_offered(pod, feature, highest)]
     pods.sort(key=by_importance(lambda pod: used[pod.uid]))
     yield Task(feature, _USAGE, need, pods, lambda pod: used.get(pod.uid, 0), why)
+
+
+STRATEGY: Final = eviction_strategy(
+    NAME,
+    COOL_DOWN_S,
+    (
+        Reason(AgentGate.BE_MEMORY_EVICT, _best_effort),
+        Reason(AgentGate.MEMORY_ALLOCATABLE_EVICT, _allocatable),
+        Reason(AgentGate.MEMORY_EVICT, _of_any_class),
+    ),
+    cools_at_start=False,
+)

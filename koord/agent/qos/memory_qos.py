@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from koord.agent.executor.write import Write
+from koord.agent import wish
 from koord.agent.host import knobs
 from koord.agent.host.knobs import MOST_BYTES, Knob
 from koord.agent.pods import BATCH_MEMORY, MEMORY, AgentPod
 from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.strategy import Sight, Strategy, Turn
 from koord.agent.state import NodeState
+from koord.agent.wish import Target, Wish
+from koord.api.configuration.features import AgentGate
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_defaults import QOSClass, default_qos, qos_off
-from koord.api.kubernetes.cgroup import qos_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.annotations import pod_qos
 from koord.api.protocol.annotations.value import AnnotationError
@@ -48,8 +50,8 @@ def decide(state: NodeState) -> Decision | None:
     pods = [(pod, _config(state, pod)) for pod in state.pods.values() if pod.is_active]
     if not any(_is_enabled(state, qos) for qos in QoSClass) and not any(_asks(pod) for pod, _ in pods):
         return NOTHING
-    writes = [write for pod, config in pods for write in _pod_writes(state, pod, config)]
-    return Decision((*writes, *_directory_writes(state, pods)))
+    wishes = [each for pod, config in pods for each in _pod_wishes(state, pod, config)]
+    return Decision((*wishes, *_band_wishes(state, pods)))
 
 
 def protected(request: int, config: MemoryQOS) -> tuple[int | None, int | None]:
@@ -68,7 +70,7 @@ def slowed_from(request: int, limit: int, allocatable: int, least: int, percent:
     return max(high, least)
 
 
-def page_cache_writes(directory: str, limit: int, config: MemoryQOS) -> Iterator[Write]:
+def page_cache_wishes(target: Target, limit: int, config: MemoryQOS) -> Iterator[Wish]:
     """Of a pod: size beats percent, which is of a limit; zero is no limit; the switch alone sets no size."""
     size, percent, enable = config.page_cache_limit_size, config.page_cache_limit_percent, config.page_cache_enable
     if size is not None:
@@ -80,11 +82,11 @@ def page_cache_writes(directory: str, limit: int, config: MemoryQOS) -> Iterator
     why = "memory QoS: page cache"
     if wanted is not None:
         enable = wanted > 0 if enable is None else enable
-        yield Write(knobs.PAGE_CACHE_SIZE, directory, wanted, NAME, why)
+        yield Wish(target, knobs.PAGE_CACHE_SIZE, wanted, NAME, why)
         if wanted > 0:
-            yield Write(knobs.PAGE_CACHE_SYNC, directory, int(bool(config.page_cache_reclaim_sync)), NAME, why)
+            yield Wish(target, knobs.PAGE_CACHE_SYNC, int(bool(config.page_cache_reclaim_sync)), NAME, why)
     if enable is not None:
-        yield Write(knobs.PAGE_CACHE_LIMIT, directory, int(enable), NAME, why)
+        yield Wish(target, knobs.PAGE_CACHE_LIMIT, int(enable), NAME, why)
 
 
 def _config(state: NodeState, pod: AgentPod) -> MemoryQOS:
@@ -127,26 +129,25 @@ def _asks(pod: AgentPod) -> bool:
     return pod_qos.MEMORY_QOS.is_on(pod.meta)
 
 
-def _pod_writes(state: NodeState, pod: AgentPod, config: MemoryQOS) -> Iterator[Write]:
+def _pod_wishes(state: NodeState, pod: AgentPod, config: MemoryQOS) -> Iterator[Wish]:
     # What was reclaimed is asked for under another name.
     name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
     why = f"memory QoS of {pod.qos}"
     for container in pod.containers:
-        if not container.directory:
-            continue
+        target = wish.container(pod.uid, container.name)
         request, limit = container.requests.get(name, 0), container.limits.get(name, 0)
         least, low = protected(request, config)
-        yield from _each(container.directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
+        yield from _each(target, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
         if config.throttling_percent is not None:
             high = slowed_from(request, limit, state.allocatable.get(MEMORY, 0), least or 0, config.throttling_percent)
             if high == MOST_BYTES and limit > 0 and not state.kernel.has_watermarks and config.wmark_ratio:
                 # Without watermarks, being slowed down early is what comes nearest to being reclaimed early.
                 high = max(limit * config.wmark_ratio // 100 // _PAGE * _PAGE, least or 0)
-            yield Write(knobs.MEMORY_HIGH, container.directory, high, NAME, why)
-        yield from _each(container.directory, why, _fixed(config))
+            yield Wish(target, knobs.MEMORY_HIGH, high, NAME, why)
+        yield from _each(target, why, _fixed(config))
     least, low = protected(pod.requests.get(name, 0), config)
-    yield from _each(pod.directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low, **_fixed(config)})
-    yield from page_cache_writes(pod.directory, pod.limits.get(name, 0), config)
+    yield from _each(wish.pod(pod.uid), why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low, **_fixed(config)})
+    yield from page_cache_wishes(wish.pod(pod.uid), pod.limits.get(name, 0), config)
 
 
 def _fixed(config: MemoryQOS) -> dict[Knob, int | None]:
@@ -161,7 +162,7 @@ def _fixed(config: MemoryQOS) -> dict[Knob, int | None]:
     }
 
 
-def _directory_writes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS]]) -> Iterator[Write]:
+def _band_wishes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS]]) -> Iterator[Wish]:
     sums = dict.fromkeys(KubeQoS, (0, 0))
     for pod, config in pods:
         name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
@@ -170,8 +171,8 @@ def _directory_writes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS
         sums[pod.kube_qos] = before[0] + (least or 0), before[1] + (low or 0)
     everything = sum(each[0] for each in sums.values()), sum(each[1] for each in sums.values())
     for qos, (least, low) in {**sums, KubeQoS.GUARANTEED: everything}.items():
-        directory, why = qos_dir(qos, state.driver), "the sum of the pods below"
-        yield from _each(directory, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
+        target, why = wish.band(qos), "the sum of the pods below"
+        yield from _each(target, why, {knobs.MEMORY_MIN: least, knobs.MEMORY_LOW: low})
         config = _of_class(state, _DIRECTORY_CLASS[qos])
         rank: dict[Knob, int | None] = {
             knobs.MEMORY_PRIORITY: config.priority,
@@ -179,10 +180,17 @@ def _directory_writes(state: NodeState, pods: Iterable[tuple[AgentPod, MemoryQOS
         }
         if qos is not KubeQoS.GUARANTEED:  # That directory holds all pods: killed as one group, none would be left.
             rank[knobs.MEMORY_OOM_GROUP] = config.oom_kill_group
-        yield from _each(directory, f"memory QoS of {_DIRECTORY_CLASS[qos]}", rank)
+        yield from _each(target, f"memory QoS of {_DIRECTORY_CLASS[qos]}", rank)
 
 
-def _each(directory: str, why: str, values: Mapping[Knob, int | None]) -> Iterator[Write]:
+def _each(target: Target, why: str, values: Mapping[Knob, int | None]) -> Iterator[Wish]:
     for knob, value in values.items():
         if value is not None:
-            yield Write(knob, directory, value, NAME, why)
+            yield Wish(target, knob, value, NAME, why)
+
+
+def _decide(sight: Sight, held: None, memory: None) -> Turn[None]:
+    return Turn(sight.state.once(decide), None)
+
+
+STRATEGY: Final = Strategy(NAME, (AgentGate.CGROUP_RECONCILE,), None, _decide)

@@ -7,23 +7,28 @@ while its samples span less than half of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from koord.agent.pods import AgentPod
+from koord.agent.report.report import Facts, Report
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
+from koord.api.kinds import NODE_METRICS
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.crd.node_metric import (
     AggregatedUsage,
     HostApplicationMetricInfo,
+    NodeMetric,
     NodeMetricInfo,
     NodeMetricStatus,
     NUMAUsage,
     PodMetricInfo,
     ResourceMap,
 )
-from koord.api.protocol.report_policy import ReportPolicy
+from koord.api.protocol.report_policy import ReportPolicy, policy_of
 from koord.api.text.duration import from_seconds as duration
 from koord.api.text.quantity import render
 
@@ -136,3 +141,22 @@ def _aggregated(
 
 def _map(cpu_milli: float, memory_bytes: float) -> ResourceMap:
     return ResourceMap({"cpu": render("cpu", int(cpu_milli)), "memory": render("memory", int(memory_bytes))})
+
+
+def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
+    """The manager makes the object: where there is none, nobody has asked."""
+    if known is None:
+        return None
+    status = node_metric_status(facts.state, facts.samples, _policy(known), facts.now_s, facts.at)
+    return None if status is None else {"status": msgspec.to_builtins(status)}
+
+
+def _policy(known: NodeMetric | None) -> ReportPolicy:
+    return policy_of(known.spec.metric_collect_policy if known else None, ReportPolicy())
+
+
+def _every_s(known: NodeMetric | None) -> float:
+    return max(_policy(known).report_s, LEAST_REPORT_S)
+
+
+REPORT: Final = Report("usage", NODE_METRICS, _change, _every_s, idle_s=1.0, subresource="status")

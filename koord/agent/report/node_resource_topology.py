@@ -7,20 +7,25 @@ left as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from koord.agent.cpu_pools import best_effort_pools, given_by_kubelet, reserved_cpus, service_pools
 from koord.agent.host import proc
 from koord.agent.host.files import Files
+from koord.agent.report.report import Facts, Report
 from koord.agent.state import NodeState
+from koord.api.configuration.features import AgentGate
+from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koord.api.kubernetes.meta import OwnerReference
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
 from koord.api.protocol.annotations import cpu
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone, ZoneResource
 from koord.api.text.quantity import render
+
+EVERY_S: Final = 10.0
 
 
 def topology_annotations(state: NodeState) -> dict[str, str]:
@@ -128,3 +133,17 @@ def change(state: NodeState, files: Files, known: NodeResourceTopology | None) -
     if is_told and not labels and known.zones == wanted and known.topology_policies == policies:
         return None
     return {"metadata": {"labels": labels, "annotations": annotations}, **body}
+
+
+def _change(facts: Facts, known: NodeResourceTopology | None) -> Mapping[str, Any] | None:
+    return change(facts.state, facts.files, known)
+
+
+REPORT: Final = Report(
+    "topology",
+    NODE_RESOURCE_TOPOLOGIES,
+    _change,
+    every_s=lambda known: EVERY_S,
+    idle_s=EVERY_S,
+    gate=AgentGate.NODE_TOPOLOGY_REPORT,
+)

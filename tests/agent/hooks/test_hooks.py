@@ -14,7 +14,7 @@ from koord.agent.pods import AgentPod
 from koord.agent.state import DEFAULT_GATES, Kernel, Kubelet, NodeState
 from koord.api.configuration.features import AgentGate
 from koord.api.text.cpuset import CPUSet
-from tests.agent.states import cpus, node, pod
+from tests.agent.states import cpus, delivered, node, pod
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def wanted(hook: Hook, state: NodeState) -> dict[tuple[str, str], Value]:
-    return {(write.knob.name, write.directory): write.value for write in hook.writes(state)}
+    return {(write.knob.name, write.directory): write.value for write in delivered(state, hook.wishes(state))}
 
 
 def batch(name: str, cpu: tuple[str, str], memory: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from koord.agent.host.convert import shares_of_milli
 from koord.agent.host.knobs import CPU_SHARES
 from koord.agent.live.run import Options, run
 from koord.agent.pods import BATCH_CPU
-from koord.api.kinds import NODE_SLOS, NODES
+from koord.api.kinds import EVENTS, NAMESPACES, NODE_SLOS, NODES
 from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.client import Client
@@ -163,3 +163,36 @@ async def test_what_cannot_be_read_for_once_ends_nothing(tmp_path: Path, caplog:
 
 async def _has_told(caplog: pytest.LogCaptureFixture, words: str) -> bool:
     return any(words in record.getMessage() for record in caplog.records)
+
+
+async def test_annotations_that_cannot_be_read_are_told_once_on_their_objects(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reservation, burst = "node.koordinator.sh/reservation", "koordinator.sh/cpuBurst"
+    bad = batch_pod("bad", 250, has_container=False)
+    bad["metadata"]["annotations"] = {burst: "much"}
+    kubelet = FakeKubelet([bad])
+    tree = Tree(tmp_path / "host", driver=DRIVER)
+    tree.cgroup(pod_dir("bad", KubeQoS.BEST_EFFORT, DRIVER))
+    async with serving(tmp_path / "api") as client, kubelet.serving() as address:
+        await ready_node(client)
+        await client.create(NAMESPACES, {"metadata": {"name": "ns"}})
+        await client.patch(NODES, NODE, {"metadata": {"annotations": {reservation: "{"}}})
+        options = Options(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
+
+        async def notes() -> dict[str, int]:
+            found = [each for each in await client.list(EVENTS) if each.reason == "MalformedAnnotation"]
+            return {each.note.split(": ")[1]: each.series.count if each.series else 1 for each in found}
+
+        async def both() -> bool:
+            return len(await notes()) == 2
+
+        async with working(client, options):
+            await until(both)
+            # Rounds go on, and other things change.
+            bad["metadata"]["labels"] = {**bad["metadata"]["labels"], "team": "a"}
+            await client.patch(NODES, NODE, {"metadata": {"labels": {"team": "a"}}})
+            await asyncio.sleep(1.0)
+        assert await notes() == {f"annotation {reservation}": 1, f"annotation {burst}": 1}
+    told = [record.getMessage() for record in caplog.records if reservation in record.getMessage()]
+    assert len(told) == len(set(told)), "the log has it once, too"

@@ -19,7 +19,7 @@ from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.kube.clock import SystemClock
 from koord.kube.errors import Status, TooManyRequests
-from tests.agent.states import GIB, NOW, node, pod, samples
+from tests.agent.states import GIB, NOW, evicting, node, pod, samples
 from tests.agent.trees import Tree
 
 GATES = {gate: gate is AgentGate.BE_MEMORY_EVICT for gate in AgentGate}
@@ -52,7 +52,7 @@ async def test_only_a_node_about_to_run_out_kills_against_the_apis_word(
         pod("job", "BE"), slo={"resourceUsedThresholdWithBE": {"enable": True, "memoryEvictThresholdPercent": 70}}
     )
     usage = samples({NODE_MEMORY: used, pod_memory("job"): float(GIB)})
-    decision = memory_evict.decide(state, usage, GATES, (), float("-inf"), NOW)
+    decision = evicting(memory_evict.STRATEGY, state, usage, GATES, (), float("-inf"), NOW)
     assert decision is not None
     (eviction,) = decision.evictions
     done: list[Eviction] = []

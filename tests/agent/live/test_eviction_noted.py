@@ -59,7 +59,7 @@ def evictor(api: Api, time: Time, node: Node | None = None) -> Evictor:
 
 
 def eviction(name: str = "job") -> Eviction:
-    return Eviction(pod(name, "BE"), "BEMemoryEvict", "memory is short")
+    return Eviction(pod(name, "BE"), "memory_evict", "BEMemoryEvict", "memory is short")
 
 
 async def test_it_is_noted_first_by_band_and_what_else_is_noted_stays() -> None:

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from koord.agent import wish
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.pods import AgentPod
 from koord.agent.qos.cpu_suppress import Held, decide, is_by_cpus, managed
 from koord.agent.qos.decision import NOTHING, Decision
 from koord.agent.series.names import NODE_CPU, pod_cpu
 from koord.agent.state import Kubelet, NodeState
+from koord.agent.wish import Wish
+from koord.api.kubernetes.words import KubeQoS
 from koord.api.text.cpuset import NO_CPUS, CPUSet
 from tests.agent.states import NOW, cpus, node, pod, samples
 
@@ -37,9 +40,13 @@ def of(*pods: AgentPod, annotations: dict[str, str] | None = None, **threshold: 
     return node(*pods, topology=cpus(2, 4, 2), annotations=annotations, slo=settings)
 
 
+def where(wanted: Wish) -> str:
+    return BE if wanted.target == wish.band(KubeQoS.BEST_EFFORT) else wanted.target.name
+
+
 def given(decision: Decision | None) -> dict[str, str]:
     assert decision is not None
-    return {each.directory: str(each.value) for each in decision.writes if each.knob is CPUSET_CPUS}
+    return {where(each): str(each.value) for each in decision.wishes if each.setting is CPUSET_CPUS}
 
 
 def decided(state: NodeState) -> Decision | None:
@@ -68,7 +75,7 @@ def test_with_a_quota_and_switched_off_best_effort_is_kept_from_cpus_of_others(
     assert given(decision) == (dict.fromkeys(everywhere, expected) if expected else {})
     assert is_by_cpus(state) == bool(expected)
     assert decision is not None
-    assert any(each.knob is CPU_QUOTA for each in decision.writes) == enable
+    assert any(each.setting is CPU_QUOTA for each in decision.wishes) == enable
 
 
 def test_with_the_node_switched_off_nobody_is_kept_from_anything() -> None:

@@ -12,7 +12,7 @@ from koord.agent.qos.decision import NOTHING
 from koord.agent.series.names import NODE_CPU, container_throttled, pod_cpu
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
-from tests.agent.states import NOW, cpus, node, pod, samples
+from tests.agent.states import NOW, cpus, delivered, node, pod, samples
 
 POD, CONTAINER = "kubepods/burstable/podweb", "kubepods/burstable/podweb/web-main"
 
@@ -110,8 +110,8 @@ def test_a_period_of_nothing_lets_no_quota_stay_raised() -> None:
     usage = samples({NODE_CPU: 1_000, container_throttled("containerd://web-main"): 0.5})
     for period, expected in ((0, 240_000), (-1, 360_000)):
         state = bursting(web(), policy="cfsQuotaBurstOnly", cfsQuotaBurstPeriodSeconds=period)
-        writes = decided(state, usage, {POD: 300_000, CONTAINER: 300_000}).decision.writes
-        assert {write.value for write in writes} == {expected}
+        wishes = decided(state, usage, {POD: 300_000, CONTAINER: 300_000}).decision.wishes
+        assert {each.value for each in wishes} == {expected}
 
 
 def test_tokens_outlive_a_round_without_their_container_and_are_gone_after_two_periods() -> None:
@@ -140,7 +140,7 @@ def test_a_guaranteed_pod_on_shared_cpus_is_a_service_like_others() -> None:
     usage = samples({NODE_CPU: 1_000, container_throttled("containerd://g-main"): 0.5})
     quotas = {"kubepods/podg": 200_000, "kubepods/podg/g-main": 200_000}
     shared = bursting(pod("g", requests=own, limits=own), policy="cfsQuotaBurstOnly")
-    assert {write.value for write in decided(shared, usage, quotas).decision.writes} == {240_000}
+    assert {write.value for write in decided(shared, usage, quotas).decision.wishes} == {240_000}
     bound = bursting(pod("g", requests=own, limits=own, annotations=cpus_of_its_own))
     assert decided(bound, usage, quotas).decision == NOTHING
     # 13000 of 32000 are used; of 30000, where two CPUs are a pod's that uses none.
@@ -160,7 +160,7 @@ def test_beside_a_normalised_quota_no_more_than_that_is_saved_up() -> None:
     def saved(ratio: float | None) -> list[object]:
         outcome = decide(state, samples({NODE_CPU: 1_000}), {}, {}, 0, NOW, ratio)
         assert outcome is not None
-        return [write.value for write in outcome.decision.writes]
+        return [write.value for write in outcome.decision.wishes]
 
     # 100000 / 1.15 = 86956.5; the pod's 200000 / 1.15 = 173913.04
     assert saved(1.15) == [173_914, 86_957, 86_957]
@@ -170,8 +170,9 @@ def test_beside_a_normalised_quota_no_more_than_that_is_saved_up() -> None:
 
 def test_a_throttled_container_and_its_pod_get_more() -> None:
     usage = samples({NODE_CPU: 1_000, container_throttled("containerd://web-main"): 0.07})
-    writes = decided(bursting(web()), usage, {POD: 150_000, CONTAINER: 150_000}).decision.writes
-    values = {(write.knob.name, write.directory): write.value for write in writes}
+    state = bursting(web())
+    wishes = decided(state, usage, {POD: 150_000, CONTAINER: 150_000}).decision.wishes
+    values = {(write.knob.name, write.directory): write.value for write in delivered(state, wishes)}
     assert values == {
         (CPU_BURST.name, POD): 150_000,
         (CPU_BURST.name, CONTAINER): 150_000,
@@ -182,8 +183,9 @@ def test_a_throttled_container_and_its_pod_get_more() -> None:
 
 def test_an_unlimited_pod_stays_so() -> None:
     usage = samples({NODE_CPU: 1_000, container_throttled("containerd://web-main"): 0.07})
-    writes = decided(bursting(web()), usage, {POD: -1, CONTAINER: 150_000}).decision.writes
-    assert [write.directory for write in writes if write.knob is CPU_QUOTA] == [CONTAINER]
+    state = bursting(web())
+    wishes = decided(state, usage, {POD: -1, CONTAINER: 150_000}).decision.wishes
+    assert [write.directory for write in delivered(state, wishes) if write.knob is CPU_QUOTA] == [CONTAINER]
 
 
 def test_a_pods_own_word_counts_more_than_the_nodes() -> None:
@@ -192,7 +194,7 @@ def test_a_pods_own_word_counts_more_than_the_nodes() -> None:
     off = decided(bursting(web(cpuBurst='{"policy": "none"}')), usage, quotas)
     assert off.decision == NOTHING
     own = decided(bursting(web(cpuBurst='{"cpuBurstPercent": 80}'), policy="cpuBurstOnly"), usage, quotas)
-    assert {write.value for write in own.decision.writes} == {120_000}
+    assert {write.value for write in own.decision.wishes} == {120_000}
 
 
 @pytest.mark.parametrize("qos", ["LSR", "LSE", "BE"])

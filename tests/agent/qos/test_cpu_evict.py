@@ -11,7 +11,7 @@ from koord.agent.series.names import BE_CPU, BE_CPU_LIMIT, BE_CPU_REQUEST, NODE_
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
-from tests.agent.states import NOW, cpus, node, pod
+from tests.agent.states import NOW, cpus, evicting, node, pod
 
 GATES = {gate: gate.default for gate in AgentGate}
 BE = {**GATES, AgentGate.BE_CPU_EVICT: True}
@@ -30,7 +30,7 @@ def filled(series: dict[Series, list[float]]) -> Samples:
 
 
 def evicted(state: NodeState, samples: Samples, gates: dict[AgentGate, bool], *gone: str) -> list[str]:
-    decision = cpu_evict.decide(state, samples, gates, gone, LONG_AGO, NOW)
+    decision = evicting(cpu_evict.STRATEGY, state, samples, gates, gone, LONG_AGO, NOW)
     assert decision is not None
     return [each.pod.meta.name for each in decision.evictions]
 
@@ -110,7 +110,7 @@ def test_too_few_samples_decide_nothing() -> None:
 
 
 def test_what_is_no_longer_measured_evicts_nobody() -> None:
-    decision = cpu_evict.decide(satisfaction(), satisfied(), BE, (), LONG_AGO, NOW + 3)
+    decision = evicting(cpu_evict.STRATEGY, satisfaction(), satisfied(), BE, (), LONG_AGO, NOW + 3)
     assert decision == NOTHING
 
 
@@ -191,6 +191,6 @@ def test_what_the_node_no_longer_has_is_given_back() -> None:
 
 
 def test_after_a_release_it_waits() -> None:
-    decision = cpu_evict.decide(satisfaction(), satisfied(), BE, (), NOW - 19, NOW)
+    decision = evicting(cpu_evict.STRATEGY, satisfaction(), satisfied(), BE, (), NOW - 19, NOW)
     assert decision == NOTHING
-    assert cpu_evict.decide(node(slo=None), satisfied(), BE, (), LONG_AGO, NOW) is None
+    assert evicting(cpu_evict.STRATEGY, node(slo=None), satisfied(), BE, (), LONG_AGO, NOW) is None

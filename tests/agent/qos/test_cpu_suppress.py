@@ -15,7 +15,7 @@ from koord.agent.series.names import NODE_CPU, host_application_cpu, pod_cpu
 from koord.agent.series.samples import Samples
 from koord.agent.state import Kubelet, NodeState
 from koord.api.text.cpuset import NO_CPUS, CPUSet
-from tests.agent.states import NOW, cpus, node, pod, samples
+from tests.agent.states import NOW, cpus, delivered, node, pod, samples
 
 BE_DIR = "kubepods/besteffort"
 FREE = Held(NO_CPUS, -1)
@@ -53,7 +53,7 @@ def busy_node(
 def cpus_given(state: NodeState, usage: Samples, held: Held = FREE) -> int:
     decision = decide(state, usage, held, NOW)
     assert decision is not None
-    (write,) = [each for each in decision.writes if each.directory == BE_DIR]
+    (write,) = [each for each in delivered(state, decision.wishes) if each.directory == BE_DIR]
     assert isinstance(write.value, CPUSet)
     return len(write.value)
 
@@ -143,7 +143,7 @@ def test_the_quota_lies_on_all_best_effort_pods_together() -> None:
     state, usage = busy_node(cpuSuppressPolicy="cfsQuota")
     decision = decide(state, usage, FREE, NOW)
     assert decision is not None
-    (write,) = decision.writes
+    (write,) = delivered(state, decision.wishes)
     assert (write.knob, write.directory, write.value) == (CPU_QUOTA, BE_DIR, 1_660_000)
     assert "16600m" in write.why
 
@@ -153,9 +153,10 @@ def test_pods_and_containers_get_the_same_cpus_as_their_parent() -> None:
     held = Held(NO_CPUS, -1, [f"{BE_DIR}/podbe"], [f"{BE_DIR}/podbe/c"])
     decision = decide(state, usage, held, NOW)
     assert decision is not None
-    assert {write.knob for write in decision.writes} == {CPUSET_CPUS}
-    assert len({write.value for write in decision.writes}) == 1
-    assert [write.directory for write in decision.writes] == [BE_DIR, f"{BE_DIR}/podbe", f"{BE_DIR}/podbe/c"]
+    writes = delivered(state, decision.wishes)
+    assert {write.knob for write in writes} == {CPUSET_CPUS}
+    assert len({write.value for write in writes}) == 1
+    assert [write.directory for write in writes] == [BE_DIR, f"{BE_DIR}/podbe", f"{BE_DIR}/podbe/c"]
 
 
 def test_beside_kubelets_static_policy_only_containers_shrink() -> None:
@@ -164,7 +165,7 @@ def test_beside_kubelets_static_policy_only_containers_shrink() -> None:
     held = Held(NO_CPUS, -1, [f"{BE_DIR}/podbe"], [f"{BE_DIR}/podbe/c"])
     decision = decide(static, usage, held, NOW)
     assert decision is not None
-    values = {write.directory: write.value for write in decision.writes}
+    values = {write.directory: write.value for write in delivered(static, decision.wishes)}
     assert values[BE_DIR] == values[f"{BE_DIR}/podbe"] == CPUSet(range(1, 48))
     container = values[f"{BE_DIR}/podbe/c"]
     assert isinstance(container, CPUSet)

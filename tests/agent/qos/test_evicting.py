@@ -14,7 +14,7 @@ from koord.agent.series.names import BE_CPU, BE_CPU_LIMIT, BE_CPU_REQUEST, NODE_
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
-from tests.agent.states import NOW, cpus, node, pod, samples
+from tests.agent.states import NOW, cpus, evicting, node, pod, samples
 
 NEVER = float("-inf")
 OFFERED = {"koordinator.sh/eviction-enabled": "true"}
@@ -41,13 +41,13 @@ def thresholds(*pods: AgentPod, allocatable: dict[str, str] | None = None, **str
 
 
 def evicts_memory(state: NodeState, used: Samples, *on: AgentGate, **more: Any) -> list[str]:
-    settings = {"on_their_way": (), "last_release_s": NEVER, "now_s": NOW, **more}
-    return names(memory_evict.decide(state, used, gates(*on), **settings))
+    settings = {"gone": (), "last_release_s": NEVER, "now_s": NOW, **more}
+    return names(evicting(memory_evict.STRATEGY, state, used, gates(*on), **settings))
 
 
 def evicts_cpu(state: NodeState, used: Samples, *on: AgentGate, **more: Any) -> list[str]:
-    settings = {"on_their_way": (), "last_release_s": NEVER, "now_s": NOW, **more}
-    return names(cpu_evict.decide(state, used, gates(*on), **settings))
+    settings = {"gone": (), "last_release_s": NEVER, "now_s": NOW, **more}
+    return names(evicting(cpu_evict.STRATEGY, state, used, gates(*on), **settings))
 
 
 def gigabytes(node_used: int, **pods: int) -> Samples:
@@ -99,7 +99,7 @@ def test_memory_of_a_pod_that_takes_its_time_to_leave_counts_as_released() -> No
     first, second = pod("first", "BE", priority=5000), pod("second", "BE", priority=5001)
     state = thresholds(leaving(first), second, memoryEvictThresholdPercent=80)
     used = gigabytes(100, first=10, second=10)  # 83% to 78%: 6 GB
-    assert evicts_memory(state, used, AgentGate.BE_MEMORY_EVICT, on_their_way={"first"}) == []
+    assert evicts_memory(state, used, AgentGate.BE_MEMORY_EVICT, gone={"first"}) == []
     # One whose leaving was nobody's doing here, or long ago, is not counted upon.
     assert evicts_memory(state, used, AgentGate.BE_MEMORY_EVICT) == ["second"]
 
@@ -127,7 +127,7 @@ def test_who_leaves_for_one_reason_counts_for_the_others() -> None:
     )
     assert evicts_cpu(state, used, AgentGate.CPU_EVICT) == ["offered"]
     assert evicts_cpu(state, used, AgentGate.BE_CPU_EVICT, AgentGate.CPU_EVICT) == ["batch"]
-    assert evicts_cpu(state, used, AgentGate.CPU_EVICT, on_their_way={"batch"}) == []
+    assert evicts_cpu(state, used, AgentGate.CPU_EVICT, gone={"batch"}) == []
 
 
 def test_whom_the_api_keeps_does_not_keep_others_from_going() -> None:

@@ -12,7 +12,7 @@ from koord.agent.series.names import NODE_MEMORY, pod_memory
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
-from tests.agent.states import GIB, NOW, node, pod, samples
+from tests.agent.states import GIB, NOW, evicting, node, pod, samples
 
 GATES = {gate: gate.default for gate in AgentGate}
 BE = {**GATES, AgentGate.BE_MEMORY_EVICT: True}
@@ -28,7 +28,7 @@ def full(*pods: Any, **strategy: Any) -> NodeState:
 
 
 def evicted(state: NodeState, usage: Samples, gates: dict[AgentGate, bool], *gone: str) -> list[str]:
-    decision = memory_evict.decide(state, usage, gates, gone, NEVER, NOW)
+    decision = evicting(memory_evict.STRATEGY, state, usage, gates, gone, NEVER, NOW)
     assert decision is not None
     return [each.pod.meta.name for each in decision.evictions]
 
@@ -76,8 +76,8 @@ def test_requests_above_what_the_node_sells() -> None:
 
 def test_it_waits_after_a_release_and_keeps_still_when_off() -> None:
     usage = samples({NODE_MEMORY: 99 * GIB, **USED})
-    assert memory_evict.decide(full(), usage, BE, (), NOW - 3.9, NOW) == NOTHING
-    assert memory_evict.decide(full(enable=False), usage, BE, (), NEVER, NOW) == NOTHING
+    assert evicting(memory_evict.STRATEGY, full(), usage, BE, (), NOW - 3.9, NOW) == NOTHING
+    assert evicting(memory_evict.STRATEGY, full(enable=False), usage, BE, (), NEVER, NOW) == NOTHING
 
 
 @given(

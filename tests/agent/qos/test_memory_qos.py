@@ -3,22 +3,24 @@
 import json
 from typing import Any
 
+from koord.agent import wish
 from koord.agent.host import knobs
 from koord.agent.host.knobs import MOST_BYTES, Knob, Value
 from koord.agent.qos.decision import NOTHING
-from koord.agent.qos.memory_qos import decide, page_cache_writes, protected, slowed_from
+from koord.agent.qos.memory_qos import decide, page_cache_wishes, protected, slowed_from
 from koord.agent.state import NodeState
 from koord.api.protocol.crd.resource_qos import MemoryQOS
-from tests.agent.states import GIB, node, pod
+from tests.agent.states import GIB, delivered, node, pod
 
 MIB = 1 << 20
+TARGET = wish.pod("d")
 RANKS = {"lsr": 12, "ls": 6, "be": 0}
 
 
 def of(state: NodeState, knob: Knob) -> dict[str, Value]:
     decision = decide(state)
     assert decision is not None
-    return {write.directory: write.value for write in decision.writes if write.knob is knob}
+    return {write.directory: write.value for write in delivered(state, decision.wishes) if write.knob is knob}
 
 
 def settings(**classes: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +62,8 @@ def test_directories_have_the_sums_of_their_pods() -> None:
 
 def test_the_page_cache_of_a_pod() -> None:
     def values(**config: Any) -> dict[str, Value]:
-        return {write.knob.name: write.value for write in page_cache_writes("d", 3 * GIB, MemoryQOS(**config))}
+        wishes = page_cache_wishes(TARGET, 3 * GIB, MemoryQOS(**config))
+        return {write.knob.name: write.value for write in delivered(node(pod("d")), wishes)}
 
     prefix = "memory.pagecache_limit"
     assert values(page_cache_limit_percent=25) == {
@@ -77,7 +80,7 @@ def test_the_page_cache_of_a_pod() -> None:
 
 
 def test_a_part_of_no_limit_is_no_page_cache_limit() -> None:
-    assert list(page_cache_writes("d", 0, MemoryQOS(page_cache_limit_percent=25))) == []
+    assert list(page_cache_wishes(TARGET, 0, MemoryQOS(page_cache_limit_percent=25))) == []
 
 
 def test_best_effort_is_measured_by_its_batch_memory() -> None:

@@ -1,0 +1,48 @@
+"""Settings of single processes, below /proc.
+
+A process is known by its number and its start (`1234@567890`): a number alone may be another process' by the time that
+something is put back.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from koord.agent.host.files import Files
+
+
+def process_of(files: Files, pid: int) -> str | None:
+    """How a process is known; None for one that has ended."""
+    try:
+        stat = files.once(f"proc/{pid}/stat")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command's name, in brackets, may hold anything, also spaces and brackets.
+    fields = stat[stat.rindex(b")") + 1 :].split()
+    return f"{pid}@{int(fields[19])}"
+
+
+def file_of(process: str, file: str) -> str:
+    return f"proc/{process.partition('@')[0]}/{file}"
+
+
+def text(files: Files, process: str, file: str) -> str:
+    """Raises FileNotFoundError where the process has ended, whoever has its number since."""
+    _must_live(files, process)
+    try:
+        return files.once(file_of(process, file)).decode().strip()
+    except ProcessLookupError as error:
+        raise FileNotFoundError(errno.ENOENT, "the process has ended", process) from error
+
+
+def put(files: Files, process: str, file: str, value: str) -> None:
+    _must_live(files, process)
+    try:
+        files.write(file_of(process, file), value)
+    except ProcessLookupError as error:
+        raise FileNotFoundError(errno.ENOENT, "the process has ended", process) from error
+
+
+def _must_live(files: Files, process: str) -> None:
+    if process_of(files, int(process.partition("@")[0])) != process:
+        raise FileNotFoundError(errno.ENOENT, "the process has ended", process)

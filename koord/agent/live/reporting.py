@@ -1,0 +1,62 @@
+"""Reports, carried out: at their intervals, into the node's objects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from koord.agent.report.report import Facts, Report, T
+from koord.api.machinery.faults import BadInput
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import ApiError, NotFound
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "koord-agent"
+
+
+class Reporter:
+    def __init__(self, client: Client, clock: Clock, node: str, facts: Callable[[], Facts | None]) -> None:
+        """`facts` are None while nothing is known of the node."""
+        self._client, self._clock, self._node, self._facts = client, clock, node, facts
+        self._complaints: dict[str, str] = {}
+
+    async def run(self, report: Report[T], known: Callable[[], T | None]) -> None:
+        """`known`: the node's object as it is."""
+        while True:
+            before = known()
+            # The first report comes as soon as there is something to tell.
+            is_told = await self._tell(report, before)
+            await self._clock.sleep(report.every_s(before) if is_told else report.idle_s)
+
+    async def _tell(self, report: Report[T], before: T | None) -> bool:
+        facts = self._facts()
+        try:
+            change = None if facts is None else report.change(facts, before)
+        except BadInput as error:
+            if self._complaints.get(report.name) != str(error):
+                self._complaints[report.name] = str(error)
+                log.error("the %s stays as it was reported: %s", report.name, error)
+            return False
+        self._complaints.pop(report.name, None)
+        if change is None:
+            return False
+        try:
+            await self._write(report, change, is_new=before is None)
+        except NotFound:
+            log.info("there is no %s to report to yet", report.kind.kind)
+            return False
+        except ApiError as error:
+            log.warning("the %s could not be reported: %s", report.name, error)
+        return True
+
+    async def _write(self, report: Report[T], change: Mapping[str, Any], *, is_new: bool) -> None:
+        if is_new:
+            body = {**change, "metadata": {"name": self._node, **change["metadata"]}}
+            await self._client.create(report.kind, body, field_manager=FIELD_MANAGER)
+            return
+        await self._client.patch(
+            report.kind, self._node, change, field_manager=FIELD_MANAGER, subresource=report.subresource
+        )

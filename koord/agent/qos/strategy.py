@@ -1,0 +1,84 @@
+"""The shape of a strategy: a name, the gates that switch it on, its memory, what it looks at, and what it decides.
+
+A strategy is a value, and holds nothing. Its memory is handed in and comes back changed; what it needs to know of the
+host beyond usage is read by `look`, so that `decide` is a plain function of what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from koord.agent.host.cgroups import Cgroups
+from koord.agent.qos.decision import Decision
+from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.configuration.features import AgentGate
+
+M = TypeVar("M")
+H = TypeVar("H")
+
+NEVER: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Evictions that were asked for lately, by all strategies together."""
+
+    evicted: Set[str] = frozenset()
+    "Uids of pods that are on their way out."
+    refused: Set[str] = frozenset()
+    "Uids of pods that the API lately did not let go."
+    last_s: dict[str, float] = field(default_factory=dict)
+    "By strategy, when it last evicted a pod."
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What every strategy goes by."""
+
+    state: NodeState
+    samples: Samples
+    now_s: float
+    departures: Departures = field(default_factory=Departures)
+    started_s: float = NEVER
+    "When the agent began."
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The host, for what a strategy has to know before it decides."""
+
+    cgroups: Cgroups
+    state: NodeState
+    now_s: float
+    is_thorough: bool = False
+    "Whether it is time to look at what nobody but the agent should have changed."
+    changed: Set[str] = frozenset()
+    "Directories that the agent wrote to in the round before."
+
+
+class Turn(NamedTuple, Generic[M]):
+    decision: Decision | None
+    "None decides nothing: all stays as it is."
+    memory: M
+
+
+def _looks_at_nothing(reader: Reader, memory: Any) -> Any:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy(Generic[M, H]):
+    name: str
+    gates: tuple[AgentGate, ...]
+    "Any of them switches it on."
+    memory: M
+    "Before its first round."
+    decide: Callable[[Sight, H, M], Turn[M]]
+    look: Callable[[Reader, M], H] = _looks_at_nothing
+
+    def is_on(self, state: NodeState) -> bool:
+        return any(state.gates[gate] for gate in self.gates)

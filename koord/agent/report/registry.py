@@ -1,0 +1,13 @@
+"""The reports, each told at intervals of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koord.agent.report import node_metric, node_resource_topology
+from koord.agent.report.report import Report
+
+REPORTS: Final[tuple[Report[Any], ...]] = (
+    node_metric.REPORT,
+    node_resource_topology.REPORT,
+)

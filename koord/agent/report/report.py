@@ -1,0 +1,49 @@
+"""The shape of a report: an object of the cluster in which the node tells something of itself.
+
+A report is a value: which object it is, what it is to say, and how often it is told. `koord.agent.live` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from koord.agent.host.files import Files
+from koord.agent.series.samples import Samples
+from koord.agent.state import NodeState
+from koord.api.configuration.features import AgentGate
+from koord.api.kinds import Kind
+from koord.api.machinery.struct import Struct
+
+T = TypeVar("T", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What reports are made of."""
+
+    state: NodeState
+    samples: Samples
+    files: Files
+    now_s: float
+    "In the time of the samples."
+    at: str
+    "In everybody's time."
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Generic[T]):
+    name: str
+    kind: Kind[T]
+    change: Callable[[Facts, T | None], Mapping[str, Any] | None]
+    """From the node's object as it is, if there is one: the merge patch that makes it tell what it shall, or the whole
+    object; None where there is nothing to tell."""
+    every_s: Callable[[T | None], float]
+    idle_s: float
+    "How soon it is asked again after it had nothing to tell."
+    gate: AgentGate | None = None
+    subresource: str = ""
+
+    def is_on(self, gates: Mapping[AgentGate, bool]) -> bool:
+        return self.gate is None or gates[self.gate]
