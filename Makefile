@@ -4,12 +4,13 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test lint types layers compiled tests test-guest coverage bench clean help
+.PHONY: run test lint types layers compiled tests explore test-guest coverage bench clean help
 
 help:
 	@echo "make run            run koord on this machine (ARGS='--nodes 100'; LOCAL=1, as root: this machine is the node)"
 	@echo "make test           lint, types, import rules and tests"
 	@echo "make lint types layers tests   one of them (tests: T='-k quantity')"
+	@echo "make explore        random search with the property tests for SECONDS=60 (T=tests/scheduler; SEED=17 repeats a failure)"
 	@echo "make test-guest     the agent on a kernel with cgroup v2, in a guest: minutes, since it is emulated"
 	@echo "make coverage       the tests again, slower, and which lines they did not run"
 	@echo "make bench          the benchmarks (ARGS=informer)"
@@ -60,6 +61,11 @@ compiled: .venv/.dev
 
 tests: .venv/.dev
 	$(BIN)/python -m $(PYTEST) -m "not guest" $(T)
+
+SECONDS ?= 60
+SEED ?=
+explore: .venv/.dev
+	@nice $(BIN)/python -m tests.explore --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(T)
 
 test-guest: .venv/.dev
 	$(BIN)/python -m pytest -m guest tests/guest $(T)
