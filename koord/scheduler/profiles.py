@@ -103,6 +103,7 @@ def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -
         for name in resolved.at["queueSort"]:
             if name in registry.PLUGINS:
                 sorter = cast(Sorter, registry.make(name, None))
+    warnings += _without_effect(config)
     if missing:
         listed = ", ".join(sorted(missing))
         of = ", ".join(dict.fromkeys(profile for profiles in missing.values() for profile in profiles))
@@ -116,6 +117,20 @@ def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -
         float(config.pod_initial_backoff_seconds),
         float(config.pod_max_backoff_seconds),
     )
+
+
+def _without_effect(config: SchedulerConfiguration) -> list[str]:
+    """Settings that the configuration has, and that change nothing here."""
+    found = []
+    set_ = [each.scheduler_name for each in config.profiles if each.percentage_of_nodes_to_score]
+    if config.percentage_of_nodes_to_score or set_:
+        whose = f" (of {', '.join(set_)})" if set_ and not config.percentage_of_nodes_to_score else ""
+        found.append(f"percentageOfNodesToScore has no effect{whose}: koord always looks at all nodes")
+    if config.parallelism != SchedulerConfiguration().parallelism:
+        found.append("parallelism has no effect: koord decides on one core")
+    if config.delay_cache_until_active:
+        found.append("delayCacheUntilActive has no effect: who stands by hears everything")
+    return found
 
 
 def profile_for(profiles: Collection[str], scheduler_name: str, *, alone: bool) -> str | None:
@@ -198,6 +213,10 @@ class _ScoreOnly(Plugin):
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> Mapping[str, Any] | None:
         return self.plugin.pre_bind(ask, row, cluster)
+
+    @property
+    def makes_room(self) -> bool:
+        return self.plugin.makes_room
 
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         return self.plugin.post_filter(ask, engine)

@@ -122,3 +122,18 @@ def test_every_profile_gets_plugins_of_its_own_and_all_share_one_queue() -> None
 def test_backoffs_are_those_of_the_configuration() -> None:
     found = profiles_of(parse({"podInitialBackoffSeconds": 2, "podMaxBackoffSeconds": 30}))
     assert (found.first_backoff_s, found.longest_backoff_s) == (2.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ({"percentageOfNodesToScore": 40}, "percentageOfNodesToScore"),
+        ({"profiles": [{"schedulerName": "a", "percentageOfNodesToScore": 40}]}, "percentageOfNodesToScore"),
+        ({"parallelism": 4}, "parallelism"),
+        ({"delayCacheUntilActive": True}, "delayCacheUntilActive"),
+    ],
+)
+def test_a_setting_that_is_accepted_without_effect_is_named_in_one_warning(written: dict[str, Any], named: str) -> None:
+    usual = profiles_of(parse({})).warnings
+    (told,) = [each for each in profiles_of(parse(written)).warnings if each.replace("(of a)", "") not in usual]
+    assert told.startswith(f"{named} has no effect")

@@ -329,6 +329,11 @@ class Plugin:
         `node/:nodeName`, what answers in JSON when called with that name."""
         return {}
 
+    @property
+    def makes_room(self) -> bool:
+        """Whether it has a `post_filter` of its own: metrics name the one plugin that does."""
+        return type(self).post_filter is not Plugin.post_filter
+
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a
         transaction of the cluster, and undoes it."""

@@ -15,7 +15,7 @@ from koord.api.machinery.faults import BadInput
 from koord.scheduler import patience
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Plugin, Remedy
+from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.feed import Feed
 from koord.scheduler.live.metrics import Spent, Status, uncounted
@@ -140,5 +140,5 @@ class Cycle:
 
 def _maker(engine: Engine) -> str:
     """The one plugin that makes room for pods which fit nowhere; nothing where there are several."""
-    makers = [plugin.name for plugin in engine.profile.plugins if type(plugin).post_filter is not Plugin.post_filter]
+    makers = [plugin.name for plugin in engine.profile.plugins if plugin.makes_room]
     return makers[0] if len(makers) == 1 else ""

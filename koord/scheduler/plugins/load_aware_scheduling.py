@@ -206,9 +206,13 @@ class LoadAwareScheduling(Plugin):
         row, report = self._cluster.table.row_of.get(node), self._reports.get(node)
         records = {} if row is None else self._cluster.pods_on[row]
         measured = report is not None and report.usage is not None
-        loads = [each for each in records.values() if measured and each.load is not None]
-        shares = {each.key: self._share(each, report) for each in loads} if report is not None else {}
-        return load_told(self.resources, records.values(), report if measured else None, shares)
+        loads = {key: each.load for key, each in records.items() if measured and each.load is not None}
+        if report is None or not loads:
+            return load_told(self.resources, records.values(), report if measured else None, {}, ())
+        shares = {key: self._share(records[key], report) for key in loads}
+        reported = report.prod_pods & report.of_pods.keys()
+        prod = [key for key, load in loads.items() if key in reported and self._wish(load).is_prod]
+        return load_told(self.resources, records.values(), report, shares, prod)
 
     def limit(self, row: Row, by_prod: bool) -> Limit:
         """What limits pods on a row, or those judged by what prod pods use."""

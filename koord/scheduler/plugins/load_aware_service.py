@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from koord.api.text.quantity import render
@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 
 def load_told(
-    resources: Sequence[str], pods: Iterable[PodRecord], report: _Report | None, shares: Mapping[str, _Share]
+    resources: Sequence[str],
+    pods: Iterable[PodRecord],
+    report: _Report | None,
+    shares: Mapping[str, _Share],
+    prod: Collection[str],
 ) -> dict[str, object]:
     """Pods by the time of their placement, and the views of the node's load that follow from its report, if any.
 
-    nodeDelta is added to what the node reports; nodeEstimated stands in where no such report is; prodUsage is what the
-    report says of prod pods, and prodDelta what is added to that.
+    nodeDelta is added to what the node reports; nodeEstimated stands in where no such report is. prodUsage is what the
+    report says of `prod`, the node's pods that are prod by their class and by the report, and of the system where that
+    counts; prodDelta is added to it.
     """
     records = sorted(pods, key=lambda each: (each.placed_s or 0.0, each.key))
     told: dict[str, object] = {}
@@ -31,14 +36,13 @@ def load_told(
     def total(vectors: Iterable[Iterable[int]]) -> list[int]:
         return [sum(each) for each in zip([0] * len(resources), *vectors, strict=True)]
 
-    prod = report.prod_pods & report.of_pods.keys()
-    counted = total(report.of_pods[key] for key in shares if key in prod)
+    measured = total(report.of_pods[key] for key in prod)
     in_all = total(each.prod for each in shares.values())
     for name, vector in (
         ("nodeUsage", report.usage),
-        ("prodUsage", total(report.of_pods[key] for key in prod)),
+        ("prodUsage", total((measured, report.system))),
         ("nodeDelta", total(each.delta for each in shares.values())),
-        ("prodDelta", [max(0, a - b) for a, b in zip(in_all, counted, strict=True)]),
+        ("prodDelta", [a - b for a, b in zip(in_all, measured, strict=True)]),
         ("nodeEstimated", total(each.full for each in shares.values())),
     ):
         told[name] = {resource: render(resource, n) for resource, n in zip(resources, vector, strict=True)}

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from koord.api.configuration.scheduler_config import parse
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import convert
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.live.cycle import Cycle
 from koord.scheduler.patience import MESSAGE, MOST, REST_S
 from koord.scheduler.queue import Where
 from tests.scheduler.live.build import Fed, node, pod
@@ -160,3 +162,17 @@ def test_who_fits_on_no_empty_node_is_not_tried_again_for_every_pod_that_leaves(
     assert fed.step() is None
     fed.put(node("n2", cpu="11"))
     assert fed.bind().ask.key == "shop/giant"
+
+
+def test_room_is_made_by_a_named_plugin_whichever_filters_are_off() -> None:
+    off = {"filter": {"disabled": [{"name": "NodePorts"}, {"name": "PodTopologySpread"}]}}
+    config = parse({"profiles": [{"schedulerName": "koord-scheduler", "plugins": off}]})
+    fed, told = Fed(config), []
+
+    def spent(point: str, status: str, profile: str, took_s: float, plugin: str = "") -> None:
+        told.append((point, plugin))
+
+    fed.cycle = Cycle(fed.feed, spent=spent)
+    fed.put(node("n1"), pod("victim", cpu="4", on="n1"), pod("high", cpu="3", priority=10))
+    assert fed.nowhere().remedy.node == "n1"
+    assert ("PostFilter", "DefaultPreemption") in told

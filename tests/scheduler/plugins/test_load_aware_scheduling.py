@@ -356,3 +356,29 @@ def test_undone_placements_and_removals_leave_the_columns_bit_for_bit(seed: int)
                 engine.cluster.remove_pod(rng.choice(sorted(engine.cluster.pods)))
         transaction.undo()
     assert {name: column.tobytes() for name, column in columns.items() if name in before} == before
+
+
+@pytest.mark.parametrize(("include_system", "used", "more"), [(False, "20", "3400m"), (True, "24", "3400m")])
+def test_people_are_told_the_prod_usage_by_which_pods_are_judged(include_system: bool, used: str, more: str) -> None:
+    """Of the pods that are here and prod by their class and by the report; what was placed since comes on top."""
+    plugin = LoadAwareScheduling(
+        args(allowCustomizeEstimation=True, prodUsageThresholds={"cpu": 90}, prodUsageIncludeSys=include_system)
+    )
+    long_ago = [condition("PodScheduled", NOW_S - 3600)]
+    here = [
+        asks(20000, "prod", on="n", conditions=long_ago, priority=9500),
+        asks(5000, "batch", on="n", conditions=long_ago, priority=5500),
+        asks(3400, "new", on="n", priority=9500),
+    ]
+    usage = [
+        pod_usage("prod", {"cpu": "20"}, priority="koord-prod"),
+        pod_usage("batch", {"cpu": "7"}, priority="koord-prod"),
+        pod_usage("gone", {"cpu": "11"}, priority="koord-prod"),
+    ]
+    report = metric("n", usage={"cpu": "50"}, pods=usage, system={"cpu": "4"})
+    engine = one_node(plugin, report, pods=here)
+    told: Any = plugin.services()["node/:nodeName"]("n")
+    assert (told["prodUsage"]["cpu"], told["prodDelta"]["cpu"]) == (used, more)
+    assert told["prodDeltaPods"] == ["default/new"]
+    counted = engine.cluster.table.columns[plugin._columns.prod[plugin.resources.index("cpu")]]
+    assert counted[0] == int(used) * 1000 + 3400, "what filters go by"
