@@ -308,3 +308,35 @@ def test_a_pod_is_cut_to_what_there_is(spec: dict[str, Any], most: int, asked: i
         spec[group] = [{"name": f"{group}{i}".lower(), "resources": {"requests": requests}} for i, requests in each]
     found = smaller(convert(Pod, {"metadata": {"name": "p"}, "spec": spec}), {"cpu": most})
     assert (None if found is None else pod_requests(found)["cpu"]) == asked
+
+
+INSTANCE = "node.kubernetes.io/instance-type"
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "proposed"),
+    [
+        ({HOST: "n1"}, {HOST: "n9"}, False),
+        ({}, {HOST: "n9"}, False),
+        ({"kubernetes.io/arch": "amd64"}, {"kubernetes.io/arch": "arm64"}, False),
+        ({"kubernetes.io/os": "linux"}, {"kubernetes.io/os": "windows"}, False),
+        ({INSTANCE: "small"}, {INSTANCE: "large"}, False),
+        ({ZONE: "a"}, {ZONE: "b"}, False),
+        ({}, {ZONE: "b"}, True),
+        ({"disk": "hdd"}, {"disk": "ssd"}, True),
+        ({"disk": "hdd"}, {"disk": "ssd", HOST: "n9"}, False),
+    ],
+)
+def test_a_label_that_kubelet_owns_is_never_to_be_changed(
+    there: dict[str, str], wanted: dict[str, str], proposed: bool
+) -> None:
+    engine = shipped([node("n1", labels=there)])
+    found = ways(engine, ask("web", nodeSelector=wanted))
+    assert found, "the pod's owner can do something"
+    assert any("the label" in way.sentence for way in found) is proposed
+
+
+def test_nor_where_pods_are_spread_over_it() -> None:
+    engine = shipped([node("n1", labels={})])
+    found = ways(engine, ask("web", topologySpreadConstraints=[spread(1, HOST)], **WEB))
+    assert [way.sentence for way in found] == [f"It would fit on n1 with the spreading over {HOST} left out."]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,6 +21,25 @@ from koord.api.text.quantity import amount, render
 Side: TypeAlias = Literal["pod", "node", "others", "storage"]
 Trial: TypeAlias = Callable[[], Callable[[], None]]
 """Makes something so on the state, and returns what takes it back."""
+
+
+_SAID_BY_KUBELET: Final = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "node.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+    }
+)
+_PLACES: Final = frozenset(
+    f"{prefix}/{place}"
+    for prefix in ("topology.kubernetes.io", "failure-domain.beta.kubernetes.io")
+    for place in ("zone", "region")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +81,16 @@ def without_pods(pods: Iterable[str], because: str) -> Change:
     return Change(f"{named} gone, {because}", gone=tuple(keys), size=1.0 + len(keys))
 
 
-def relabelled(node: Node, labels: Mapping[str, str | None], size: float | None = None) -> Change:
-    """Other labels on the node; None takes one off."""
+def is_the_nodes_own(node: Node, label: str) -> bool:
+    """Whether nobody but the node's kubelet says what a label is: it would write the label back, and a node is not
+    another machine, or elsewhere, because a label says so. Where a node has no place, somebody may give it one."""
+    return label in _SAID_BY_KUBELET or (label in _PLACES and label in node.metadata.labels)
+
+
+def relabelled(node: Node, labels: Mapping[str, str | None], size: float | None = None) -> list[Change]:
+    """Other labels on the node, where they are people's to change; None takes one off."""
+    if any(is_the_nodes_own(node, label) for label in labels):
+        return []
     now = {key: value for key, value in node.metadata.labels.items() if key not in labels}
     now |= {key: value for key, value in labels.items() if value is not None}
     set_ = [f"{key}={value}" for key, value in labels.items() if value is not None]
@@ -71,7 +98,7 @@ def relabelled(node: Node, labels: Mapping[str, str | None], size: float | None 
     words = [f"the label{'s' if len(set_) > 1 else ''} {listed(set_)} on it"] if set_ else []
     words += [f"the label{'s' if len(off) > 1 else ''} {listed(off)} taken off it"] if off else []
     changed = replace(node, metadata=replace(node.metadata, labels=now))
-    return Change(listed(words), node=changed, size=float(len(labels)) if size is None else size)
+    return [Change(listed(words), node=changed, size=float(len(labels)) if size is None else size)]
 
 
 def smaller(pod: Pod, most: Mapping[str, int]) -> Pod | None:

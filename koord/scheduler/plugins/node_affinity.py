@@ -119,11 +119,11 @@ class _Chosen(Judge):
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         """Labels that the node lacks; or a pod that does not ask for them."""
-        found = []
+        found: list[Change] = []
         node = self._cluster.nodes[row]
         labels, fields_match = self._labels_for(row)
         if labels and fields_match:
-            found.append(relabelled(node, labels))
+            found += relabelled(node, labels)
         spec, words = ask.pod.spec, []
         selector = {key: value for key, value in spec.node_selector.items() if node.metadata.labels.get(key) == value}
         dropped = [f"{key}={value}" for key, value in spec.node_selector.items() if key not in selector]

@@ -159,7 +159,7 @@ class _Spread(Judge):
         spread = tuple(each for i, each in enumerate(kept) if allowed.get(i, 0) is not None)
         pod = replace(ask.pod, spec=replace(ask.pod.spec, topology_spread_constraints=spread))
         found = [Change(listed(words), pod=pod, size=1.0 + len(words))]
-        return [*found, relabelled(self._cluster.nodes[row], labels)] if len(labels) == len(words) else found
+        return [*found, *relabelled(self._cluster.nodes[row], labels)] if len(labels) == len(words) else found
 
     def facet_reason(self, facet: Facet, group: int) -> str:
         assert isinstance(facet, _Even)
