@@ -11,6 +11,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import convert
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.live.cycle import Cycle
+from koord.scheduler.live.metrics import Point, Status
 from koord.scheduler.patience import MESSAGE, MOST, REST_S
 from koord.scheduler.queue import Where
 from tests.scheduler.live.build import Fed, node, pod
@@ -167,9 +168,9 @@ def test_who_fits_on_no_empty_node_is_not_tried_again_for_every_pod_that_leaves(
 def test_room_is_made_by_a_named_plugin_whichever_filters_are_off() -> None:
     off = {"filter": {"disabled": [{"name": "NodePorts"}, {"name": "PodTopologySpread"}]}}
     config = parse({"profiles": [{"schedulerName": "koord-scheduler", "plugins": off}]})
-    fed, told = Fed(config), []
+    fed, told = Fed(config), list[tuple[str, str]]()
 
-    def spent(point: str, status: str, profile: str, took_s: float, plugin: str = "") -> None:
+    def spent(point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
         told.append((point, plugin))
 
     fed.cycle = Cycle(fed.feed, spent=spent)
