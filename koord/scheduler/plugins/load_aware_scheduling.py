@@ -46,7 +46,7 @@ from koord.scheduler.plugins.load_threshold import UNCHECKED
 from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import LoadBasis, PodRecord
-from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.table import Column, Reason, Row, countable
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -487,7 +487,7 @@ class LoadAwareScheduling(Plugin):
         return self._vector(amounts(resources))
 
     def _vector(self, values: Mapping[str, int]) -> Vector:
-        return tuple([values.get(name, 0) for name in self.resources])
+        return tuple([countable(values.get(name, 0)) for name in self.resources])
 
 
 class _Load(Judge):

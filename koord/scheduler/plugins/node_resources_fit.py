@@ -40,7 +40,7 @@ from koord.scheduler.framework.plugin import (
 from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
-from koord.scheduler.state.table import Array, Reason, Row
+from koord.scheduler.state.table import MOST_OF_A_POD, Array, Reason, Row
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -365,7 +365,11 @@ class _Fit(Judge):
             return []
         node = self._cluster.nodes[row]
         has = node.status.allocatable
-        grown = {name: render(name, amount_of(name, has.get(name, 0)) + added) for name, added in more.items()}
+        wanted = {name: amount_of(name, has.get(name, 0)) + added for name, added in more.items()}
+        if max(wanted.values()) > MOST_OF_A_POD:
+            # No node has that much.
+            return found
+        grown = {name: render(name, amount) for name, amount in wanted.items()}
         words = [
             f"room for {added} more pod{'s' if added > 1 else ''}"
             if name == "pods"

@@ -29,7 +29,7 @@ from koord.scheduler.state.nominations import Nominations
 from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import Storage, StorageObject
-from koord.scheduler.state.table import Array, Column, Reason, Row, Table
+from koord.scheduler.state.table import Array, Column, Reason, Row, Table, countable
 
 CPU: Final = "cpu"
 PODS: Final = "pods"
@@ -55,7 +55,7 @@ def requested(resource: str) -> Column:
 
 def allocatable_of(node: Node) -> dict[str, int]:
     """What a node can give to pods: without what its annotation keeps for others."""
-    has = amounts(node.status.allocatable)
+    has = {name: countable(amount) for name, amount in amounts(node.status.allocatable).items()}
     if not _reserved(node):
         return has
     try:
@@ -66,6 +66,13 @@ def allocatable_of(node: Node) -> dict[str, int]:
         return has
     kept = {**amounts(reservation.resources), CPU: reservation.cpu_milli}
     return {name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
+
+
+def _allocatable_unless_equal(old: Node | None, new: Node) -> dict[str, int] | None:
+    """What a node can give, as `allocatable_of`; None where that is as before."""
+    if old is not None and (old.status.allocatable, _reserved(old)) == (new.status.allocatable, _reserved(new)):
+        return None
+    return allocatable_of(new)
 
 
 def _reserved(node: Node) -> str:
@@ -157,28 +164,50 @@ class Cluster:
         self.table.declare(requested(name))
 
     def put_node(self, node: Node) -> Row:
-        """A node is there, or has changed."""
+        """A node is there, or has changed. Where that cannot be taken in, nothing has changed."""
         name = node.metadata.name
         row = self.table.row_of.get(name)
+        old = None if row is None else self.nodes[row]
+        has = _allocatable_unless_equal(old, node)
         if row is None:
             row = self.table.add_row(name)
             self.table.set("name hash", row, self._hash(name))
             self._hashes[self._hash(name)] += 1
             self.equal_hashes = len(self._hashes) != len(self.table)
             self.pods_on.setdefault(row, {})
+        self._write_node(row, self._kept(node), has)
+        told = 0
+        try:
+            for watcher in self._watchers:
+                watcher.node_put(row)
+                told += 1
+        except BaseException:
+            self._take_node_back(name, row, old, told)
+            raise
+        return row
+
+    def _write_node(self, row: Row, node: Node, has: Mapping[str, int] | None) -> None:
+        """What the table has of a node; `has` is None where its amounts are as they were."""
         old = self.nodes.get(row)
-        node = self._kept(node)
         self.nodes[row] = node
         self.labels.put(row, node.metadata.labels)
         self.table.set("unschedulable", row, node.spec.unschedulable)
         self.table.set("taints", row, self._taint_set(node.spec.taints))
-        if old is None or (old.status.allocatable, _reserved(old)) != (node.status.allocatable, _reserved(node)):
-            self._put_allocatable(row, allocatable_of(node))
+        if has is not None:
+            self._put_allocatable(row, has)
         if old is None or old.status.images != node.status.images:
             self.table.touch(row, int(Reason.IMAGES))
-        for watcher in self._watchers:
+
+    def _take_node_back(self, name: str, row: Row, old: Node | None, told: int) -> None:
+        """A watcher failed: those before it hear that all is as it was."""
+        if old is None:
+            for watcher in self._watchers[:told]:
+                watcher.node_removed(row)
+            self._forget_node(name, row)
+            return
+        self._write_node(row, old, allocatable_of(old))
+        for watcher in self._watchers[:told]:
             watcher.node_put(row)
-        return row
 
     def remove_node(self, name: str) -> None:
         """A node is gone, and its pods with it."""
@@ -188,6 +217,9 @@ class Cluster:
         self.nominations.forget_row(row)
         for watcher in self._watchers:
             watcher.node_removed(row)
+        self._forget_node(name, row)
+
+    def _forget_node(self, name: str, row: Row) -> None:
         del self.nodes[row], self.pods_on[row]
         self._hashes[self._hash(name)] -= 1
         if not self._hashes[self._hash(name)]:
@@ -237,12 +269,25 @@ class Cluster:
         return self.table.columns["name hash"]
 
     def place(self, record: PodRecord, row: Row) -> None:
-        """A pod is on a node, and counts there."""
-        if record.key in self.pods:
+        """A pod is on a node, and counts there. Where it cannot be counted, nothing has changed."""
+        before = self.pods.get(record.key)
+        if before is not None:
             self._take_off(record.key)
         if record.placed_s is None:
             record = replace(record, placed_s=self.now_s)
+        try:
+            self._count(record, row, +1)
+        except BaseException:
+            if before is not None:
+                self._put_on(*before)
+            raise
+        self._note(record, row)
+
+    def _put_on(self, record: PodRecord, row: Row) -> None:
         self._count(record, row, +1)
+        self._note(record, row)
+
+    def _note(self, record: PodRecord, row: Row) -> None:
         self.pods[record.key] = (record, row)
         self.pods_on[row][record.key] = record
         if self._undo is not None:
@@ -266,7 +311,12 @@ class Cluster:
     def _take_off(self, key: str) -> None:
         record, row = self.pods.pop(key)
         del self.pods_on[row][key]
-        self._count(record, row, -1)
+        try:
+            self._count(record, row, -1)
+        except BaseException:
+            self.pods[key] = (record, row)
+            self.pods_on[row][key] = record
+            raise
         if self._undo is not None:
             self._undo.append(("remove", record, row))
 
@@ -312,17 +362,31 @@ class Cluster:
             self._undo.append(inverse)
 
     def _count(self, record: PodRecord, row: Row, sign: int) -> None:
+        """Whole, or not at all."""
         self.table.gain(row, record.shape.gains, sign, _PODS)
-        self.tell_of_pod(record, row, sign)
+        try:
+            self.tell_of_pod(record, row, sign)
+        except BaseException:
+            self.table.gain(row, record.shape.gains, -sign, _PODS)
+            raise
 
     def tell_of_pod(self, record: PodRecord, row: Row, sign: int) -> None:
-        """Tell all who count pods of one that came or left."""
-        self.counts.moved(record, row, sign)
-        for moved in self._told_of_pods:
-            moved(record, row, sign)
-        if record.claims or record.own_claims or record.disks or record.shape.ports:
-            for moved in self._told_of_special:
+        """Tell all who count pods of one that came or left. If one of them fails, those before it hear the opposite."""
+        told = 0
+        try:
+            self.counts.moved(record, row, sign)
+            told += 1
+            for moved in self._told_of_pods:
                 moved(record, row, sign)
+                told += 1
+            if record.claims or record.own_claims or record.disks or record.shape.ports:
+                for moved in self._told_of_special:
+                    moved(record, row, sign)
+                    told += 1
+        except BaseException:
+            for moved in (self.counts.moved, *self._told_of_pods, *self._told_of_special)[:told]:
+                moved(record, row, -sign)
+            raise
 
     def _kept(self, node: Node) -> Node:
         """A node without what no decision looks at. Nodes have the same images: those are kept once."""

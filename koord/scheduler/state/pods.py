@@ -21,6 +21,7 @@ from koord.api.machinery.struct import EMPTY
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.timestamp import parse_timestamp
+from koord.scheduler.state.table import countable
 from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]
@@ -191,8 +192,12 @@ _amounts: dict[Amounts, Amounts] = {}
 
 def requests_of(pod: Pod) -> Amounts:
     """What a pod takes from a node."""
-    amounts = tuple(sorted((name, n) for name, n in pod_requests(pod).items() if n))
+    amounts = _counted(pod_requests(pod))
     return _amounts.setdefault(amounts, amounts)
+
+
+def _counted(amounts: Mapping[str, int]) -> Amounts:
+    return tuple(sorted((name, countable(n)) for name, n in amounts.items() if n))
 
 
 def non_zero_of(pod: Pod) -> tuple[int, int]:
@@ -205,7 +210,7 @@ def non_zero_of(pod: Pod) -> tuple[int, int]:
         stated = pod_requests(pod)
         missing = {name: amount for name, amount in missing.items() if name not in stated}
     found = pod_requests(pod, missing=missing)
-    return found.get("cpu", 0), found.get("memory", 0)
+    return countable(found.get("cpu", 0)), countable(found.get("memory", 0))
 
 
 def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
@@ -244,8 +249,8 @@ def load_basis_of(pod: Pod, template: Template) -> LoadBasis:
 
 
 def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
-    requests = tuple(sorted((name, n) for name, n in pod_requests(pod, use_status=False).items() if n))
-    limits = tuple(sorted((name, n) for name, n in pod_limits(pod, use_status=False).items() if n))
+    requests = _counted(pod_requests(pod, use_status=False))
+    limits = _counted(pod_limits(pod, use_status=False))
     key = (requests, limits, priority_class(pod), said)
     known = _bases.get(key)
     if known is None:

@@ -27,6 +27,21 @@ LONGEST_LOG: Final = 1 << 16
 """Changes remembered. Who lags further behind looks at every row again, which is then cheaper anyway."""
 
 
+MOST_OF_A_POD: Final = 1 << 56
+"""What one pod asks for, or one node has, counts up to here: 64 Pi. A hundred times as much still fits into 64 bits."""
+MOST_IN_A_CELL: Final = (1 << 62) - 1
+"""A sum beyond this is kept beside its cell, so that it is exact when parts of it leave again."""
+_STANDS_FOR_MORE: Final = 1 << 62
+"""Plugins write this where there is no limit."""
+_SMALL: Final = 1 << 40
+"""No sum of such amounts reaches the most that a cell holds: they are added without a look."""
+
+
+def countable(amount: int) -> int:
+    """An amount of one pod or node as far as it counts."""
+    return amount if amount <= MOST_OF_A_POD else MOST_OF_A_POD
+
+
 class Reason(IntFlag):
     """Why a row changed."""
 
@@ -121,6 +136,14 @@ class _Gaining(NamedTuple):
     "Held here, so that no other gains get its identity."
     cells: list[tuple[memoryview, int]]
     reasons: int
+    large: bool
+    "Whether sums may leave a cell's range."
+
+
+class _Beyond(NamedTuple):
+    """Stands for what a column's cell cannot hold, among writes that can be taken back."""
+
+    column: Hashable
 
 
 class Table:
@@ -155,6 +178,8 @@ class Table:
         "By row, the number of its last change."
         self._gaining: dict[int, _Gaining] = {}
         "By the identity of what pods bring. Finding columns by name costs more than adding to them."
+        self._beyond: dict[tuple[Hashable, Row], int] = {}
+        "By column and row, what a sum has beyond what its cell holds."
         self.version = 0
         "The number of changes so far."
         self._undo: list[tuple[Hashable, Row, Any]] | None = None
@@ -193,6 +218,7 @@ class Table:
         self.names[row], self.alive[row] = "", False
         for column in self._declared.values():
             self.columns[column.name][row] = column.fill
+        self._beyond = {cell: more for cell, more in self._beyond.items() if cell[1] != row}
         self._free.append(row)
         self.touch(row, int(Reason.ANY))
 
@@ -200,6 +226,8 @@ class Table:
         """Write one cell. A value that is there already is no change."""
         array = self.columns[name]
         old = array.item(row)
+        if self._beyond or (type(value) is int and not -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE):
+            value = self._held(name, row, value)
         if old == value:
             return
         if self._undo is not None:
@@ -209,7 +237,29 @@ class Table:
 
     def add(self, name: Hashable, row: Row, delta: int) -> None:
         if delta:
-            self.set(name, row, self.columns[name].item(row) + delta)
+            beyond = self._beyond.get((name, row), 0) if self._beyond else 0
+            self.set(name, row, self.columns[name].item(row) + beyond + delta)
+
+    def _held(self, name: Hashable, row: Row, value: Any) -> Any:
+        """What a cell holds of a value; the rest is kept beside it."""
+        fits = type(value) is not int or -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE
+        held = value if fits else max(-MOST_IN_A_CELL, min(MOST_IN_A_CELL, value))
+        self._keep_beyond(name, row, 0 if fits else value - held)
+        return held
+
+    def _keep_beyond(self, name: Hashable, row: Row, more: int) -> None:
+        before = self._beyond.get((name, row), 0)
+        if before != more:
+            if self._undo is not None:
+                self._undo.append((_Beyond(name), row, before))
+            self._write_beyond(name, row, more)
+            self.touch(row, self._reasons[name])
+
+    def _write_beyond(self, name: Hashable, row: Row, more: int) -> None:
+        if more:
+            self._beyond[name, row] = more
+        else:
+            self._beyond.pop((name, row), None)
 
     def gain(self, row: Row, gains: Gains, sign: int, reasons: int) -> None:
         """Add to several cells of a row what a pod brings (+1), or takes away (-1), which is a change for some more
@@ -217,6 +267,11 @@ class Table:
         found = self._gaining.get(id(gains))
         if found is None:
             found = self._find_columns(gains)
+        if found.large or self._beyond:
+            for name, amount in gains:
+                self._add_whole(name, row, sign * amount)
+            self.touch(row, found.reasons | reasons)
+            return
         if self._undo is not None:
             self._undo += [(name, row, cells[row]) for (name, _), (cells, _) in zip(gains, found.cells, strict=True)]
         if sign > 0:
@@ -226,6 +281,16 @@ class Table:
             for cells, amount in found.cells:
                 cells[row] -= amount
         self.touch(row, found.reasons | reasons)
+
+    def _add_whole(self, name: Hashable, row: Row, delta: int) -> None:
+        """As `add`, of amounts that may be large: no cell holds more than leaves room to add one pod to it."""
+        old = self.columns[name].item(row)
+        exact = old + self._beyond.get((name, row), 0) + delta
+        held = max(-MOST_IN_A_CELL, min(MOST_IN_A_CELL, exact))
+        if self._undo is not None:
+            self._undo.append((name, row, old))
+        self._keep_beyond(name, row, exact - held)
+        self.columns[name][row] = held
 
     def _find_columns(self, gains: Gains) -> _Gaining:
         for name, _ in gains:
@@ -237,7 +302,8 @@ class Table:
         for name, _ in gains:
             reasons |= self._reasons[name]
         cells = [(self.columns[name].data, amount) for name, amount in gains]
-        found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons)
+        is_large = any(amount > _SMALL for _, amount in gains)
+        found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons, is_large)
         return found
 
     def touch(self, row: Row, reason: int) -> None:
@@ -308,8 +374,11 @@ class Table:
     def restore(self, writes: list[tuple[Hashable, Row, Any]]) -> None:
         """Take writes back, the last first."""
         for name, row, old in reversed(writes):
-            self.columns[name][row] = old
-            self.touch(row, self._reasons[name])
+            if isinstance(name, _Beyond):
+                self._write_beyond(name.column, row, old)
+            else:
+                self.columns[name][row] = old
+                self.touch(row, self._reasons[name])
 
     def _grow(self) -> None:
         old = self.capacity
