@@ -73,10 +73,10 @@ class World:
         if what < 5:
             self.number += 1
             name = f"p{self.number}" if dice.chance(0.8) or not cluster.pods else dice.one(sorted(cluster.pods))[8:]
-            asks = {"memory": str(dice.one(EDGES)), "cpu": f"{dice.one(EDGES)}m", "example.com/gpu": dice.one(EDGES)}
-            cluster.place(
-                Ask(pod(name, requests=asks, on="n0")).record(), dice.one(sorted(cluster.table.row_of.values()))
-            )
+            amounts = [str(dice.one(EDGES)) for _ in range(3)]
+            asks = {"memory": amounts[0], "cpu": f"{amounts[1]}m", "example.com/gpu": amounts[2]}
+            row = dice.one(sorted(cluster.table.row_of.values()))
+            cluster.place(Ask(pod(name, requests=asks, on="n0")).record(), row)
         elif what < 8:
             if cluster.pods:
                 cluster.remove_pod(dice.one(sorted(cluster.pods)))
