@@ -1,6 +1,6 @@
 """Records a real server's decisions about access and CEL rules: `python -m tests.minicluster.apiserver.record_access`.
 
-Writes `data/access.json` and `data/cel.json`, from which the tests here are checked without that server.
+Writes `RECORDS`, from which the tests here and of `tests/cel` are checked without that server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from tests.control_plane import ControlPlane
 from tests.minicluster.apiserver.access import decisions
 from tests.minicluster.apiserver.plain_client import PlainClient
 
-DATA = Path(__file__).parent / "data"
+RECORDS = {
+    "access": Path(__file__).parent / "data" / "access.json",
+    "cel": Path(cases.__file__).parent / "data" / "cel.json",
+}
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -134,7 +137,7 @@ def main() -> None:
     with ControlPlane() as plane:
         found = real_answers(plane)
     for name, answers in found.items():
-        (DATA / f"{name}.json").write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
+        RECORDS[name].write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

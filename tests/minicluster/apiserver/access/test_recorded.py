@@ -36,7 +36,7 @@ def test_the_usual_roles_are_those_that_a_real_server_makes(plane: ControlPlane)
 @pytest.mark.cluster
 def test_a_real_server_still_answers_as_recorded(plane: ControlPlane) -> None:
     for name, answers in record_access.real_answers(plane).items():
-        recorded = json.loads((record_access.DATA / f"{name}.json").read_text())
+        recorded = json.loads(record_access.RECORDS[name].read_text())
         assert {**answers, "about": None} == {**recorded, "about": None}
 
 
