@@ -252,10 +252,12 @@ class LeaderElection:
         if self._expiry:
             self._expiry.cancel()
             self._expiry = None
-        if self._acquired.is_set() and not self.lost.is_set():
+        led = self._acquired.is_set() and not self.lost.is_set()
+        # First of all: who only wants to know of the change must not hold it up by failing.
+        self.lost.set()
+        if led:
             log.log(logging.INFO if why == "stopped leading" else logging.ERROR, why, extra=self._fields)
             self._on_change(False)
-        self.lost.set()
 
     async def _release(self) -> None:
         """Best effort: without it the others wait for the lease's end, no more."""

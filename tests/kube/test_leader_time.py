@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -72,9 +73,19 @@ class MovableClock:
         return asyncio.get_running_loop().time() + self.ahead_s
 
 
-def candidate(server: LeaseServer, identity: str, clock: MovableClock | None = None) -> LeaderElection:
+def candidate(
+    server: LeaseServer,
+    identity: str,
+    clock: MovableClock | None = None,
+    on_change: Callable[[bool], None] | None = None,
+) -> LeaderElection:
     return LeaderElection(
-        cast(Client, server), name="l", identity=identity, timing=QUICK, boottime=clock or MovableClock()
+        cast(Client, server),
+        name="l",
+        identity=identity,
+        timing=QUICK,
+        boottime=clock or MovableClock(),
+        on_change=on_change,
     )
 
 
@@ -189,3 +200,17 @@ async def test_winning_needs_standing() -> None:
 
 def test_identities_are_unique() -> None:
     assert len({unique_identity() for _ in range(100)}) == 100
+
+
+async def test_leadership_ends_on_time_also_where_who_is_told_of_it_fails() -> None:
+    server = LeaseServer()
+
+    def told(leading: bool) -> None:
+        if not leading and server.hang:
+            raise LookupError("no such metric")
+
+    async with candidate(server, "a", on_change=told) as leader:
+        await leader.acquired()
+        server.hang = True
+        await asyncio.wait_for(leader.lost.wait(), 2)
+        server.hang = False
