@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How often a pod is tried, when placements after its last try could help it, or pods that make room for it.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 if a pod stays without a place.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a pod stays without a place, or an object is ignored.")
 @click.option("--live", is_flag=True, help="Plan on the state of the cluster; the manifests are changes to it.")
 @kube_options
 @output_option("table", "wide", "json", "yaml", "name")
@@ -79,10 +79,14 @@ def plan(
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
+    from koord.offline.expand import WORKLOADS, expand, unused
+    from koord.offline.node_resources import CONFIG_KEY
     from koord.offline.order import require_order
     from koord.offline.plan import UNPLACED
     from koord.offline.plan import plan as plan_of
+    from koord.offline.preview import KINDS as PREVIEW_KINDS
     from koord.offline.preview import has_config, preview
+    from koord.offline.world import KINDS
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
 
@@ -94,6 +98,8 @@ def plan(
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         asks_preview, replaced = has_config(manifests), None
+        taken = (*KINDS, *WORKLOADS, *(PREVIEW_KINDS if asks_preview else ()))
+        ignored = unused(manifests, taken, (CONFIG_KEY,))
         unanswered: Callable[[str], str] = everybody_answers
         if live:
             from koord.cli import plan_live
@@ -104,6 +110,9 @@ def plan(
             replaced = manifests.with_items(found)
             manifests = plan_live.merged(manifests, found)
             unanswered = plan_live.unanswered(kubeconfig, context, time.time())
+        manifests.require_valid()
+        expanded = expand(manifests, now_s=now_s)
+        manifests, ignored = expanded.manifests, [*ignored, *expanded.ignored]
         # What was read stays; the collector need not look through it again and again.
         gc.freeze()
         given = scheduler_configuration(config, manifests)
@@ -127,13 +136,18 @@ def plan(
         click.echo(f"warning: {note}", err=True)
     for line in mended:
         click.echo(f"warning: {line}", err=True)
+    for line in expanded.notes:
+        click.echo(f"note: {line}", err=True)
     _say_beside(planned, manifests)
     if given is not None and planned.unnamed:
         first = given.profiles[0].scheduler_name
         click.echo(f"note: pods that name no scheduler ({planned.unnamed}) go with the profile {first}", err=True)
     _print(planned, output)
+    if strict:
+        for each in ignored:
+            click.echo(f"error: --strict: ignored {each}", err=True)
     outcomes = planned.plan.outcomes()
-    return 1 if strict and any(outcomes[each] for each in UNPLACED) else 0
+    return 1 if strict and (ignored or any(outcomes[each] for each in UNPLACED)) else 0
 
 
 def _say_beside(planned: Planned, manifests: Manifests) -> None:

@@ -7,6 +7,7 @@
 | `denials` | what the API server would not have taken |
 | `admit` | what koord's admission would make of objects |
 | `door` | the same for the new pods of a plan |
+| `expand` | what pods the workloads among manifests stand for |
 | `world` | what the cluster is that a set of manifests describes |
 | `plan` | where its pending pods would go, and why |
 """

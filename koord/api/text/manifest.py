@@ -63,6 +63,11 @@ class Manifest:
     source: str
     document: int
 
+    @classmethod
+    def of(cls, kind: Kind[Any], data: Mapping[str, Any], source: str, document: int) -> Manifest:
+        """Raises Invalid with every fault of the object."""
+        return cls(kind, _typed(kind, data), data, source, document)
+
     @property
     def place(self) -> Place:
         return Place(self.source, self.document, describe(self.data, ""))
@@ -84,6 +89,8 @@ class Manifests:
     unknown: Mapping[str, int]
     "How many objects were passed over, by `apiVersion kind`."
     configurations: tuple[tuple[Place, Mapping[str, Any]], ...] = ()
+    unknown_places: tuple[Place, ...] = ()
+    "Where those are that were passed over."
 
     def of(self, kind: Kind[Any]) -> list[Any]:
         """The typed objects of one kind, in the order of the input."""
@@ -167,6 +174,7 @@ class _Reader:
         self.warnings: list[Problem] = []
         self.unknown: Counter[str] = Counter()
         self.configurations: list[tuple[Place, Mapping[str, Any]]] = []
+        self.unknown_places: list[Place] = []
 
     def result(self) -> Manifests:
         return Manifests(
@@ -175,6 +183,7 @@ class _Reader:
             tuple(self.warnings),
             dict(self.unknown),
             tuple(self.configurations),
+            tuple(self.unknown_places),
         )
 
     def fault(self, place: Place, fault: Fault) -> None:
@@ -209,6 +218,7 @@ class _Reader:
                 self.configurations.append((Place(source, number, describe(data, "")), data))
             elif kind is None:
                 self.unknown[f"{api_version} {name}"] += 1
+                self.unknown_places.append(Place(source, number, describe(data, "")))
             else:
                 self.object(kind, data, source, number, path)
 

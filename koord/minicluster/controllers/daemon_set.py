@@ -15,12 +15,12 @@ from koord.api.kubernetes.core import Node, Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.kubernetes.workloads import ControllerRevision, DaemonSet, DaemonSetStatus, template_of
 from koord.minicluster.controllers.actions import Action, Create, Delete, Plan, delete
-from koord.minicluster.controllers.daemon_nodes import belongs, pinned, target_node
-from koord.minicluster.controllers.ownership import managing
-from koord.minicluster.controllers.pods import is_available, is_ready, name_prefix, next_available_in_s, pod_from
-from koord.minicluster.controllers.revisions import POD_LABEL, Revision, outlived, revise
+from koord.minicluster.controllers.pods import is_available, is_ready, next_available_in_s
+from koord.minicluster.controllers.revisions import outlived, revise
 from koord.minicluster.controllers.share import share
 from koord.minicluster.controllers.status_patch import status_change, status_patch
+from koord.workloads.daemon_pods import belongs, new_pod, target_node
+from koord.workloads.revision import POD_LABEL, Revision
 
 BURST: Final = 250
 
@@ -66,7 +66,7 @@ def decide(state: State, now_s: float) -> Plan:
         if not nodes and not deletes and spec.update_strategy.type == "RollingUpdate":
             nodes, deletes = _rolled(state, by_node, revised.update, now_s)
         actions += [*gone, *deletes][:BURST]
-        actions += [_new_pod(set_, revised.update, node) for node in nodes[:BURST]]
+        actions += [Create(PODS, meta.namespace, new_pod(set_, revised.update, node)) for node in nodes[:BURST]]
         in_use = {revised.update.name, *(pod.metadata.labels.get(POD_LABEL, "") for pod in state.pods)}
         actions += outlived(meta, state.history, in_use, spec.revision_history_limit)
     change = status_change(set_.status, status(state, by_node, revised.update, now_s))
@@ -174,14 +174,6 @@ def _max_surge(set_: DaemonSet, wanted: int) -> int:
     if set_.spec.update_strategy.type != "RollingUpdate" or rolling is None or rolling.max_surge is None:
         return 0
     return share(rolling.max_surge, wanted, round_up=True)
-
-
-def _new_pod(set_: DaemonSet, update: Revision, node: str) -> Create:
-    meta = set_.metadata
-    body = pod_from(update.template, name_prefix(meta), managing(DAEMON_SETS, meta))
-    body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), POD_LABEL: update.hash}
-    body["spec"] = pinned(body["spec"], template_of(update.template), node)
-    return Create(PODS, meta.namespace, body)
 
 
 def status(state: State, by_node: Mapping[str, _OnNode], update: Revision, now_s: float) -> DaemonSetStatus:

@@ -16,26 +16,12 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.workloads import Deployment, PodTemplate, ReplicaSet
 from koord.minicluster.controllers import deployment_status, rollout
 from koord.minicluster.controllers.actions import Action, Create, Patch, Plan, Tell, delete, sooner
-from koord.minicluster.controllers.ownership import managing
-from koord.minicluster.controllers.pods import reference_body
-from koord.minicluster.controllers.rollout import DESIRED, MAX, Sizes, limits, number
+from koord.minicluster.controllers.rollout import Sizes, limits, number
 from koord.minicluster.controllers.status_patch import status_change, status_patch
-from koord.minicluster.controllers.template_hash import canonical, template_hash
+from koord.workloads.replica_sets import DESIRED, HASH, MAX, REVISION, REVISION_HISTORY, copied, new_replica_set
+from koord.workloads.template_hash import canonical
 
-HASH: Final = "pod-template-hash"
-REVISION: Final = "deployment.kubernetes.io/revision"
-REVISION_HISTORY: Final = "deployment.kubernetes.io/revision-history"
 HISTORY_CHARACTERS: Final = 2000
-NOT_COPIED: Final = frozenset(
-    {
-        "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to",
-        REVISION,
-        REVISION_HISTORY,
-        DESIRED,
-        MAX,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,42 +165,15 @@ def _cleaned(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[Action]:
 
 
 def _create(deployment: Deployment, old: Sequence[ReplicaSet], replicas: int) -> Create:
-    meta = deployment.metadata
-    hash_ = template_hash(deployment.spec.template, deployment.status.collision_count)
-    template = deployment.spec.template
-    template_meta = template.get("metadata") or {}
-    labels = {**(template_meta.get("labels") or {}), HASH: hash_}
-    selector = deployment.spec.selector
-    expressions: list[dict[str, Any]] = [
-        {"key": r.key, "operator": r.operator, **({"values": list(r.values)} if r.values else {})}
-        for r in selector.match_expressions
-    ]
-    body = {
-        "metadata": {
-            "name": f"{meta.name}-{hash_}",
-            "labels": labels,
-            "annotations": {
-                **_copied(meta),
-                **_size_notes(deployment),
-                REVISION: str(_highest(old) + 1),
-            },
-            "ownerReferences": [reference_body(managing(DEPLOYMENTS, meta))],
-        },
-        "spec": {
-            "replicas": replicas,
-            "minReadySeconds": deployment.spec.min_ready_seconds,
-            "selector": {"matchLabels": {**selector.match_labels, HASH: hash_}, "matchExpressions": expressions},
-            "template": {**template, "metadata": {**template_meta, "labels": labels}},
-        },
-    }
-    return Create(REPLICA_SETS, meta.namespace, body)
+    body = new_replica_set(deployment, replicas, _highest(old) + 1, _size_notes(deployment))
+    return Create(REPLICA_SETS, deployment.metadata.namespace, body)
 
 
 def _synced_revision(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> list[Action]:
     """The new ReplicaSet carries the Deployment's notes and the highest revision, and the Deployment tells which."""
     meta = new.metadata
     highest = _highest(old) + 1
-    notes = {key: value for key, value in _copied(deployment.metadata).items() if meta.annotations.get(key) != value}
+    notes = {key: value for key, value in copied(deployment.metadata).items() if meta.annotations.get(key) != value}
     number_ = revision(meta)
     if number_ < highest:
         if number_:
@@ -263,10 +222,6 @@ def revision(meta: ObjectMeta) -> int:
 
 def _highest(replica_sets: Sequence[ReplicaSet]) -> int:
     return max((revision(rs.metadata) for rs in replica_sets), default=0)
-
-
-def _copied(meta: ObjectMeta) -> dict[str, str]:
-    return {key: value for key, value in meta.annotations.items() if key not in NOT_COPIED}
 
 
 def _size_notes(deployment: Deployment) -> dict[str, str]:

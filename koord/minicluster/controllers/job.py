@@ -23,13 +23,11 @@ from koord.api.text.timestamp import TimestampError, from_seconds, parse_timesta
 from koord.minicluster.controllers import conditions, job_indexes
 from koord.minicluster.controllers.actions import Action, Create, Delete, Patch, Plan, Tell, delete, sooner
 from koord.minicluster.controllers.job_pods import (
-    TRACKING,
     backoff_left_s,
     finished_at_s,
     has_failed,
     index_failures,
     index_of,
-    is_indexed,
     is_tracked,
     last_failed,
     new_pod,
@@ -40,6 +38,7 @@ from koord.minicluster.controllers.job_pods import (
 )
 from koord.minicluster.controllers.pods import deleted_first, is_active, is_ready, is_terminating
 from koord.minicluster.controllers.status_patch import status_change, status_patch
+from koord.workloads.job_pods import TRACKING, is_indexed
 
 BURST: Final = 500
 MOST_UNCOUNTED: Final = 500

@@ -1,4 +1,4 @@
-"""A Job's pods: which have ended and how, what a failure means, and what a new one looks like.
+"""A Job's pods: which have ended and how, what a failure means, and what replaces one.
 
 A pod carries the tracking finalizer until the Job's status has counted it, so that no end goes uncounted, and none is
 counted twice. A pod that is deleted before its end counts as failed, unless the Job replaces failed pods only.
@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
-from koord.api.kinds import JOBS
 from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.kubernetes.workloads import ExitCodeRequirement, Job, PodFailureRule
 from koord.api.text.timestamp import TimestampError, parse_timestamp
-from koord.minicluster.controllers.ownership import managing
-from koord.minicluster.controllers.pods import name_prefix, pod_from
+from koord.workloads import job_pods
+from koord.workloads.job_pods import INDEX, INDEX_FAILURES, INDEX_IGNORED, TRACKING
 
-TRACKING: Final = "batch.kubernetes.io/job-tracking"
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
-INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
-INDEX_IGNORED: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
-INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 BACKOFF_S: Final = 10.0
 BACKOFF_CAP_S: Final = 600.0
 
@@ -30,10 +24,6 @@ Verdict = Literal["count", "ignore", "fail-index", "fail-job"]
 
 def is_tracked(pod: Pod) -> bool:
     return TRACKING in pod.metadata.finalizers
-
-
-def is_indexed(job: Job) -> bool:
-    return job.spec.completion_mode == "Indexed"
 
 
 def replaces_failed_only(job: Job) -> bool:
@@ -165,47 +155,13 @@ def _failure_order(pod: Pod) -> tuple[int, float]:
 
 
 def new_pod(job: Job, index: int | None, replaces: Pod | None = None) -> dict[str, Any]:
-    """A pod of the Job; of one index where the Job has indexes, then with its hostname and its failures so far."""
-    meta = job.metadata
-    if index is None:
-        body = pod_from(job.spec.template, name_prefix(meta), managing(JOBS, meta))
-    else:
-        suffix = f"-{index}-"
-        body = pod_from(job.spec.template, f"{meta.name[: 58 - len(suffix)]}{suffix}", managing(JOBS, meta))
-        _set_index(job, body, index, replaces)
-    finalizers = [*body["metadata"].get("finalizers", ())]
-    body["metadata"]["finalizers"] = [*finalizers, TRACKING] if TRACKING not in finalizers else finalizers
-    return body
-
-
-def _set_index(job: Job, body: dict[str, Any], index: int, replaces: Pod | None) -> None:
-    metadata = body["metadata"]
-    metadata["labels"] = {**metadata.get("labels", {}), INDEX: str(index)}
-    notes = {**metadata.get("annotations", {}), INDEX: str(index)}
-    if job.spec.backoff_limit_per_index is not None:
-        failures = index_failures(replaces) if replaces else 0
-        ignored = index_failures(replaces, ignored=True) if replaces else 0
-        if replaces is not None and verdict(job, replaces)[0] == "ignore":
-            ignored += 1
-        elif replaces is not None:
-            failures += 1
-        notes[INDEX_FAILURES] = str(failures)
-        if ignored:
-            notes[INDEX_IGNORED] = str(ignored)
-    metadata["annotations"] = notes
-    spec = {**body["spec"], "hostname": f"{job.metadata.name}-{index}"}
-    for group in ("initContainers", "containers"):
-        if spec.get(group):
-            spec[group] = [_with_index_variable(container) for container in spec[group]]
-    body["spec"] = spec
-
-
-def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
-    variables = container.get("env") or []
-    if any(variable.get("name") == INDEX_VARIABLE for variable in variables):
-        return container
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
-    return {**container, "env": [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]}
+    """A pod of the Job. `replaces`: the failed pod of its index, which remembers the failures so far."""
+    if replaces is None:
+        return job_pods.new_pod(job, index)
+    failures, ignored = index_failures(replaces), index_failures(replaces, ignored=True)
+    if verdict(job, replaces)[0] == "ignore":
+        return job_pods.new_pod(job, index, failures, ignored + 1)
+    return job_pods.new_pod(job, index, failures + 1, ignored)
 
 
 def _time(text: str | None) -> float | None:

@@ -14,7 +14,7 @@ from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
 from koord.api.text.selector import LabelMatcher
 from koord.minicluster.controllers.actions import Patch
-from koord.minicluster.controllers.pods import reference_body
+from koord.workloads.new_pods import reference_body
 
 
 class HasMetadata(Protocol):
@@ -52,11 +52,6 @@ def claims(owner: ObjectMeta, selector: LabelMatcher, candidates: Iterable[T]) -
         elif matches and not leaving and meta.deletion_timestamp is None:
             adopt.append(candidate)
     return Claims(tuple(owned), tuple(adopt), tuple(release))
-
-
-def managing(kind: Kind[Any], meta: ObjectMeta) -> OwnerReference:
-    """The reference by which an object of this kind manages what it makes."""
-    return OwnerReference(kind.api_version, kind.kind, meta.name, meta.uid, controller=True, block_owner_deletion=True)
 
 
 def adopt(kind: Kind[Any], meta: ObjectMeta, owner: OwnerReference, finalizers: tuple[str, ...] = ()) -> Patch:

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from koord.api.kubernetes.core import Pod
-from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
 from koord.api.kubernetes.words import PodPhase, RestartPolicy
-from koord.api.kubernetes.workloads import PodTemplate
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -126,32 +124,6 @@ def _restarts(pod: Pod) -> tuple[int, int]:
         max((c.restart_count for c in pod.status.container_statuses), default=0),
         max((c.restart_count for c in pod.status.init_container_statuses if c.name in sidecars), default=0),
     )
-
-
-def pod_from(template: PodTemplate, generate_name: str, owner: OwnerReference) -> dict[str, Any]:
-    """A pod to be created from a template, with all that the user wrote in it."""
-    metadata = template.get("metadata") or {}
-    kept = {key: value for key in ("labels", "annotations", "finalizers") if (value := metadata.get(key))}
-    return {
-        "metadata": {**kept, "generateName": generate_name, "ownerReferences": [reference_body(owner)]},
-        "spec": template.get("spec") or {},
-    }
-
-
-def reference_body(owner: OwnerReference) -> dict[str, object]:
-    return {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": owner.controller,
-        "blockOwnerDeletion": owner.block_owner_deletion,
-    }
-
-
-def name_prefix(owner: ObjectMeta) -> str:
-    """`web-`, cut such that the completed name is a valid label too."""
-    return f"{owner.name[:57]}-"
 
 
 def _time(text: str | None) -> float | None:

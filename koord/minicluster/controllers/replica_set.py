@@ -9,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from koord.api.kinds import PODS, REPLICA_SETS
+from koord.api.kinds import PODS
 from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.meta import Condition
 from koord.api.kubernetes.workloads import ReplicaSet, ReplicaSetStatus
 from koord.api.text.timestamp import from_seconds
 from koord.minicluster.controllers import conditions
 from koord.minicluster.controllers.actions import Create, Delete, delete
-from koord.minicluster.controllers.ownership import managing
 from koord.minicluster.controllers.pods import (
     deleted_first,
     is_active,
     is_available,
     is_ready,
     is_terminating,
-    name_prefix,
     next_available_in_s,
-    pod_from,
 )
+from koord.workloads.replica_sets import pod_of_replica_set
 
 BURST: Final = 500
 
@@ -38,8 +36,7 @@ def scale(rs: ReplicaSet, owned: Sequence[Pod], related: Sequence[Pod], now_s: f
     active = [pod for pod in owned if is_active(pod)]
     surplus = len(active) - rs.spec.replicas
     if surplus < 0:
-        body = pod_from(rs.spec.template, name_prefix(rs.metadata), managing(REPLICA_SETS, rs.metadata))
-        return [Create(PODS, rs.metadata.namespace, body)] * min(-surplus, BURST)
+        return [Create(PODS, rs.metadata.namespace, pod_of_replica_set(rs))] * min(-surplus, BURST)
     if surplus == 0:
         return []
     ranked = active if len(active) == surplus else deleted_first(active, related, now_s)

@@ -14,22 +14,11 @@ from koord.api.kinds import CONTROLLER_REVISIONS, Kind
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.workloads import ControllerRevision, PodTemplate
 from koord.minicluster.controllers.actions import Action, Create, Patch, delete
-from koord.minicluster.controllers.ownership import managing
-from koord.minicluster.controllers.pods import reference_body
-from koord.minicluster.controllers.template_hash import canonical, template_hash
+from koord.workloads.new_pods import managing, reference_body
+from koord.workloads.revision import POD_LABEL, Revision, data_of, new_revision
+from koord.workloads.template_hash import canonical
 
-POD_LABEL: Final = "controller-revision-hash"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """One template with its name, which may be yet to be created."""
-
-    name: str
-    hash: str
-    template: PodTemplate
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +55,7 @@ def revise(
             )
         update = Revision(found.metadata.name, hash_of(meta, found), template, number)
     else:
-        hash_ = template_hash(data, collisions)
-        update = Revision(f"{meta.name[:200]}-{hash_}", hash_, template, highest + 1)
+        update = new_revision(meta, template, highest + 1, collisions)
         actions.append(_create(kind, meta, update, data))
     current = next((_of(meta, r) for r in ordered if r.metadata.name == current_name), update)
     return Revised(update, current, tuple(actions))
@@ -78,10 +66,6 @@ def outlived(meta: ObjectMeta, history: Sequence[ControllerRevision], in_use: se
     idle = [r for r in history if r.metadata.name not in in_use and hash_of(meta, r) not in in_use]
     idle.sort(key=lambda revision: (revision.revision, revision.metadata.name))
     return [delete(CONTROLLER_REVISIONS, r.metadata) for r in idle[: max(0, len(idle) - limit)]]
-
-
-def data_of(template: PodTemplate) -> dict[str, Any]:
-    return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
 def hash_of(meta: ObjectMeta, revision: ControllerRevision) -> str:

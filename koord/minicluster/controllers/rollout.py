@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from koord.api.kubernetes.workloads import Deployment, ReplicaSet
 from koord.minicluster.controllers.share import share
-
-DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
-MAX: Final = "deployment.kubernetes.io/max-replicas"
+from koord.workloads.replica_sets import MAX
 
 Sizes = dict[str, int]
 """ReplicaSet name to its size; only those that are to change."""

@@ -7,36 +7,27 @@ time or `maxUnavailable`; pods below the partition are made with the template th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
 from koord.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.meta import OwnerReference
 from koord.api.kubernetes.words import PodPhase
 from koord.api.kubernetes.workloads import (
-    POD_NAME_LABEL,
     ClaimRetentionPolicy,
     ControllerRevision,
     StatefulSet,
     StatefulSetStatus,
 )
 from koord.minicluster.controllers.actions import Action, Create, Patch, Plan, delete
-from koord.minicluster.controllers.ownership import managing
-from koord.minicluster.controllers.pods import (
-    is_available,
-    is_ready,
-    name_prefix,
-    next_available_in_s,
-    pod_from,
-    reference_body,
-)
-from koord.minicluster.controllers.revisions import POD_LABEL, Revised, Revision, outlived, revise
+from koord.minicluster.controllers.pods import is_available, is_ready, next_available_in_s
+from koord.minicluster.controllers.revisions import Revised, outlived, revise
 from koord.minicluster.controllers.share import share
 from koord.minicluster.controllers.status_patch import status_change, status_patch
-
-INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+from koord.workloads.new_pods import reference_body
+from koord.workloads.revision import POD_LABEL
+from koord.workloads.stateful_pods import claim_name, claims, new_pod, ordinals
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +74,7 @@ def _pods(state: State, revised: Revised, now_s: float) -> list[Action]:
     """The next steps with pods. In order, each that is not as it should be ends the search for more."""
     set_, spec = state.set, state.set.spec
     in_order = spec.pod_management_policy != "Parallel"
-    first = spec.ordinals.start
-    wanted = range(first, first + spec.replicas)
+    wanted = ordinals(set_)
     by_ordinal = {n: pod for pod in state.pods if (n := ordinal(set_.metadata.name, pod.metadata.name)) is not None}
     actions: list[Action] = []
     for number in wanted:
@@ -104,7 +94,10 @@ def _member(state: State, revised: Revised, number: int, pod: Pod | None, now_s:
     """What one pod needs, and whether the next may follow."""
     if pod is None:
         revision = revised.current if number < _made_as_before(state.set) else revised.update
-        return [*_claims(state, number), new_pod(state.set, number, revision)], False
+        return [
+            *_claims(state, number),
+            Create(PODS, state.set.metadata.namespace, new_pod(state.set, number, revision)),
+        ], False
     if pod.is_finished:
         # However it ended: it is to run. The next is made when this one's name is free.
         gone = pod.metadata.deletion_timestamp is not None
@@ -170,47 +163,14 @@ def _is_available(set_: StatefulSet, pod: Pod, now_s: float) -> bool:
     return running and is_available(pod, set_.spec.min_ready_seconds, now_s)
 
 
-def new_pod(set_: StatefulSet, number: int, revision: Revision) -> Create:
-    meta, spec = set_.metadata, set_.spec
-    name = f"{meta.name}-{number}"
-    body = pod_from(revision.template, name_prefix(meta), managing(STATEFUL_SETS, meta))
-    labels = {POD_NAME_LABEL: name, INDEX_LABEL: str(number), POD_LABEL: revision.name}
-    body["metadata"] |= {"name": name, "labels": {**body["metadata"].get("labels", {}), **labels}}
-    claims = {_template_name(t): claim_name(t, meta.name, number) for t in spec.volume_claim_templates}
-    volumes = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
-    others = [volume for volume in body["spec"].get("volumes") or () if volume.get("name") not in claims]
-    body["spec"] = {**body["spec"], "hostname": name, "subdomain": spec.service_name, "volumes": [*volumes, *others]}
-    return Create(PODS, meta.namespace, body)
-
-
-def claim_name(template: Mapping[str, Any], set_name: str, number: int) -> str:
-    return f"{_template_name(template)}-{set_name}-{number}"
-
-
-def _template_name(template: Mapping[str, Any]) -> str:
-    return str((template.get("metadata") or {}).get("name", ""))
-
-
 def _claims(state: State, number: int) -> list[Action]:
     """Claims that are missing. They stay when their pod goes, and mostly when the set does."""
-    set_ = state.set
-    meta = set_.metadata
-    policy = set_.spec.persistent_volume_claim_retention_policy or ClaimRetentionPolicy()
-    created: list[Action] = []
-    for template in set_.spec.volume_claim_templates:
-        name = claim_name(template, meta.name, number)
-        if name in state.claims:
-            continue
-        template_meta = template.get("metadata") or {}
-        labels = {**(template_meta.get("labels") or {}), **set_.spec.selector.match_labels}
-        metadata: dict[str, Any] = {"name": name, "labels": labels}
-        if template_meta.get("annotations"):
-            metadata["annotations"] = template_meta["annotations"]
-        if policy.when_deleted == "Delete":
-            metadata["ownerReferences"] = [reference_body(managing(STATEFUL_SETS, meta))]
-        body = {"metadata": metadata, "spec": template.get("spec") or {}}
-        created.append(Create(PERSISTENT_VOLUME_CLAIMS, meta.namespace, body, exists_ok=True))
-    return created
+    namespace = state.set.metadata.namespace
+    return [
+        Create(PERSISTENT_VOLUME_CLAIMS, namespace, body, exists_ok=True)
+        for name, body in claims(state.set, number).items()
+        if name not in state.claims
+    ]
 
 
 def _claims_go_with(state: State, pod: Pod) -> list[Action]:

@@ -19,8 +19,8 @@ from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from koord.minicluster.controllers.daemon_nodes import target_node
 from koord.minicluster.controllers.live.run import Options, run
+from koord.workloads.daemon_pods import target_node
 from tests.minicluster.controllers.conftest import Plane
 
 NODE = "node-a"

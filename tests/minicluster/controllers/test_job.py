@@ -18,7 +18,8 @@ from koord.api.text.timestamp import from_seconds
 from koord.minicluster.controllers import job_indexes
 from koord.minicluster.controllers.actions import Action, Create, Delete, Patch
 from koord.minicluster.controllers.job import decide, expiry, is_finished
-from koord.minicluster.controllers.job_pods import INDEX, TRACKING, backoff_left_s, has_failed, new_pod, verdict
+from koord.minicluster.controllers.job_pods import backoff_left_s, has_failed, new_pod, verdict
+from koord.workloads.job_pods import INDEX, TRACKING
 from tests.minicluster.controllers.builders import NOW, job, pod
 from tests.minicluster.controllers.test_rollout import merged
 

@@ -14,8 +14,8 @@ from koord.api.kubernetes.workloads import ControllerRevision, DaemonSet, templa
 from koord.api.machinery.codec import convert
 from koord.minicluster.controllers import daemon_set, stateful_set
 from koord.minicluster.controllers.actions import Create, Delete, Patch, Plan
-from koord.minicluster.controllers.daemon_nodes import belongs, pinned, target_node
-from koord.minicluster.controllers.revisions import POD_LABEL, data_of
+from koord.workloads.daemon_pods import belongs, pinned, target_node
+from koord.workloads.revision import POD_LABEL, data_of
 from tests.minicluster.controllers.builders import NOW, SELECTOR, node, pod, template
 from tests.minicluster.controllers.builders import stateful_set as make_set
 from tests.minicluster.controllers.test_rollout import merged

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 from zoneinfo import available_timezones
 
 from koord.api.kubernetes.workload_defaults import default_cron_job
+from koord.api.text import cron
 from koord.minicluster.apiserver.builtin.apps import new_generation
 from koord.minicluster.apiserver.builtin.batch import validate_job_spec
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, not_negative, one_of, selector_value
@@ -29,77 +29,17 @@ from koord.minicluster.apiserver.printing import (
 from koord.minicluster.apiserver.resource import Column, Obj, Strategy
 from koord.minicluster.apiserver.status import Cause, invalid, not_supported, required
 
-_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_FIELDS: Final[tuple[tuple[int, int, dict[str, int]], ...]] = (
-    (0, 59, {}),
-    (0, 23, {}),
-    (1, 31, {}),
-    (1, 12, {name: i + 1 for i, name in enumerate(_MONTHS)}),
-    (0, 6, {name: i for i, name in enumerate(_DAYS)}),
-)
-_WORDS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
-_EVERY: Final = re.compile(r"@every ([0-9.]+(ns|us|µs|ms|s|m|h))+")
 _LONGEST_NAME: Final = 52
 
 
-@lru_cache(1024)
 def schedule_fault(schedule: str) -> str | None:
-    """Why a text is no schedule, in the words of the parser that the real server uses."""
-    if schedule.startswith(("TZ=", "CRON_TZ=")):
-        zone, _, schedule = schedule.partition(" ")
-        if zone.partition("=")[2] not in available_timezones():
-            return f"provided bad location {zone.partition('=')[2]}: unknown time zone {zone.partition('=')[2]}"
-    if schedule.startswith("@"):
-        known = schedule in _WORDS or _EVERY.fullmatch(schedule)
-        return None if known else f"unrecognized descriptor: {schedule}"
-    fields = schedule.split()
-    if len(fields) != len(_FIELDS):
-        listed = " ".join(fields)
-        return f"expected exactly 5 fields, found {len(fields)}: [{listed}]"
-    for text_, (low, high, names) in zip(fields, _FIELDS, strict=True):
-        for part in text_.split(","):
-            if fault := _part_fault(part, low, high, names):
-                return fault
+    """Why a text is no schedule."""
+    try:
+        cron.parse(schedule)
+    except cron.CronError as error:
+        return str(error)
     return None
-
-
-def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str | None:
-    span, *steps = part.split("/")
-    ends = span.split("-")
-    step = 1
-    if ends[0] in ("*", "?"):
-        first, last = low, high
-    else:
-        numbers = []
-        for end in ends[:2]:
-            number = names.get(end.lower())
-            if number is None:
-                if not re.fullmatch(r"[+-]?\d+", end):
-                    return f'failed to parse int from {end}: strconv.Atoi: parsing "{end}": invalid syntax'
-                number = int(end)
-                if number < 0:
-                    return f"negative number ({number}) not allowed: {end}"
-            numbers.append(number)
-        if len(ends) > 2:
-            return f"too many hyphens: {part}"
-        first, last = numbers[0], numbers[-1]
-    if len(steps) > 1:
-        return f"too many slashes: {part}"
-    if steps:
-        if not re.fullmatch(r"\d+", steps[0]):
-            return f'failed to parse int from {steps[0]}: strconv.Atoi: parsing "{steps[0]}": invalid syntax'
-        step = int(steps[0])
-        if len(ends) == 1:
-            last = high
-    if first < low:
-        return f"beginning of range ({first}) below minimum ({low}): {part}"
-    if last > high:
-        return f"end of range ({last}) above maximum ({high}): {part}"
-    if first > last:
-        return f"beginning of range ({first}) beyond end of range ({last}): {part}"
-    return f"step of range should be a positive number: {part}" if step == 0 else None
 
 
 def _validate(obj: Obj, old: Obj | None) -> Faults:

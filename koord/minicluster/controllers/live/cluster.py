@@ -23,7 +23,8 @@ from koord.kube.store import Delta
 from koord.minicluster.controllers.actions import Patch
 from koord.minicluster.controllers.live.view import View
 from koord.minicluster.controllers.live.writer import Writer
-from koord.minicluster.controllers.ownership import HasMetadata, adopt, claims, managing, release
+from koord.minicluster.controllers.ownership import HasMetadata, adopt, claims, release
+from koord.workloads.new_pods import managing
 
 T = TypeVar("T", bound=HasMetadata)
 

@@ -15,9 +15,9 @@ from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import daemon_set as decisions
 from koord.minicluster.controllers.actions import Tell, sooner
-from koord.minicluster.controllers.daemon_nodes import target_node
 from koord.minicluster.controllers.live.cluster import Cluster, about, refused, soon
 from koord.minicluster.controllers.live.revisions import collided
+from koord.workloads.daemon_pods import target_node
 
 FAILED_BASE_S: Final = 1.0
 FAILED_CAP_S: Final = 900.0

@@ -13,8 +13,9 @@ from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import job as decisions
 from koord.minicluster.controllers.actions import Tell, sooner
-from koord.minicluster.controllers.job_pods import TRACKING, is_tracked
+from koord.minicluster.controllers.job_pods import is_tracked
 from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about, refused, soon
+from koord.workloads.job_pods import TRACKING
 
 
 def selector_of(job: Job) -> LabelMatcher:

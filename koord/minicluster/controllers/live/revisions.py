@@ -12,7 +12,7 @@ from koord.minicluster.controllers.actions import Action, Create
 from koord.minicluster.controllers.live.cluster import Cluster
 from koord.minicluster.controllers.ownership import HasMetadata
 from koord.minicluster.controllers.status_patch import status_patch
-from koord.minicluster.controllers.template_hash import canonical
+from koord.workloads.template_hash import canonical
 
 
 async def collided(

@@ -11,6 +11,7 @@ from koord.minicluster.controllers import stateful_set as decisions
 from koord.minicluster.controllers.actions import Tell
 from koord.minicluster.controllers.live.cluster import Cluster, about, refused, soon
 from koord.minicluster.controllers.live.revisions import collided
+from koord.workloads.stateful_pods import claim_name, ordinals
 
 
 def selector_of(set_: StatefulSet) -> LabelMatcher:
@@ -56,6 +57,5 @@ class StatefulSetLoop:
 
     def _present_claims(self, set_: StatefulSet) -> frozenset[str]:
         meta, spec = set_.metadata, set_.spec
-        ordinals = range(spec.ordinals.start, spec.ordinals.start + spec.replicas)
-        names = (decisions.claim_name(t, meta.name, n) for t in spec.volume_claim_templates for n in ordinals)
+        names = (claim_name(t, meta.name, n) for t in spec.volume_claim_templates for n in ordinals(set_))
         return frozenset(name for name in names if self._claims.get(f"{meta.namespace}/{name}") is not None)

@@ -22,7 +22,7 @@ from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from koord.kube.events import EventRecorder
 from koord.minicluster.controllers.actions import Action, Create, Delete, Patch, Tell
 from koord.minicluster.controllers.live.view import View
-from koord.minicluster.controllers.template_hash import safe_name
+from koord.workloads.template_hash import safe_name
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from koord.api.kinds import DAEMON_SETS
 from koord.api.kubernetes.core import Node, Pod
 from koord.api.kubernetes.pod import PodTemplateSpec, Toleration
 from koord.api.kubernetes.taints import untolerated
 from koord.api.kubernetes.words import TaintEffect, TaintKey, TolerationOperator
+from koord.api.kubernetes.workloads import DaemonSet, template_of
 from koord.api.text.selector import SelectorError, compile_nodes, match_labels
+from koord.workloads.new_pods import managing, name_prefix, pod_from
+from koord.workloads.revision import POD_LABEL, Revision
 
 AUTOMATIC: Final[tuple[tuple[TaintKey, TaintEffect], ...]] = (
     (TaintKey.NOT_READY, TaintEffect.NO_EXECUTE),
@@ -87,3 +91,12 @@ def pinned(spec: Mapping[str, Any], template: PodTemplateSpec, node: str) -> dic
     added = [{"key": str(key), "operator": "Exists", "effect": str(effect)} for key, effect in automatic(template)]
     new = [toleration for toleration in added if toleration not in given]
     return {**spec, "affinity": {**affinity, "nodeAffinity": node_affinity}, "tolerations": [*given, *new]}
+
+
+def new_pod(set_: DaemonSet, revision: Revision, node: str) -> dict[str, Any]:
+    """The pod for one node, which no other node can take."""
+    meta = set_.metadata
+    body = pod_from(revision.template, name_prefix(meta), managing(DAEMON_SETS, meta))
+    body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), POD_LABEL: revision.hash}
+    body["spec"] = pinned(body["spec"], template_of(revision.template), node)
+    return body
