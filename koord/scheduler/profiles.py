@@ -18,7 +18,7 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
-from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.engine import POD_BOUNDS, Engine, Profile
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused, Remedy
 from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.queue import Entity, Event, Gate, Hint, Queue, Sorter, Waker
@@ -60,6 +60,7 @@ class Profiles:
                 reasons[plugin.name] = int(plugin.wakes_on) | reasons.get(plugin.name, 0)
                 looking.setdefault(plugin.name, []).append(plugin)
         wakers = {name: Waker(each, _hint(looking[name], cluster)) for name, each in reasons.items()}
+        wakers[POD_BOUNDS.name] = Waker(int(POD_BOUNDS.wakes_on))
         return Queue(
             self.sorter,
             wakers,

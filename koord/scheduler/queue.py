@@ -2,7 +2,8 @@
 
 An entity is one pod, or a job whose pods are placed together. It is in exactly one place:
 
-    active          ready; taken in the order of the sorting plugin, equal ones in order of arrival
+    active          ready; taken in the order of the sorting plugin, equal ones in order of arrival. Heavy ones, which
+                    take long to try, have one turn a second while others are ready
     backoff         was tried in vain a short while ago: min(longest, first * 2^(n-1)) seconds after the n-th time
     unschedulable   waits for an event that one of the plugins which turned it away says could help
     gated           not to be tried yet, says a plugin
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SWEEP_EVERY_S: Final = 30.0
 POOLED_AT_MOST_S: Final = 300.0
+HEAVY_EVERY_S: Final = 1.0
+"""While others are ready, one heavy entity is tried in so many seconds, so that nobody waits longer for all of them."""
 MOST_EVENTS: Final = 4096
 """Events kept for those in flight. Beyond that, whoever was in flight is taken to have been helped."""
 
@@ -45,10 +48,12 @@ class Entity(msgspec.Struct, frozen=True):
     key: str
     pods: tuple[Ask, ...]
     priority: int = 0
+    heavy: bool = False
+    "Whether trying it takes so long that others go before it."
 
     @staticmethod
     def of(ask: Ask) -> Entity:
-        return Entity(ask.key, (ask,), ask.spec.priority or 0)
+        return Entity(ask.key, (ask,), ask.spec.priority or 0, ask.is_heavy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,8 @@ class Queue:
         self._all: dict[str, Attempt] = {}
         self._in_flight: dict[int, Attempt] = {}
         self._active = _Heap(Where.ACTIVE, sorter.order)
+        self._heavy = _Heap(Where.ACTIVE, sorter.order)
+        self._heavy_again_s = -math.inf
         in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, sorter.order(attempt))  # noqa: E731
         self._backoff = _Heap(Where.BACKOFF, in_windows)
         self._backoff_after_error = _Heap(Where.BACKOFF, in_windows)
@@ -207,7 +214,8 @@ class Queue:
         """The next one, now in flight; None where none is ready. Its outcome must be told."""
         if self._backoff.items or self._backoff_after_error.items or now_s - self._swept_s >= SWEEP_EVERY_S:
             self.tick(now_s)
-        attempt = self._active.pop() or self._backoff.pop()
+        attempt = (self._heavy_one(now_s) if self._heavy.items else None) or self._active.pop()
+        attempt = attempt or self._heavy.pop() or self._backoff.pop()
         if attempt is None:
             return None
         attempt.where = Where.IN_FLIGHT
@@ -217,6 +225,17 @@ class Queue:
         attempt._seen = self._events_before + len(self._events)
         self._in_flight[id(attempt)] = attempt
         return attempt
+
+    def _heavy_one(self, now_s: float) -> Attempt | None:
+        """The first of the heavy ones, if it is before all others and none was tried for a while."""
+        heavy, other = self._heavy.first(), self._active.first()
+        if heavy is None or other is None or now_s < self._heavy_again_s:
+            return None
+        order = self._active.order
+        if (order(other), other.arrival) < (order(heavy), heavy.arrival):
+            return None
+        self._heavy_again_s = now_s + HEAVY_EVERY_S
+        return self._heavy.pop()
 
     def done(self, attempt: Attempt) -> None:
         """It has its place."""
@@ -329,7 +348,7 @@ class Queue:
             self._gated[attempt.entity.key] = attempt
             self.moved(attempt.where, event)
             return
-        heap = self._active
+        heap = self._heavy if attempt.entity.heavy else self._active
         if not at_once and (attempt.rejections or attempt.errors):
             rest_s = self.backoff_s(attempt)
             attempt.ends = math.floor(attempt.queued_at_s + rest_s)

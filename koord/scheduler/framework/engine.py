@@ -16,8 +16,9 @@ import msgspec
 
 from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.bounds import excess
 from koord.scheduler.framework.nominated import Promised, meets
-from koord.scheduler.framework.plugin import Plugin, Remedy
+from koord.scheduler.framework.plugin import Plugin, Refused, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
@@ -28,6 +29,16 @@ CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
 """Rows times classes: a class costs some 50 bytes a row, so this is 800 MB at most."""
 SHAPES_KEPT: Final = 1 << 14
+
+
+class PodBounds(Plugin):
+    """Turns away pods beyond the bounds, before any plugin of a profile looks at them. Nothing that happens in the
+    cluster helps them."""
+
+    name = "PodBounds"
+
+
+POD_BOUNDS: Final = PodBounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +128,9 @@ class Engine:
             self._judged_before = self.rows_judged
             for known in (self._of_shape, self._by_spec, self._classes):
                 known.clear()
-        settled, others = [], []
-        for plugin in self.profile.plugins:
+        settled: list[Hashable] = [excess(ask.spec)]
+        others: list[Plugin] = []
+        for plugin in self.profile.plugins if settled == [None] else ():
             if plugin.keyed_by_spec(ask):
                 settled.append(plugin.key(ask, self.cluster))
             else:
@@ -130,7 +142,8 @@ class Engine:
         return found
 
     def _whole_key(self, ask: Ask) -> Hashable:
-        return tuple([plugin.key(ask, self.cluster) for plugin in self._judging])
+        why = excess(ask.spec)
+        return why if why is not None else tuple([plugin.key(ask, self.cluster) for plugin in self._judging])
 
     def _floor(self, ask: Ask) -> int | None:
         """Which promises to other pods concern this one."""
@@ -291,6 +304,9 @@ class Engine:
         return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
 
     def _parts(self, ask: Ask, floor: int | None = None) -> list[Part]:
+        why = excess(ask.spec)
+        if why is not None:
+            return [Part(POD_BOUNDS, Refused(why), 0)]
         parts = []
         for plugin in self.profile.plugins:
             judge = plugin.compile(ask, self.cluster)

@@ -25,6 +25,7 @@ from koord.kube.clock import Clock
 from koord.kube.store import Delta
 from koord.scheduler.events import load_event, node_event, pod_event, storage_event
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin, Remedy
 from koord.scheduler.patience import Patience
@@ -339,11 +340,15 @@ class Feed:
 
 
 def _record(pod: Pod, now_s: float) -> PodRecord | None:
-    """What is kept of a pod that has a node. What cannot be understood of it is left out; its requests still count."""
-    try:
-        return Ask(pod).record(now_s)
-    except BadInput as error:
-        log.warning("counted without its affinity, which cannot be understood: %s", error, extra=_fields(pod))
+    """What is kept of a pod that has a node. What cannot be understood of it is left out, and so are terms beyond what
+    is supported, which would cost every other pod; its requests still count."""
+    why = too_many_terms(pod.spec)
+    if why is None:
+        try:
+            return Ask(pod).record(now_s)
+        except BadInput as error:
+            why = f"which cannot be understood: {error}"
+    log.warning("counted without its affinity: %s", why, extra=_fields(pod))
     try:
         return Ask(replace(pod, spec=replace(pod.spec, affinity=None))).record(now_s)
     except BadInput as error:

@@ -1,0 +1,112 @@
+"""How much one pod may ask a scheduler to look at: what is beyond is refused, with the number and the bound.
+
+A pod's cost grows with its terms times the nodes, and the API server accepts ten thousand of them. Real pods have a
+handful. A pod within the bounds that still has many is `heavy`: the queue lets others go before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from koord.api.kubernetes.pod import PodAffinity, PodAffinityTerm, PodSpec
+from koord.api.text.selector import LabelSelector
+
+LIGHT: Final = 8
+"""Up to so many constraints and terms about other pods a pod waits in no other order than its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    what: str
+    most: int
+    count: Callable[[PodSpec], int]
+
+    def exceeded_by(self, spec: PodSpec) -> str:
+        """By how much, in words; nothing where it is not."""
+        number = self.count(spec)
+        return f"the pod has {number} {self.what}, more than the {self.most} that are supported" * (number > self.most)
+
+
+def excess(spec: PodSpec) -> str | None:
+    """What a pod has too much of, for its event and condition; None where it is within the bounds."""
+    return next((why for bound in BOUNDS if (why := bound.exceeded_by(spec))), None)
+
+
+def too_many_terms(spec: PodSpec) -> str | None:
+    """As `excess`, of what a pod that has its node says about others."""
+    if spec.affinity is None:
+        return None
+    bounds = [each for each in BOUNDS if each.count in (pod_terms, _selector_words)]
+    return next((why for bound in bounds if (why := bound.exceeded_by(spec))), None)
+
+
+def is_heavy(spec: PodSpec) -> bool:
+    """Whether a pod costs so much more than others that it should not be in their way."""
+    if spec.affinity is None and len(spec.topology_spread_constraints) <= LIGHT:
+        return False
+    return len(spec.topology_spread_constraints) + pod_terms(spec) > LIGHT
+
+
+def pod_terms(spec: PodSpec) -> int:
+    """How many affinity and anti-affinity terms there are, required and preferred."""
+    return sum(1 for _ in _terms(spec))
+
+
+def _terms(spec: PodSpec) -> Iterable[PodAffinityTerm]:
+    affinity = spec.affinity
+    sides: tuple[PodAffinity | None, ...] = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
+    for side in sides:
+        if side is not None:
+            yield from side.required_during_scheduling_ignored_during_execution
+            for weighted in side.preferred_during_scheduling_ignored_during_execution:
+                yield weighted.pod_affinity_term
+
+
+def _selector_words(spec: PodSpec) -> int:
+    """Labels, conditions and values in all selectors of pods and namespaces."""
+    found = sum(_words(each.label_selector) for each in spec.topology_spread_constraints)
+    for term in _terms(spec):
+        found += _words(term.label_selector) + _words(term.namespace_selector) + len(term.namespaces)
+    return found
+
+
+def _words(selector: LabelSelector | None) -> int:
+    if selector is None:
+        return 0
+    return len(selector.match_labels) + sum(1 + len(each.values) for each in selector.match_expressions)
+
+
+def _node_terms(spec: PodSpec) -> int:
+    own = spec.affinity.node_affinity if spec.affinity else None
+    if own is None:
+        return 0
+    required = own.required_during_scheduling_ignored_during_execution
+    terms = [*required.node_selector_terms] if required is not None else []
+    terms += [each.preference for each in own.preferred_during_scheduling_ignored_during_execution]
+    return len(terms) + sum(len(each.match_expressions) + len(each.match_fields) for each in terms)
+
+
+def _resources(spec: PodSpec) -> int:
+    names: set[str] = set(spec.overhead)
+    for container in (*spec.containers, *spec.init_containers):
+        names.update(container.resources.requests)
+    return len(names)
+
+
+def _host_ports(spec: PodSpec) -> int:
+    return sum(1 for each in (*spec.containers, *spec.init_containers) for port in each.ports if port.host_port > 0)
+
+
+BOUNDS: Final = (
+    Bound("topology spread constraints", 64, lambda spec: len(spec.topology_spread_constraints)),
+    Bound("pod affinity and anti-affinity terms", 128, pod_terms),
+    Bound("labels, conditions and values in selectors of pods", 4096, _selector_words),
+    Bound("terms and conditions of node affinity", 512, _node_terms),
+    Bound("labels in its node selector", 512, lambda spec: len(spec.node_selector)),
+    Bound("tolerations", 1024, lambda spec: len(spec.tolerations)),
+    Bound("kinds of requested resources", 60, _resources),
+    Bound("host ports", 512, _host_ports),
+    Bound("volumes", 512, lambda spec: len(spec.volumes)),
+)
