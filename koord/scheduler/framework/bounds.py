@@ -15,6 +15,8 @@ from koord.api.text.selector import LabelSelector
 
 LIGHT: Final = 8
 """Up to so many constraints and terms about other pods a pod waits in no other order than its own."""
+TRIED_TERMS: Final = 1 << 13
+"""So many constraints and terms are tried out in all, times nodes, to make room for one pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,19 @@ def too_many_terms(spec: PodSpec) -> str | None:
 
 def is_heavy(spec: PodSpec) -> bool:
     """Whether a pod costs so much more than others that it should not be in their way."""
-    if spec.affinity is None and len(spec.topology_spread_constraints) <= LIGHT:
-        return False
-    return len(spec.topology_spread_constraints) + pod_terms(spec) > LIGHT
+    return _weight(spec) > LIGHT
+
+
+def trials(spec: PodSpec) -> int | None:
+    """On how many nodes it may be tried out which pods would have to go for a pod; None: on all of them."""
+    weight = _weight(spec)
+    return None if weight <= LIGHT else TRIED_TERMS // weight
+
+
+def _weight(spec: PodSpec) -> int:
+    """Constraints and terms about other pods: each is looked at again for whatever happens to other pods."""
+    own = len(spec.topology_spread_constraints)
+    return own if spec.affinity is None else own + pod_terms(spec)
 
 
 def pod_terms(spec: PodSpec) -> int:

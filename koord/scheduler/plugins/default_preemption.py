@@ -23,6 +23,7 @@ import numpy as np
 from koord.api.configuration.scheduler_args import DefaultPreemptionArgs
 from koord.api.kubernetes.words import PreemptionPolicy
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.bounds import trials
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.nominated import meets
 from koord.scheduler.framework.plugin import Many, Plugin, Remedy
@@ -37,6 +38,7 @@ NEVER: Final = "not eligible due to preemptionPolicy=Never."
 AWAITED: Final = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NO_HELP: Final = "Preemption is not helpful for scheduling"
+NOT_TRIED: Final = "Preemption was not tried there, since the pod has so many terms"
 _LEAST_PRIORITY: Final = 1 << 31
 
 
@@ -123,6 +125,10 @@ class DefaultPreemption(Plugin):
         violating: list[Candidate] = []
         hopeless: list[Reasons] = []
         rows = np.concatenate((rows[start:], rows[:start]))
+        most = trials(ask.spec)
+        if most is not None and most < len(rows):
+            hopeless += [(NOT_TRIED,)] * (len(rows) - most)
+            rows = rows[:most]
         for i in range(0, len(rows), enough):
             for found in trial(rows[i : i + enough]):
                 if not isinstance(found, Candidate):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from koord.scheduler.framework.bounds import BOUNDS
+from koord.scheduler.framework.bounds import BOUNDS, TRIED_TERMS
 from koord.scheduler.live.cycle import Bind, Nowhere
+from koord.scheduler.plugins.default_preemption import NOT_TRIED
 from koord.scheduler.queue import HEAVY_EVERY_S, Where
 from tests.scheduler.live.build import Fed, changed, node, pod
 
@@ -158,6 +159,18 @@ def test_pods_of_others_go_before_many_heavy_ones_which_still_have_their_turn() 
     first_light = [i for i, key in enumerate(order) if "light" in key]
     assert max(first_light) < 34, "thirty light ones, and one heavy one each second"
     assert [key for key in order if "heavy" in key] == [f"shop/heavy-{i}" for i in range(10)]
+
+
+def test_room_is_looked_for_on_fewer_nodes_for_a_pod_with_many_terms() -> None:
+    """What is tried out is bounded in terms times nodes, whether it helps or not."""
+    fed = Fed()
+    fed.put(*(node(f"n{i}", labels={HOST: f"n{i}"}) for i in range(200)))
+    fed.put(*(pod(f"there-{i}", on=f"n{i}", priority=10, metadata={"labels": {"app": "a1"}}) for i in range(200)))
+    fed.put(*(pod(f"low-{i}", on=f"n{i}") for i in range(200)))
+    fed.put(pod("heavy", priority=5, **(shunning(100) | spread(60))))
+    found = fed.nowhere()
+    tried = TRIED_TERMS // 160
+    assert f"{200 - tried} {NOT_TRIED}" in found.message
 
 
 def test_heavy_pods_alone_do_not_wait_for_their_turn() -> None:
