@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import click
@@ -12,23 +13,36 @@ import msgspec
 
 from koord.bench.result import Result
 from koord.cli.options import output_option
+from koord.cli.progress import Progress
 
-BENCHES: Final = {
-    "informer": "koord.bench.informer",
-    "apiserver": "koord.bench.apiserver",
-    "scheduler": "koord.bench.scheduler",
-    "scheduling": "koord.bench.scheduling",
-    "admission": "koord.bench.admission",
-    "agent": "koord.bench.agent",
-    "manager": "koord.bench.manager",
-    "colocation": "koord.bench.colocation",
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One benchmark: a module with `run(quick, progress) -> list[Result]`."""
+
+    module: str
+    help: str
+
+
+BENCHES: Final[Mapping[str, Bench]] = {
+    "informer": Bench("koord.bench.informer", "following many objects: time, memory and CPU of an informer"),
+    "apiserver": Bench("koord.bench.apiserver", "the embedded API server beside the real one"),
+    "scheduler": Bench("koord.bench.scheduler", "decisions of the scheduling engine, without a cluster"),
+    "scheduling": Bench("koord.bench.scheduling", "pods scheduled and bound on an API server, beside kube-scheduler"),
+    "admission": Bench("koord.bench.admission", "webhook requests and rules"),
+    "agent": Bench("koord.bench.agent", "a round of the node agent on a busy node"),
+    "manager": Bench("koord.bench.manager", "what nodes lend, on thousands of nodes"),
+    "colocation": Bench("koord.bench.colocation", "do services notice batch jobs? On this machine's kernel, as root"),
 }
-"""Name to module; each has `run(quick, progress) -> list[Result]`."""
 
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")
 
 
-@click.command(epilog="Example: koord bench informer --quick")
+@click.command(
+    epilog="\b\nNAME is one of\n"
+    + "\n".join(f"  {name:<11} {each.help}" for name, each in BENCHES.items())
+    + "\n\nExample: koord bench informer --quick"
+)
 @click.argument("name", required=False, type=click.Choice(list(BENCHES)), metavar="[NAME]")
 @click.option("--quick", is_flag=True, help="Small sizes: seconds instead of minutes, without the goals for full size.")
 @output_option("table", "json")
@@ -38,18 +52,19 @@ def bench(name: str | None, quick: bool, output: str) -> None:
     The ratio says how many times better koord is than the baseline, which is what users have today.
     """
     results: list[Result] = []
-    for chosen in [name] if name else BENCHES:
-        results += importlib.import_module(BENCHES[chosen]).run(quick, _progress())
+    with Progress() as progress:
+        for chosen in [name] if name else BENCHES:
+            say = partial(_say, progress, chosen)
+            say("starting")
+            results += importlib.import_module(BENCHES[chosen].module).run(quick, say)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(results)).decode())
         return
     click.echo(table(results), nl=False)
 
 
-def _progress() -> Callable[[str], None]:
-    if not sys.stderr.isatty():
-        return lambda line: None
-    return lambda line: click.echo(f"{line} ...", err=True)
+def _say(progress: Progress, bench: str, line: str) -> None:
+    progress.say(f"{bench}: {line}")
 
 
 def table(results: Sequence[Result]) -> str:

@@ -110,13 +110,19 @@ def run(args: Sequence[str] | None = None) -> int:
     except OSError as error:
         click.echo(f"Error: {_os_error(error)}", err=True)
         return 2
-    except ValueError as error:
-        from koord.api.machinery.faults import BadInput
-
-        if not isinstance(error, BadInput):
+    except Exception as error:
+        if not _is_an_answer(error):
             raise
         click.echo(f"Error: {error}", err=True)
         return 2
+
+
+def _is_an_answer(error: Exception) -> bool:
+    """Whether an error says what was wrong with the input, or what an API server refused; not a defect of koord."""
+    from koord.api.machinery.faults import BadInput
+    from koord.kube.errors import ApiError
+
+    return isinstance(error, BadInput | ApiError)
 
 
 def _os_error(error: OSError) -> str:

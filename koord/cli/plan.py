@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_config
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.plan_preview import previewed_tables
 from koord.cli.progress import Progress
-from koord.cli.tables import table
+from koord.cli.tables import short, table
 
 if TYPE_CHECKING:
     from koord.api.text.manifest import Manifests
@@ -202,7 +202,15 @@ def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
     resources = list(dict.fromkeys(name for node in found.nodes.values() for name in node.allocatable))
     yield ("NODE", *(f"{name.rpartition('/')[2].upper()} (ASKED/HAS)" for name in resources))
     for name, node in found.nodes.items():
-        yield (name, *(f"{node.requested.get(each, '0')}/{node.allocatable.get(each, '0')}" for each in resources))
+        yield (name, *(f"{_short(each, node.requested)}/{_short(each, node.allocatable)}" for each in resources))
+
+
+def _short(resource: str, quantities: Mapping[str, str]) -> str:
+    """As people read it: memory in Mi and Gi."""
+    from koord.api.text.quantity import amount
+
+    text = quantities.get(resource, "0")
+    return short(resource, amount(resource, text)) if resource.endswith("memory") else text
 
 
 _COLOURS: Final = {"scheduled": "green", "unschedulable": "red", "denied": "red", "waiting": "yellow"}

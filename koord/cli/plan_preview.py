@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from koord.cli.tables import heading, table
+from koord.cli.tables import counted, heading, table
 
 if TYPE_CHECKING:
     from koord.offline.plan import Plan
@@ -29,8 +29,8 @@ def previewed_tables(found: Plan, *, wide: bool) -> str:
         parts.append(table(rows))
     else:
         parts.append("no node would lend more or less than before")
-    if len(rows) - 2 < len(changing):
-        parts.append(f"and {len(changing) - MOST_NODES} more nodes (all of them with -o wide)")
+    if not wide and len(changing) > MOST_NODES:
+        parts.append(f"and {counted(len(changing) - MOST_NODES, 'more node')} (all of them with -o wide)")
     if found.evictions:
         lines = [("POD", "NODE", "BY", "WHY")]
         lines += [

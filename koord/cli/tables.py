@@ -86,3 +86,13 @@ def counted(number: int, what: str) -> str:
 
 def heading(text: str) -> str:
     return click.style(text, bold=True)
+
+
+def short(resource: str, number: int) -> str:
+    """An amount in few characters: 250m, 1.5, 12 cores; memory in Mi below one Gi, and in Gi from there on."""
+    if not number:
+        return "0"
+    if resource.endswith("cpu"):
+        return f"{number}m" if number < 1000 else f"{number / 1000:.3g}" if number < 1_000_000 else f"{number // 1000}"
+    size, unit = (number / 2**30, "Gi") if number >= 2**30 else (number / 2**20, "Mi")
+    return f"{size:.3g}{unit}" if size < 1000 else f"{size:.0f}{unit}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ import click
 
 from koord.cli import structured
 from koord.cli.options import kube_options, output_option
-from koord.cli.tables import counted, heading, table
+from koord.cli.tables import counted, heading, short, table
 
 if TYPE_CHECKING:
     from koord.cli.top_data import NodeTop, Top
@@ -25,6 +26,25 @@ _PLAIN: Final[Mapping[str, str]] = {"prod": "#", "mid": "=", "batch": "+", "free
 _COLOURS: Final = {"prod": "green", "mid": "cyan", "batch": "yellow", "free": "magenta", "none": "white"}
 _BARS: Final = 4
 LEAST_BAR, MOST_BAR = 4, 24
+WATCH_S: Final = 2.0
+
+
+watch_option = click.option("-w", "--watch", is_flag=True, help=f"Again every {WATCH_S:g} seconds, until Ctrl-C.")
+
+
+def _repeated(watch: bool, show: Callable[[], int]) -> int:
+    """Once, or again and again: a terminal is cleared before each time, in a pipe an empty line comes between."""
+    code = 0 if watch else show()
+    first = True
+    while watch:
+        if sys.stdout.isatty():
+            click.clear()
+        elif not first:
+            click.echo()
+        code, first = show(), False
+        sys.stdout.flush()
+        time.sleep(WATCH_S)
+    return code
 
 
 @click.group(invoke_without_command=True, epilog="Example: koord top nodes --sort requested-cpu")
@@ -41,18 +61,27 @@ def top(ctx: click.Context) -> None:
 @top.command(epilog="Example: koord top nodes --sort cpu -o wide")
 @click.option("--sort", type=click.Choice(SORTS), default="name", show_default=True, help="The fullest first.")
 @click.option("--bars/--no-bars", default=None, help="Draw bars; otherwise on a terminal only.")
+@watch_option
 @click.option("--all", "everything", is_flag=True, help="All nodes, also where the terminal is too small for them.")
 @kube_options
 @output_option("table", "wide", "json", "yaml")
 def nodes(
     sort: str = "name",
     bars: bool | None = None,
+    watch: bool = False,
     everything: bool = False,
     kubeconfig: str | None = None,
     context: str | None = None,
     output: str = "table",
 ) -> int:
-    """Show nodes: what they can give, what pods ask for, what is used; by band with bars, or with -o wide."""
+    """Show nodes: what they can give, what pods ask for, what is used; and for each band what it may have (LENT), uses
+    and has left. On a terminal bars stand for the bands of a node; -o wide has them as columns, as a pipe has."""
+    return _repeated(watch, lambda: _show_nodes(sort, bars, everything, kubeconfig, context, output))
+
+
+def _show_nodes(
+    sort: str, bars: bool | None, everything: bool, kubeconfig: str | None, context: str | None, output: str
+) -> int:
     from koord.cli.top_data import SORTS as SORTED
     from koord.cli.top_data import for_programs
 
@@ -65,24 +94,31 @@ def nodes(
     size = shutil.get_terminal_size((100, 30))
     drawn = is_terminal if bars is None else bars
     shown = ordered
-    if is_terminal and not everything and len(ordered) > size.lines - 10:
-        shown = ordered[: max(3, size.lines - 11)]
-    click.echo(_picture(found, size.columns, drawn))
+    above = _picture(found, size.columns, drawn)
+    lines = size.lines - len(above.splitlines()) - 5
+    if is_terminal and not everything and len(ordered) > lines:
+        shown = ordered[: max(3, lines - 1)]
+    click.echo(above)
     if shown:
         most = None if bars else size.columns
-        click.echo("\n" + node_table(shown, most, drawn, wide=output == "wide"))
+        click.echo("\n" + node_table(shown, most, drawn, wide=output == "wide" or not drawn))
     if len(shown) < len(ordered):
-        click.echo(f"and {len(ordered) - len(shown)} more nodes: --all shows them, --sort other ones first")
+        click.echo(f"and {counted(len(ordered) - len(shown), 'more node')}: --all shows them, --sort other ones first")
     return 0
 
 
 @top.command(epilog="Example: koord top pods -n shop --sort cpu")
 @click.option("-n", "--namespace", default="", help="Only pods of this namespace.")
 @click.option("--sort", type=click.Choice(POD_SORTS), default="name", show_default=True, help="The largest first.")
+@watch_option
 @kube_options
 @output_option("table", "json", "yaml")
-def pods(namespace: str, sort: str, kubeconfig: str | None, context: str | None, output: str) -> int:
+def pods(namespace: str, sort: str, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
     """Show pods: their band, their node, what they ask for and what they use."""
+    return _repeated(watch, lambda: _show_pods(namespace, sort, kubeconfig, context, output))
+
+
+def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str | None, output: str) -> int:
     from msgspec.structs import replace
 
     from koord.cli.top_data import POD_SORTS as SORTED
@@ -131,18 +167,6 @@ async def _look(kubeconfig: str | None, context: str | None) -> Top:
     return top_of(all_nodes, all_pods, usage if usage.nodes else NO_USAGE)
 
 
-def short(resource: str, number: int) -> str:
-    """An amount in few characters: 250m, 1.5, 12; 300Mi, 1.5Gi."""
-    if not number:
-        return "0"
-    if resource == "cpu":
-        return f"{number}m" if number < 1000 else f"{number / 1000:.3g}" if number < 1_000_000 else f"{number // 1000}"
-    size, units = float(number), ["", "Ki", "Mi", "Gi", "Ti", "Pi"]
-    while size >= 1024 and len(units) > 1:
-        size, units = size / 1024, units[1:]
-    return f"{size:.3g}{units[0]}" if size < 1000 else f"{size:.0f}{units[0]}"
-
-
 def bar(parts: Sequence[tuple[str, float]], width: int, fill: Mapping[str, str] = _FILL) -> str:
     """Shares of a whole, by band. What goes beyond the whole ends in an arrow."""
     text, done, total = "", 0, 0.0
@@ -178,20 +202,46 @@ def _picture(found: Top, columns: int, drawn: bool) -> str:
             amount = "-" if number is None else f"{short(name, number)} of {short(name, whole.allocatable[name])}"
             drawing = f"   {bar(parts, width, _fill())}" if drawn else ""
             lines.append(f"{name:<7}{what:<11}{share:>5}   {amount:<18}{drawing}".rstrip())
+    lines += ["", _bands(whole)]
     if drawn:
         lines.append("   ".join(click.style(f"{_fill()[band]} {_word(band)}", fg=_COLOURS[band]) for band in _FILL))
     return "\n".join(lines)
 
 
+def _bands(whole: NodeTop) -> str:
+    """What each band may have, uses and has left, over all nodes."""
+    rows: list[Sequence[str]] = [("BAND", *(f"{name} {word}" for name in ("CPU", "MEMORY") for word in _WORDS))]
+    for band in _FILL:
+        if band in ("prod", *whole.lent_by_band) or _is_there(whole, band):
+            cells = [cell for name in ("cpu", "memory") for cell in _band_cells(whole, band, name)]
+            rows.append((_word(band), *cells))
+    return table(rows, right=frozenset(range(1, 7)), colours=_COLOURS)
+
+
+_WORDS: Final = ("LENT", "USED", "LEFT")
+
+
+def _band_cells(node: NodeTop, band: str, name: str) -> list[str]:
+    has, left = node.has(band, name), node.left(band, name)
+    used = None if node.used is None else node.used_by_band[band][name]
+    return ["-" if each is None else _signed(name, each) for each in (has, used, left)]
+
+
+def _signed(name: str, number: int) -> str:
+    return short(name, number) if number >= 0 else f"-{short(name, -number)}"
+
+
 def node_table(shown: Sequence[NodeTop], most: int | None, drawn: bool, *, wide: bool = False) -> str:
     """A line for each node. Bars are drawn where a line with them is no longer than `most`."""
-    bands = [band for band in _FILL if wide and (band == "prod" or any(_is_there(each, band) for each in shown))]
+    bands = [
+        band
+        for band in _FILL
+        if wide and any(band == "prod" or band in each.lent_by_band or _is_there(each, band) for each in shown)
+    ]
     heads = ["NODE", "PODS"]
     for name in ("CPU", "MEMORY"):
         heads += [name, "REQUESTED", "USED"]
-        if wide:
-            heads += [f"{_word(band).upper()} ASKED/USED" for band in bands]
-            heads.append("LENT")
+        heads += [f"{_word(band).upper()} {word}" for band in bands for word in _WORDS]
 
     def rows_with(width: int) -> list[Sequence[str]]:
         rows: list[Sequence[str]] = [heads]
@@ -220,10 +270,7 @@ def _cells(node: NodeTop, name: str, width: int, bands: Sequence[str]) -> list[s
     cells = [short(name, has), _share(f"{node.share(asked, name):.0%}", _requested(node, name), width)]
     used = "-" if node.used is None else f"{node.share(node.used[name], name):.0%}"
     cells.append(_share(used, _used(node, name), width))
-    for band in bands:
-        of_band = short(name, node.used_by_band[band][name]) if node.used is not None else "-"
-        cells.append(f"{short(name, node.requested[band][name])}/{of_band}")
-    return [*cells, short(name, node.lent[name])] if bands else cells
+    return [*cells, *(cell for band in bands for cell in _band_cells(node, band, name))]
 
 
 def _share(text: str, parts: Sequence[tuple[str, float]], width: int) -> str:

@@ -21,12 +21,12 @@ from koord.api.text.quantity import amount, render
 
 BANDS: Final[tuple[str, ...]] = ("prod", "mid", "batch", "free", "none")
 RESOURCES: Final = ("cpu", "memory")
-_SAME: Final[Mapping[str, str]] = {
-    str(names.RESOURCE_BATCH_CPU): "cpu",
-    str(names.RESOURCE_BATCH_MEMORY): "memory",
-    str(names.RESOURCE_MID_CPU): "cpu",
-    str(names.RESOURCE_MID_MEMORY): "memory",
+LENT: Final[Mapping[str, Mapping[str, str]]] = {
+    "mid": {str(names.RESOURCE_MID_CPU): "cpu", str(names.RESOURCE_MID_MEMORY): "memory"},
+    "batch": {str(names.RESOURCE_BATCH_CPU): "cpu", str(names.RESOURCE_BATCH_MEMORY): "memory"},
 }
+"""The bands that nodes lend to, and the names under which they do."""
+_SAME: Final[Mapping[str, str]] = {name: same for of_band in LENT.values() for name, same in of_band.items()}
 
 Amounts = dict[str, int]
 """cpu and memory."""
@@ -57,13 +57,31 @@ class NodeTop(msgspec.Struct, frozen=True):
     cordoned: bool
     pods: int
     allocatable: Amounts
-    lent: Amounts
+    lent_by_band: dict[str, Amounts]
     "What of it is lent to batch and mid pods, over what others asked for."
     requested: dict[str, Amounts]
     "By band."
     used: Amounts | None
     "All of the node, with what is no pod's."
     used_by_band: dict[str, Amounts]
+
+    @property
+    def lent(self) -> Amounts:
+        return _sum(self.lent_by_band.values())
+
+    def has(self, band: str, resource: str) -> int | None:
+        """What the pods of a band may ask for in all; None for bands that nothing is set aside for."""
+        if band == "prod":
+            return self.allocatable[resource]
+        return self.lent_by_band[band][resource] if band in self.lent_by_band else None
+
+    def left(self, band: str, resource: str) -> int | None:
+        """What of it nobody asked for; below zero if less is lent than before. Pods of no band count as prod pods."""
+        has = self.has(band, resource)
+        if has is None:
+            return None
+        asked = ("prod", "none") if band == "prod" else (band,)
+        return has - sum(self.requested[each][resource] for each in asked)
 
     def requested_in_all(self, resource: str) -> int:
         return sum(each[resource] for each in self.requested.values())
@@ -98,7 +116,7 @@ def in_all(top: Top) -> NodeTop:
         any(each.cordoned for each in top.nodes),
         sum(each.pods for each in top.nodes),
         _sum(each.allocatable for each in top.nodes),
-        _sum(each.lent for each in top.nodes),
+        {band: _sum(each.lent_by_band[band] for each in top.nodes) for band in LENT},
         {band: _sum(each.requested[band] for each in top.nodes) for band in BANDS},
         _sum(used) if used else None,
         {band: _sum(each.used_by_band[band] for each in top.nodes) for band in BANDS},
@@ -199,10 +217,20 @@ def _node_told(node: NodeTop) -> dict[str, object]:
         "pods": node.pods,
         "allocatable": _told(node.allocatable),
         "lent": _told(node.lent),
+        "bands": {band: _band_told(node, band) for band in BANDS},
         "requested": {band: _told(each) for band, each in node.requested.items()},
         "used": None if node.used is None else _told(node.used),
         "usedByBand": {band: _told(each) for band, each in node.used_by_band.items()},
     }
+
+
+def _band_told(node: NodeTop, band: str) -> dict[str, object]:
+    """What a band may have, uses and has left; null where nothing is set aside, or nobody measures."""
+    told: dict[str, object] = {}
+    for word, of in (("lent", node.has), ("left", node.left)):
+        amounts = {name: number for name in RESOURCES if (number := of(band, name)) is not None}
+        told[word] = _told(amounts) if amounts else None
+    return {**told, "used": None if node.used is None else _told(node.used_by_band[band])}
 
 
 def _told(amounts: Amounts) -> dict[str, str]:
@@ -226,9 +254,10 @@ def _word(band: PriorityClass) -> str:
 
 def _node(node: Node, pods: list[PodTop], usage: Usage) -> NodeTop:
     allocatable = node.status.allocatable
-    lent = dict.fromkeys(RESOURCES, 0)
-    for name, same in _SAME.items():
-        lent[same] += amount(name, allocatable[name]) if name in allocatable else 0
+    lent = {
+        band: {same: amount(name, allocatable.get(name, 0)) for name, same in of_band.items()}
+        for band, of_band in LENT.items()
+    }
     ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
     return NodeTop(
         node.metadata.name,

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -312,10 +313,15 @@ class _Body(BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
+_TLS_OBJECT: Final = re.compile(r" ssl:(<[^>]*>|\w+)")
+"""The HTTP library names its TLS object in its messages, which helps nobody."""
+
+
 def _described(fault: BaseException) -> str:
+    said = _TLS_OBJECT.sub("", str(fault))
     if isinstance(fault, asyncio.TimeoutError):
-        return str(fault) or "no answer in time"
-    return str(fault) or type(fault).__name__
+        return said or "no answer in time"
+    return said or type(fault).__name__
 
 
 _KEEP_ALIVE_OPTIONS: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 60_000}

@@ -7,8 +7,11 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from koord.cli.main import run
 
 
 def koord(*args: str, timeout_s: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
@@ -93,3 +96,32 @@ def test_completion_scripts_complete_commands(shell: str) -> None:
 def test_bash_completion_offers_the_commands() -> None:
     done = koord(_KOORD_COMPLETE="bash_complete", COMP_WORDS="koord c", COMP_CWORD="1")
     assert "crds" in done.stdout
+
+
+def test_bench_help_lists_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+    from koord.cli.bench import BENCHES
+
+    assert run(["bench", "--help"]) == 0
+    text = capsys.readouterr().out
+    for name, bench in BENCHES.items():
+        assert f"{name} " in text
+        assert bench.help in text
+
+
+@pytest.mark.parametrize(
+    "command", [["version"], ["status"], ["top", "nodes"], ["plan", "--live"], ["colocation", "status"]], ids=" ".join
+)
+def test_a_server_that_does_not_answer_is_one_sentence(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "a", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}
+    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+    users = [{"name": "a", "user": {"token": "t"}}]
+    whole = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "a"}
+    kubeconfig.write_text(json.dumps(whole))
+    assert run([*command, "--kubeconfig", str(kubeconfig)]) in (0, 1, 2)
+    said = capsys.readouterr()
+    assert "127.0.0.1:1" in said.out + said.err
+    for word in ("Traceback", "SSLContext", "ssl:", "0x"):
+        assert word not in said.out + said.err

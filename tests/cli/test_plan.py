@@ -231,3 +231,15 @@ def test_thresholds_out_of_order_are_refused(tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr().err
     assert "colocation-config.memoryReclaimThresholdPercent" in said
     assert "resource-threshold-config.clusterStrategy.memoryEvictLowerPercent (68)" in said
+
+
+def test_where_no_node_would_lend_more_or_less_no_further_nodes_are_counted() -> None:
+    from types import SimpleNamespace
+    from typing import cast
+
+    from koord.cli.plan_preview import previewed_tables
+    from koord.offline.plan import Plan
+
+    found = cast("Plan", SimpleNamespace(colocation={}, evictions=()))
+    assert "more node" not in previewed_tables(found, wide=False)
+    assert "more node" not in previewed_tables(found, wide=True)

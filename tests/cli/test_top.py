@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +19,8 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.cli.main import run
-from koord.cli.top import bar, node_table, short
+from koord.cli.tables import short
+from koord.cli.top import bar, node_table
 from koord.cli.top_data import SORTS, Usage, for_programs, from_metrics_server, from_node_metrics, in_all, top_of
 from koord.kube.client import Client
 from tests.minicluster.apiserver.server_process import ServerProcess
@@ -101,6 +105,13 @@ def test_all_nodes_together_are_the_sum_of_each() -> None:
         "pods": 2,
         "allocatable": {"cpu": "16", "memory": "32Gi"},
         "lent": {"cpu": "0", "memory": "0"},
+        "bands": {
+            "prod": {"lent": {"cpu": "16", "memory": "32Gi"}, "left": {"cpu": "13", "memory": "32Gi"}, "used": None},
+            "mid": {"lent": NOTHING, "left": NOTHING, "used": None},
+            "batch": {"lent": NOTHING, "left": NOTHING, "used": None},
+            "free": {"lent": None, "left": None, "used": None},
+            "none": {"lent": None, "left": None, "used": None},
+        },
         "requested": {
             band: {"cpu": "3" if band == "prod" else "0", "memory": "0"}
             for band in ("prod", "mid", "batch", "free", "none")
@@ -120,6 +131,24 @@ def test_a_bar_is_as_full_as_the_shares_say() -> None:
     assert drawn(("prod", 0.5), ("batch", 0.2)) == "█████▒▒···"
     assert drawn(("prod", 1.0)) == "█" * 10
     assert drawn(("prod", 0.9), ("batch", 0.9)) == "█████████▒>"
+
+
+NOTHING = {"cpu": "0", "memory": "0"}
+
+
+def test_each_band_has_columns_for_what_is_lent_used_and_left() -> None:
+    there = node("n1", "16", "32Gi", **{"kubernetes.io/batch-cpu": "8000", "kubernetes.io/batch-memory": "8Gi"})
+    asking = [
+        pod("web", "n1", priority=9000, cpu="4"),
+        pod("job", "n1", priority=5500, batch_cpu="3000", batch_memory="2Gi"),
+    ]
+    usage = Usage("NodeMetric", {"n1": {"cpu": 5000, "memory": 1 << 30}}, {"shop/job": {"cpu": 500, "memory": 1 << 20}})
+    heads, values = node_table(top_of([there], asking, usage).nodes, None, False, wide=True).splitlines()
+    cells = list(zip(re.split(r"\s{2,}", heads), values.split(), strict=True))
+    cpu, memory = dict(cells[: len(cells) // 2 + 1]), dict(cells[len(cells) // 2 + 1 :])
+    assert (cpu["PROD LENT"], cpu["PROD USED"], cpu["PROD LEFT"]) == ("16", "0", "12")
+    assert (cpu["BATCH LENT"], cpu["BATCH USED"], cpu["BATCH LEFT"]) == ("8", "500m", "5")
+    assert (memory["BATCH LENT"], memory["BATCH USED"], memory["BATCH LEFT"]) == ("8Gi", "1Mi", "6Gi")
 
 
 @pytest.mark.parametrize(("columns", "bars"), [(160, True), (100, True), (80, True), (60, False)])
@@ -146,6 +175,8 @@ def test_a_line_about_a_node_fits_the_terminal(columns: int, bars: bool) -> None
         ("memory", 300 << 20, "300Mi"),
         ("memory", 3 << 29, "1.5Gi"),
         ("memory", 1023 << 30, "1023Gi"),
+        ("memory", 5 << 40, "5120Gi"),
+        ("memory", 100 << 10, "0.0977Mi"),
     ],
 )
 def test_amounts_are_short(resource: str, number: int, text: str) -> None:
@@ -174,6 +205,8 @@ def test_nodes_of_a_cluster(kubeconfig: str, capsys: pytest.CaptureFixture[str])
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert "2 pods, 1 without a node" in text
+    assert "CPU LENT" in text, "bands are there in a pipe too"
+    assert "BATCH LEFT" in text
     rows = [line.split() for line in text.splitlines()]
     assert [row[0] for row in rows if row and row[0] in ("n1", "n2")] == ["n2", "n1"]
     assert run(["top", "nodes", "--kubeconfig", kubeconfig, "-o", "json"]) == 0
@@ -202,3 +235,16 @@ def test_a_pod_of_a_cluster_is_explained(kubeconfig: str, capsys: pytest.Capture
     assert any("a request of 6 cpu instead of 100" in each["text"] for each in found["explanation"]["changes"])
     assert run(["explain", "web", "-n", "shop", "--kubeconfig", kubeconfig]) == 0
     assert "is on n1" in capsys.readouterr().out
+
+
+def test_watch_shows_it_again_and_again_until_it_is_interrupted(kubeconfig: str) -> None:
+    command = [sys.executable, "-m", "koord", "top", "nodes", "--watch", "--kubeconfig", kubeconfig]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        seen = 0
+        for line in process.stdout:
+            seen += line.startswith("BAND ")
+            if seen == 2:
+                break
+        process.terminate()
+    assert seen == 2

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -118,8 +117,7 @@ async def _server(client: Client, url: str) -> Server:
         version = await client.server_version()
         checks = await _api_checks(client)
     except Unavailable as error:
-        # The HTTP library tells of its TLS object, which helps nobody.
-        return Server(url, False, error=re.sub(r" ssl:<[^>]*>", "", error.message))
+        return Server(url, False, error=error.message)
     except ApiError as error:
         return Server(url, True, checks=(Check("access", False, str(error)),))
     return Server(url, True, version.git_version, checks=checks)
