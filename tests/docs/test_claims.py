@@ -1,0 +1,203 @@
+"""What pages and examples claim, beyond that their commands run: each claim is put to the test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from koord.api import kinds
+from koord.api.configuration import config_file
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
+from koord.api.kinds import EVENTS, LEASES, PODS, Kind
+from koord.api.machinery.struct import Struct
+from koord.api.protocol.unacted import UNACTED
+from koord.cli.main import run
+from koord.kube.client import Client
+from koord.kube.errors import AlreadyExists, ApiError
+from koord.minicluster.up.bootstrap import bootstrap, priority_classes
+from koord.scheduler.live.run import Options
+from tests.scheduler.live.embedded import (
+    make_nodes,
+    node_manifest,
+    pod_manifest,
+    scheduling,
+    serving,
+    until,
+    until_bound,
+)
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+class _Anything(Struct):
+    pass
+
+
+_BINDINGS: Kind[Any] = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, _Anything
+)
+
+
+class Refusals:
+    """Counts what a client was answered."""
+
+    def __init__(self) -> None:
+        self.codes: Counter[int | None] = Counter()
+
+    def answered(self, method: str, code: int | None, took_s: float) -> None:
+        self.codes[code] += 1
+
+    def retried(self, method: str, code: int | None) -> None: ...
+
+
+async def as_the_example_allows(admin: Client) -> Client:
+    """A client with the rights of examples/scheduler/rbac.yaml, and no others."""
+    known = {kind.kind: kind for kind in (*kinds.ALL, _BINDINGS)}
+    for each in yaml.safe_load_all((EXAMPLES / "scheduler" / "rbac.yaml").read_text()):
+        with suppress(AlreadyExists):
+            await admin.create(known[each["kind"]], each)
+    path = "/api/v1/namespaces/koordinator-system/serviceaccounts/koord-scheduler/token"
+    body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
+    _, _, answer = await admin.raw("POST", path, body=body)
+    token = json.loads(answer)["status"]["token"]
+    return Client(replace(admin.config, token=token, cert_file="", cert_data=b"", key_file="", key_data=b""))
+
+
+async def test_the_rights_in_the_example_are_enough_for_all_that_a_scheduler_does(tmp_path: Path) -> None:
+    refusals = Refusals()
+    async with serving(tmp_path) as admin:
+        await bootstrap(admin)
+        await make_nodes(admin, 2, cpu="4")
+        async with await as_the_example_allows(admin) as client:
+            client.observe(refusals)
+            with pytest.raises(ApiError):
+                await client.delete(kinds.NODES, "node-000")
+            refusals.codes.clear()
+            async with scheduling(client, SHIPPED, options=Options(elect=True, alone=True)):
+                for name in ("small-0", "small-1"):
+                    await admin.create(PODS, pod_manifest(name, cpu="3"))
+                await until_bound(admin, "small-0", "small-1")
+                await admin.create(PODS, pod_manifest("giant", cpu="40"))
+                await admin.create(PODS, pod_manifest("urgent", cpu="3", priorityClassName="koord-prod"))
+                # A less important pod has to make room: it is deleted, and the place is promised.
+                await until_bound(admin, "urgent")
+                await until(lambda: _told(admin, "giant"))
+                await until(lambda: _announced(admin))
+    assert refusals.codes[403] == 0, refusals.codes
+    assert refusals.codes[401] == 0, refusals.codes
+
+
+async def _told(client: Client, name: str) -> bool:
+    return any(each.regarding.name == name for each in await client.list(EVENTS))
+
+
+async def _announced(client: Client) -> bool:
+    found = {each.metadata.name for each in await client.list(LEASES, namespace="koordinator-system")}
+    return {"koord-scheduler", "koord-schedules-koord-scheduler"} <= found
+
+
+async def test_the_example_packed_packs_and_the_other_profile_spreads(tmp_path: Path) -> None:
+    path = EXAMPLES / "scheduler" / "config.yaml"
+    config = config_file.read(path.read_text(), str(path))
+    assert isinstance(config, SchedulerConfiguration)
+    async with serving(tmp_path) as client, scheduling(client, config, options=Options()):
+        for number in range(4):
+            await client.create(kinds.NODES, node_manifest(f"node-{number}", cpu="32", memory="128Gi"))
+        assert len(await _nodes_of_replicas(client, "packed")) == 1
+        assert len(await _nodes_of_replicas(client, "spread-out")) == 3
+
+
+async def _nodes_of_replicas(client: Client, profile: str) -> set[str]:
+    """Where the pods of the example's Deployment go, made as its controllers make them, with this profile."""
+    given = yaml.safe_load((EXAMPLES / "scheduler" / "packed.yaml").read_text())["spec"]
+    labels = {"app": profile}
+    template = {"metadata": {"labels": labels}, "spec": {**given["template"]["spec"], "schedulerName": profile}}
+    owner = await client.create(
+        kinds.REPLICA_SETS,
+        {"metadata": _head(profile), "spec": {"selector": {"matchLabels": labels}, "template": template}},
+    )
+    controller = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": profile,
+        "uid": owner.metadata.uid,
+        "controller": True,
+    }
+    names = [f"{profile}-{number}" for number in range(given["replicas"])]
+    for name in names:
+        head = {**_head(name), "labels": labels, "ownerReferences": [controller]}
+        await client.create(PODS, {"metadata": head, "spec": template["spec"]})
+    placed = await until_bound(client, *names)
+    return {placed[name] for name in names}
+
+
+def _head(name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": "default"}
+
+
+def test_the_priority_classes_of_the_example_are_koords() -> None:
+    made: list[dict[str, Any]] = priority_classes()
+    wanted = {each["metadata"]["name"]: (each["value"], each["description"]) for each in made}
+    found = list(yaml.safe_load_all((EXAMPLES / "priority-classes.yaml").read_text()))
+    assert {each["metadata"]["name"]: (each["value"], each["description"]) for each in found} == wanted
+
+
+def test_the_dry_run_of_the_agents_page_shows_writes_with_their_arithmetic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = tmp_path / "host"
+    subprocess.run(["sh", str(EXAMPLES / "agent" / "compose-host.sh"), str(host)], check=True)
+    before = {path: path.read_bytes() for path in host.rglob("*") if path.is_file()}
+    command = ["agent", "--once", "--dry-run", "--host-root", str(host), "-f", str(EXAMPLES / "agent"), "-o", "json"]
+    assert run(command) == 0
+    writes = {(each["file"], each["by"]): each for each in json.loads(capsys.readouterr().out)["writes"]}
+    # 65% of 8 cores, less 3 that the service uses, less half a core of the system: 1.7 cores.
+    suppressed = writes["sys/fs/cgroup/kubepods/besteffort/cpu.max", "cpu_suppress"]
+    assert (suppressed["old"], suppressed["value"]) == ("max 100000", "170000 100000")
+    limited = "sys/fs/cgroup/kubepods/besteffort/pod11111111-0000-4000-8000-000000000002/memory.max"
+    assert writes[limited, "batch_resource"]["value"] == str(8 << 30)
+    assert {path: path.read_bytes() for path in before} == before, "a dry run writes nothing"
+
+
+def test_the_page_about_kinds_says_of_each_whether_koord_acts_on_it() -> None:
+    rows = {}
+    for line in (ROOT / "docs" / "kinds.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("kind", "---"):
+            rows[cells[0]] = cells[3]
+    assert set(rows) == {kind.kind for kind in kinds.CUSTOM}
+    waiting = {each.kind.kind for each in UNACTED if each.kind is not None}
+    assert {kind for kind, acts in rows.items() if acts.startswith("to come")} == waiting
+
+
+async def test_the_api_servers_page_is_right_about_quotas_limits_and_replication_controllers(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "apiserver.md").read_text()
+    assert "ResourceQuotas are enforced" in page
+    assert "LimitRanges are applied" in page
+    amount: Kind[Any] = Kind("", "v1", "ResourceQuota", "resourcequotas", True, _Anything)
+    limits: Kind[Any] = Kind("", "v1", "LimitRange", "limitranges", True, _Anything)
+    async with serving(tmp_path) as client:
+        default = {"type": "Container", "default": {"cpu": "500m"}}
+        await client.create(limits, {"metadata": _head("limits"), "spec": {"limits": [default]}})
+        spec = {"containers": [{"name": "c", "image": "c"}]}
+        made = await client.create(PODS, {"metadata": _head("one"), "spec": spec})
+        assert made.spec.containers[0].resources.limits["cpu"] == "500m"
+        await client.create(amount, {"metadata": _head("none"), "spec": {"hard": {"pods": "0"}}})
+        # What the controller of quotas writes when it has counted.
+        counted = {"status": {"hard": {"pods": "0"}, "used": {"pods": "1"}}}
+        await client.patch(amount, "none", counted, namespace="default", subresource="status")
+        with pytest.raises(ApiError, match="exceeded quota"):
+            await client.create(PODS, {"metadata": _head("two"), "spec": spec})
+        assert await client.list(kinds.REPLICATION_CONTROLLERS) == []
+        with pytest.raises(ApiError) as refused:
+            await client.raw("GET", "/api/v1/pods", accept="application/cbor")
+        assert refused.value.code == 406
