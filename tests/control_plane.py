@@ -89,6 +89,8 @@ class ControlPlane:
             f"--secure-port={self.port}",
             f"--cert-dir={self.dir}",
             f"--client-ca-file={self.dir}/ca.crt",
+            f"--kubelet-client-certificate={self.dir}/admin.crt",
+            f"--kubelet-client-key={self.dir}/admin.key",
             f"--tls-cert-file={self.dir}/server.crt",
             f"--tls-private-key-file={self.dir}/server.key",
             "--service-account-issuer=https://kubernetes.default.svc",

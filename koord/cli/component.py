@@ -64,14 +64,14 @@ def component_options(command: F) -> F:
             "--tls-cert-file",
             metavar="FILE",
             type=file,
-            help="Serve with this certificate. An address other than loopback needs it, and asks the API server who may"
-            " see more than health.",
+            help="Serve with this certificate. An address other than loopback needs it.",
         ),
         click.option(
             "--metrics-address",
             metavar="HOST:PORT",
             default="",
-            help="Serve /livez, /readyz and /metrics there; port 0 takes any free one. Not served unless given.",
+            help="Serve /livez, /readyz and /metrics there; port 0 takes any free one. Not served unless given. All but"
+            " health is for callers whom the API server knows by their token and allows.",
         ),
         kube_options,
     ):
@@ -202,6 +202,7 @@ async def _serve_health(
     if not address:
         return lambda: None
     from koord.kube.authorize import Authorizer
+    from koord.kube.callers import trust_clients
     from koord.kube.health import HealthServer
     from koord.kube.metrics import Metrics
 
@@ -209,7 +210,9 @@ async def _serve_health(
     measured(metrics)
     client.observe(metrics.requests(client.config.server))
     working: list[bool] = []
-    server = HealthServer(address, metrics=metrics, tls=tls, authorizer=Authorizer(client) if tls is not None else None)
+    server = HealthServer(address, metrics=metrics, tls=tls, authorizer=Authorizer(client))
+    if tls is not None:
+        await trust_clients(client.limited(timeout_s=5.0, attempts=1), tls.context)
     served(server)
     server.add_ready("started", lambda: None if working else "still starting")
     await stack.enter_async_context(server)

@@ -26,7 +26,7 @@ from koord.minicluster.up.picture import Picture, event_time, followed
 from koord.minicluster.up.plan import LOCAL_NODE
 from koord.minicluster.up.run import Up
 from koord.minicluster.up.supervisor import Child
-from koord.minicluster.up.this_node import ThisNode, scrape
+from koord.minicluster.up.this_node import Scraper, ThisNode
 
 REFRESH_S: Final = 0.5
 LOOK_S: Final = 2.0
@@ -58,12 +58,13 @@ async def show(up: Up, client: Client) -> None:
     console = Console()
     here = ThisNode()
     async with followed(client) as picture, aiohttp.ClientSession() as session:
+        scraper = Scraper(client, session, time.monotonic)
         with Live(console=console, auto_refresh=False, screen=True) as live:
             looked_s = 0.0
             while True:
                 if time.monotonic() - looked_s >= LOOK_S:
                     looked_s = time.monotonic()
-                    here.look(*[await scrape(session, _address(up, name)) for name in ("local", "agent")])
+                    here.look(*[await scraper.scrape(_address(up, name)) for name in ("local", "agent")])
                     if here.used is not None:
                         picture.used[LOCAL_NODE] = here.used
                     picture.look()

@@ -20,6 +20,7 @@ from koord.kube.clock import Clock, SystemClock
 ALLOWED_S: Final = 60.0
 DENIED_S: Final = 10.0
 MAX_CACHED: Final = 1024
+AUTHENTICATED: Final = "system:authenticated"
 
 Verdict = Literal["allowed", "unauthenticated", "forbidden"]
 
@@ -58,45 +59,85 @@ SUBJECT_ACCESS_REVIEWS: Final[Kind[SubjectAccessReview]] = Kind(
 
 
 @dataclass(frozen=True, slots=True)
+class Right:
+    """What a caller must be allowed: a non-resource path, or else part of a node."""
+
+    verb: str
+    path: str = ""
+    subresource: str = ""
+    "Of nodes, as kubelets have it: `proxy`, `pods`, `configz`."
+    node: str = ""
+    "Empty is all of them."
+
+    def attributes(self) -> dict[str, object]:
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        resource = {"verb": self.verb, "version": "v1", "resource": "nodes", "subresource": self.subresource}
+        return {"resourceAttributes": {**resource, "name": self.node} if self.node else resource}
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{self.verb} on the non-resource URL {self.path}"
+        return f"{self.verb} on nodes/{self.subresource}" + (f" of node {self.node}" if self.node else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a caller shows: a bearer token, or the user of a client certificate that was verified."""
+
+    token: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.token or self.user)
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     verdict: Verdict
     until: float
 
 
 class Authorizer:
-    """Decides about callers of non-resource paths such as /metrics."""
+    """Decides about callers of our endpoints."""
 
     def __init__(self, client: Client, *, clock: Clock | None = None) -> None:
         self._client = client
         self._clock: Clock = clock or SystemClock()
-        self._kept: OrderedDict[tuple[bytes, str, str], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[bytes, Right], _Kept] = OrderedDict()
 
-    async def verdict(self, token: str, path: str, verb: str = "get") -> Verdict:
-        """Whether the bearer of `token` may `verb` the `path`. Raises ApiError when the server cannot be asked."""
-        if not token:
+    async def verdict(self, shown: Shown, *rights: Right) -> Verdict:
+        """Whether the caller has one of the rights. Raises ApiError when the server cannot be asked."""
+        if not shown:
             return "unauthenticated"
-        key = hashlib.sha256(token.encode()).digest(), path, verb
+        verdict: Verdict = "unauthenticated"
+        for right in rights:
+            verdict = await self._of(shown, right)
+            if verdict != "forbidden":
+                break
+        return verdict
+
+    async def _of(self, shown: Shown, right: Right) -> Verdict:
+        key = hashlib.sha256(repr(shown).encode()).digest(), right
         kept = self._kept.get(key)
         now = self._clock.monotonic()
         if kept is not None and now < kept.until:
             return kept.verdict
-        verdict = await self._ask(token, path, verb)
+        verdict = await self._ask(shown, right)
         self._kept[key] = _Kept(verdict, now + (ALLOWED_S if verdict == "allowed" else DENIED_S))
         self._kept.move_to_end(key)
         while len(self._kept) > MAX_CACHED:
             self._kept.popitem(last=False)
         return verdict
 
-    async def _ask(self, token: str, path: str, verb: str) -> Verdict:
-        review = await self._client.create(TOKEN_REVIEWS, {"spec": {"token": token}})
-        if not review.status.authenticated:
-            return "unauthenticated"
-        user = review.status.user
-        spec = {
-            "user": user.username,
-            "uid": user.uid,
-            "groups": list(user.groups),
-            "nonResourceAttributes": {"path": path, "verb": verb},
-        }
+    async def _ask(self, shown: Shown, right: Right) -> Verdict:
+        user = UserInfo(shown.user, groups=(*shown.groups, AUTHENTICATED))
+        if shown.token:
+            review = await self._client.create(TOKEN_REVIEWS, {"spec": {"token": shown.token}})
+            if not review.status.authenticated:
+                return "unauthenticated"
+            user = review.status.user
+        spec = {"user": user.username, "uid": user.uid, "groups": list(user.groups), **right.attributes()}
         access = await self._client.create(SUBJECT_ACCESS_REVIEWS, {"spec": spec})
         return "allowed" if access.status.allowed else "forbidden"

@@ -4,8 +4,9 @@
     /readyz/NAME                 one check
     /metrics                     for Prometheus
 
-The format is Kubernetes'. On loopback everything is open. On any other address TLS is required; the health paths stay
-open without their reasons (probes have no token), and all else is for callers whom the API server knows and allows.
+The format is Kubernetes'. The health paths are open, since probes have no token; all else is for callers whom the API
+server knows and allows, on loopback too: others who use the machine are no administrators. On any other address TLS is
+required, and strangers are not told why a check fails.
 
 Kubernetes lets everyone whom it knows read what is below /api and /apis, for discovery: a role for all says so, and it
 does not mean ours. So of further paths that are not below /debug, the right is asked for there: /debug/apis/v1/...
@@ -24,9 +25,9 @@ from typing import Final, Self
 
 from aiohttp import web
 
-from koord.kube.authorize import Authorizer
+from koord.kube.authorize import Authorizer, Right
 from koord.kube.beside import beside
-from koord.kube.errors import ApiError
+from koord.kube.callers import HEADERS, refusal, text
 from koord.kube.metrics import CONTENT_TYPE, Metrics
 from koord.kube.serving_tls import ServingTls
 
@@ -38,7 +39,6 @@ Check = Callable[[], str | None]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 DEBUG: Final = "/debug/"
-HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
 
 def ping() -> str | None:
@@ -126,11 +126,10 @@ class HealthServer:
         authorizer: Authorizer | None = None,
     ) -> None:
         self.address = parse_address(address)
-        if not self.address.loopback:
-            if tls is None:
-                raise ValueError(f"serving health on {self.address} needs TLS; without it, bind to 127.0.0.1")
-            if metrics is not None and authorizer is None:
-                raise ValueError(f"serving metrics on {self.address} needs an authorizer; else bind to 127.0.0.1")
+        if not self.address.loopback and tls is None:
+            raise ValueError(f"serving health on {self.address} needs TLS; without it, bind to 127.0.0.1")
+        if metrics is not None and authorizer is None:
+            raise ValueError(f"serving metrics on {self.address} needs an authorizer")
         self._metrics, self._tls, self._authorizer = metrics, tls, authorizer
         self._live: dict[str, Check] = {"ping": ping}
         self._ready: dict[str, Check] = {"ping": ping}
@@ -153,8 +152,8 @@ class HealthServer:
         self._metrics_paths += paths
 
     def add_paths(self, handler: Handler) -> None:
-        """Whatever is at no path of these goes to `handler`: on loopback for everybody, elsewhere for those whom the
-        API server allows."""
+        """Whatever is at no path of these goes to `handler`, for those whom the API server allows; without an
+        authorizer, for nobody."""
         self._others = handler
 
     def app(self) -> web.Application:
@@ -200,10 +199,10 @@ class HealthServer:
             report = examine(checks, excluded, reasons=self.address.loopback)
             if not report.healthy:
                 log.warning("%s check failed", path, extra={"failed": _failed(report)})
-                return _text("\n".join([*report.lines, f"{path} check failed\n"]), 500)
+                return text("\n".join([*report.lines, f"{path} check failed\n"]), 500)
             if "verbose" not in request.query:
-                return _text("ok")
-            return _text("\n".join([*report.lines, f"{path} check passed\n"]))
+                return text("ok")
+            return text("\n".join([*report.lines, f"{path} check passed\n"]))
 
         return handle
 
@@ -212,57 +211,34 @@ class HealthServer:
             name = request.match_info["check"]
             check = checks.get(name)
             if check is None:
-                return _text(f"no health check is named {name!r}; there are: {', '.join(checks)}\n", 404)
+                return text(f"no health check is named {name!r}; there are: {', '.join(checks)}\n", 404)
             fault = run_check(name, check)
             if fault is None:
-                return _text("ok")
-            return _text(f"internal server error: {fault if self.address.loopback else 'reason withheld'}\n", 500)
+                return text("ok")
+            return text(f"internal server error: {fault if self.address.loopback else 'reason withheld'}\n", 500)
 
         return handle
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
         assert self._metrics is not None
-        refusal = None if self.address.loopback else await self._refuse(request, request.path)
-        if refusal is not None:
-            return refusal
-        text = await asyncio.to_thread(self._metrics.render)
-        return web.Response(body=text, headers={**HEADERS, "Content-Type": CONTENT_TYPE})
+        assert self._authorizer is not None
+        refused = await refusal(self._authorizer, request, _right(request, request.path))
+        if refused is not None:
+            return refused
+        body = await asyncio.to_thread(self._metrics.render)
+        return web.Response(body=body, headers={**HEADERS, "Content-Type": CONTENT_TYPE})
 
     async def _serve_others(self, request: web.Request) -> web.StreamResponse:
-        if self._others is None:
+        if self._others is None or self._authorizer is None:
             raise web.HTTPNotFound
-        if not self.address.loopback:
-            if self._authorizer is None:
-                raise web.HTTPNotFound
-            path = request.path if request.path.startswith(DEBUG) else f"{DEBUG}{request.path[1:]}"
-            refusal = await self._refuse(request, path)
-            if refusal is not None:
-                return refusal
-        return await self._others(request)
+        path = request.path if request.path.startswith(DEBUG) else f"{DEBUG}{request.path[1:]}"
+        refused = await refusal(self._authorizer, request, _right(request, path))
+        return refused if refused is not None else await self._others(request)
 
-    async def _refuse(self, request: web.Request, right: str) -> web.Response | None:
-        """`right`: the path to which the caller must have a right."""
-        assert self._authorizer is not None
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        token = token.strip() if scheme.lower() == "bearer" else ""
-        try:
-            verb = request.method.lower()
-            verdict = await self._authorizer.verdict(token, right, verb)
-        except (ApiError, OSError, TimeoutError) as error:
-            log.error("cannot ask the API server who is calling: %s", error, extra={"path": request.path})
-            return _text("the API server could not be asked whether you may do this; try again later\n", 503)
-        match verdict:
-            case "allowed":
-                return None
-            case "unauthenticated":
-                return _text("Unauthorized: send a bearer token that the API server knows\n", 401)
-            case "forbidden":
-                return _text(f"Forbidden: needs {verb} on the non-resource URL {right}\n", 403)
+
+def _right(request: web.Request, path: str) -> Right:
+    return Right(request.method.lower(), path=path)
 
 
 def _failed(report: Report) -> str:
     return ",".join(line[3:].partition(" ")[0] for line in report.lines if line.startswith("[-]"))
-
-
-def _text(body: str, status: int = 200) -> web.Response:
-    return web.Response(text=body, status=status, headers=HEADERS)

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +73,10 @@ def test_it_answers_for_its_health_and_ends_when_told(server: Embedded, tmp_path
             _said(tmp_path / "log", r"(live.run: scheduling)", process)
             for path in ("/livez", "/readyz"):
                 assert _get(f"http://{address}{path}")[0] == 200
-            status, text = _get(f"http://{address}/metrics")
+            for path in ("/metrics", "/apis/v1/__services__", "/debug/flags/v"):
+                assert _get(f"http://{address}{path}")[0] == 401
+            token = (server.dir / "pki" / "token-admin").read_text().strip()
+            status, text = _get(f"http://{address}/metrics", token)
             assert status == 200
             for name in (
                 "scheduler_schedule_attempts_total",
@@ -85,8 +89,10 @@ def test_it_answers_for_its_health_and_ends_when_told(server: Embedded, tmp_path
                 "rest_client_requests_total",
             ):
                 assert name in text
-            assert _get(f"http://{address}/apis/v1/__services__")[0] == 200
-            assert _put(f"http://{address}/debug/flags/d", b"true") == "successfully set debugFilterFailure to true"
+            assert _get(f"http://{address}/apis/v1/__services__", token)[0] == 200
+            assert (
+                _put(f"http://{address}/debug/flags/d", b"true", token) == "successfully set debugFilterFailure to true"
+            )
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=20) == 0
         finally:
@@ -146,12 +152,17 @@ def _said(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
     return found.group(1)
 
 
-def _get(url: str) -> tuple[int, str]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.status, answer.read().decode()
+def _get(url: str, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, ""
 
 
-def _put(url: str, body: bytes) -> str:
-    request = urllib.request.Request(url, data=body, method="PUT")
+def _put(url: str, body: bytes, token: str) -> str:
+    headers = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url, data=body, method="PUT", headers=headers)
     with urllib.request.urlopen(request, timeout=10) as answer:
         return str(answer.read().decode())

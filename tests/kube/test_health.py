@@ -19,6 +19,8 @@ from koord.kube.authorize import (
     SUBJECT_ACCESS_REVIEWS,
     TOKEN_REVIEWS,
     Authorizer,
+    Right,
+    Shown,
     SubjectAccessReview,
     SubjectAccessReviewStatus,
     TokenReview,
@@ -39,8 +41,9 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def fetch(http: aiohttp.ClientSession, server: HealthServer, path: str) -> tuple[int, str]:
-    async with http.get(f"http://127.0.0.1:{server.port}{path}") as response:
+async def fetch(http: aiohttp.ClientSession, server: HealthServer, path: str, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with http.get(f"http://127.0.0.1:{server.port}{path}", headers=headers) as response:
         return response.status, await response.text()
 
 
@@ -100,8 +103,10 @@ async def test_metrics_are_rendered_off_the_event_loop(http: aiohttp.ClientSessi
         return 1.0
 
     metrics.gauge("probe", "Which thread renders").set_function(note_thread)
-    async with HealthServer("127.0.0.1:0", metrics=metrics) as server:
-        status, text = await fetch(http, server, "/metrics")
+    authorizer = Authorizer(cast(Client, FakeReviews()))
+    async with HealthServer("127.0.0.1:0", metrics=metrics, authorizer=authorizer) as server:
+        assert (await fetch(http, server, "/metrics"))[0] == 401
+        status, text = await fetch(http, server, "/metrics", "alice-token")
     assert status == 200
     assert "probe 1.0" in text
     assert "process_resident_memory_bytes" in text
@@ -261,8 +266,9 @@ def test_off_loopback_without_tls_or_authorizer_is_refused(certificates: Certifi
     with pytest.raises(ValueError, match=r"0\.0\.0\.0:8080 needs TLS"):
         HealthServer(":8080")
     tls = ServingTls(str(certificates.cert), str(certificates.key))
-    with pytest.raises(ValueError, match="needs an authorizer"):
-        HealthServer(":8080", tls=tls, metrics=Metrics(process=False))
+    for address in (":8080", "127.0.0.1:8080"):
+        with pytest.raises(ValueError, match="needs an authorizer"):
+            HealthServer(address, tls=tls, metrics=Metrics(process=False))
     HealthServer(":8080", tls=tls)
 
 
@@ -293,12 +299,13 @@ def test_missing_certificate_files_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 async def test_a_real_api_server_decides_who_reads_metrics(control_plane: ControlPlane) -> None:
+    metrics = Right("get", path="/metrics")
     async with Client.from_config(str(control_plane.kubeconfig)) as client:
         authorizer = Authorizer(client)
-        assert await authorizer.verdict("admin-token", "/metrics") == "allowed"
-        assert await authorizer.verdict("nobody-token", "/metrics") == "forbidden"
-        assert await authorizer.verdict("made-up", "/metrics") == "unauthenticated"
-        assert await authorizer.verdict("", "/metrics") == "unauthenticated"
+        assert await authorizer.verdict(Shown("admin-token"), metrics) == "allowed"
+        assert await authorizer.verdict(Shown("nobody-token"), metrics) == "forbidden"
+        assert await authorizer.verdict(Shown("made-up"), metrics) == "unauthenticated"
+        assert await authorizer.verdict(Shown(""), metrics) == "unauthenticated"
 
 
 def test_the_application_has_no_metrics_path_without_metrics() -> None:

@@ -170,6 +170,7 @@ class ApiServer:
             in_flight,
         )
         await self._bootstrap()
+        await self._publish_authority(authority.pem.decode())
         definitions = Definitions(self.objects, self.registry)
         definitions.load()
         await self._stack.enter_async_context(_running(definitions.run(), "definitions"))
@@ -204,6 +205,20 @@ class ApiServer:
         others = [obj for obj in wanted if obj["kind"] != "Namespace"]
         for group in (namespaces, others):
             await asyncio.gather(*(self._ensure(obj) for obj in group))
+
+    async def _publish_authority(self, pem: str) -> None:
+        """Whom this server takes client certificates of, for others who are to take the same: nodes, schedulers."""
+        resource = self.registry.find("", "v1", "configmaps")
+        assert resource is not None
+        meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+        data = {"client-ca-file": pem}
+        await self._ensure({"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data})
+
+        def published(found: Obj) -> Obj:
+            return {**found, "data": {**(found.get("data") or {}), **data}}
+
+        context = Context(ADMIN, MANAGER)
+        await self.objects.update(resource, meta["namespace"], meta["name"], published, context)
 
     async def _ensure(self, obj: Obj) -> None:
         group, _, version = obj["apiVersion"].rpartition("/")

@@ -1,5 +1,5 @@
-"""The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions, and the
-configuration that switches co-location on.
+"""The first objects in a new cluster: koord's namespace, its priority classes, its CustomResourceDefinitions, the
+configuration that switches co-location on, and an account that may read metrics.
 
 What is missing is created; definitions that are there are brought up to date. Doing it twice changes nothing: who has
 switched co-location off finds it off the next time.
@@ -21,7 +21,17 @@ from koord.api.configuration.slo_config_types import (
     ResourceQOSConfig,
     ResourceThresholdConfig,
 )
-from koord.api.kinds import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES
+from koord.api.kinds import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    Kind,
+)
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.definitions import DEFINITIONS, manifest
 from koord.api.protocol.crd.node_slo import CPUBurstStrategy, ResourceThresholdStrategy
 from koord.api.protocol.crd.resource_qos import CPUQOSCfg, ResourceQOS, ResourceQOSStrategy
@@ -31,6 +41,16 @@ from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
 
 FIELD_MANAGER: Final = "koord-up"
+MONITOR: Final = "koord-monitor"
+
+
+class _Binding(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+CLUSTER_ROLE_BINDINGS: Final[Kind[_Binding]] = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, _Binding
+)
 ESTABLISHED_WITHIN_S: Final = 30.0
 REPORTED_EACH_S: Final = 30
 """As often as agents do."""
@@ -83,22 +103,32 @@ def configuration(*, protected: bool = False) -> dict[str, object]:
     }
 
 
+def monitoring() -> list[tuple[Kind[Any], dict[str, object]]]:
+    """The account by which the live view, or a Prometheus, reads the components' metrics: it may do nothing else."""
+    meta = {"name": MONITOR}
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": MONITOR}
+    subject = {"kind": "ServiceAccount", "name": MONITOR, "namespace": NAMESPACE_KOORDINATOR}
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": {**meta, "namespace": NAMESPACE_KOORDINATOR}}),
+        (CLUSTER_ROLES, {"metadata": meta, "rules": rules}),
+        (CLUSTER_ROLE_BINDINGS, {"metadata": meta, "roleRef": role, "subjects": [subject]}),
+    ]
+
+
 def definitions() -> list[dict[str, Any]]:
     return [manifest(definition) for definition in DEFINITIONS]
 
 
 async def bootstrap(client: Client, *, protected: bool = False) -> None:
     """Returns when all is there and every kind is served."""
+    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
     await asyncio.gather(
-        _configure(client, protected),
+        _create(client, CONFIG_MAPS, configuration(protected=protected)),
+        *(_create(client, kind, each) for kind, each in monitoring()),
         *(_create(client, PRIORITY_CLASSES, each) for each in priority_classes()),
         *(_define(client, each) for each in definitions()),
     )
-
-
-async def _configure(client: Client, protected: bool) -> None:
-    await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
-    await _create(client, CONFIG_MAPS, configuration(protected=protected))
 
 
 async def _create(client: Client, kind: Any, obj: Mapping[str, object]) -> None:

@@ -5,22 +5,31 @@ Read from what the node and its agent tell Prometheus, so that nothing is measur
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import aiohttp
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from koord.api.protocol.names import NAMESPACE_KOORDINATOR
+from koord.kube.client import Client
+from koord.kube.errors import ApiError
 from koord.minicluster.local.live.probes import ANSWERED
 from koord.minicluster.up.bands import BANDS, Used, band_of
+from koord.minicluster.up.bootstrap import MONITOR
+
+log = logging.getLogger(__name__)
 
 BEST_EFFORT: Final = "BE"
 WINDOW: Final = 30
 """Looks over which answers are counted together."""
 WITHIN_S: Final = 1.0
+TOKEN_S: Final = 3600
 
 
 class Held(NamedTuple):
@@ -97,13 +106,33 @@ def quantile(cumulative: Mapping[float, float], part: float) -> float | None:
     return below
 
 
-async def scrape(session: aiohttp.ClientSession, address: str | None) -> list[Sample]:
-    """What an endpoint tells; nothing, where it does not answer."""
-    if not address:
-        return []
-    try:
-        async with session.get(f"{address}/metrics", timeout=aiohttp.ClientTimeout(total=WITHIN_S)) as answer:
-            text = await answer.text()
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return []
-    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+class Scraper:
+    """Reads metrics by the account that may, with a token that is asked for anew before it ends."""
+
+    def __init__(self, client: Client, session: aiohttp.ClientSession, now_s: Callable[[], float]) -> None:
+        self._client, self._session, self._now_s = client, session, now_s
+        self._token, self._until_s = "", 0.0
+
+    async def scrape(self, address: str | None) -> list[Sample]:
+        """What an endpoint tells; nothing, where it does not answer."""
+        if not address:
+            return []
+        try:
+            headers = {"Authorization": f"Bearer {await self._valid_token()}"}
+            timeout = aiohttp.ClientTimeout(total=WITHIN_S)
+            async with self._session.get(f"{address}/metrics", headers=headers, timeout=timeout) as answer:
+                answer.raise_for_status()
+                text = await answer.text()
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.debug("%s does not tell its metrics: %s", address, error)
+            return []
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    async def _valid_token(self) -> str:
+        if self._now_s() >= self._until_s:
+            path = f"/api/v1/namespaces/{NAMESPACE_KOORDINATOR}/serviceaccounts/{MONITOR}/token"
+            asked = {"spec": {"expirationSeconds": TOKEN_S}}
+            _, _, body = await self._client.raw("POST", path, body=msgspec.json.encode(asked))
+            self._token = msgspec.json.decode(body)["status"]["token"]
+            self._until_s = self._now_s() + TOKEN_S / 2
+        return self._token

@@ -15,7 +15,9 @@ from koord.api.text.timestamp import from_seconds
 from koord.certificates.own import own_certificate
 from koord.kube.informer import Informer
 from koord.kube.store import Store
-from koord.minicluster.hollow.live.kubelet import Kubelet
+from koord.minicluster.hollow.live.kubelet import HollowKubelet
+from koord.minicluster.kubelet.live.server import KubeletServer
+from tests.allowing import REVIEWS
 from tests.kube.manual_clock import ManualClock
 from tests.minicluster.hollow.builders import pod
 
@@ -42,11 +44,13 @@ async def kubelet(*pods: Pod) -> AsyncIterator[Any]:
         store.put(each)
     clock = ManualClock(NOW_S)
     tls = own_certificate("koord-hollow", "127.0.0.1")
-    serving = Kubelet(cast("Informer[Pod]", store), port=0, context=tls, seed=0, clock=clock)
+    own = HollowKubelet(cast("Informer[Pod]", store), seed=0, clock=clock)
+    serving = KubeletServer(own, REVIEWS, tls, clock)
+    headers = {"Authorization": "Bearer allowed"}
     async with serving, aiohttp.ClientSession() as session:
 
         async def get(path: str) -> tuple[int, str]:
-            async with session.get(f"https://127.0.0.1:{serving.port}{path}", ssl=False) as answer:
+            async with session.get(f"https://127.0.0.1:{serving.port}{path}", ssl=False, headers=headers) as answer:
                 return answer.status, await answer.text()
 
         yield get
@@ -84,6 +88,7 @@ async def test_bytes_are_limited_and_lines_stamped_as_asked() -> None:
         ("/containerLogs/shop/web/none", 404, "none"),
         ("/containerLogs/shop/wait/app", 400, 'container "app" in pod "wait" is waiting to start: ContainerCreating'),
         ("/containerLogs/shop/web/app?tailLines=x", 400, "tailLines"),
+        (f"/containerLogs/shop/web/app?limitBytes={'9' * 5000}", 400, "limitBytes"),
         ("/containerLogs/shop/web/app?sinceTime=x", 400, "sinceTime"),
         ("/exec/shop/web/app", 501, "runs no processes"),
         ("/healthz", 200, "ok"),

@@ -33,6 +33,7 @@ from koord.scheduler.live import diagnosis, monitor
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.run import Options
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from tests.allowing import EVERYBODY
 from tests.control_plane import ControlPlane
 from tests.kube.test_health import Certificates
 from tests.scheduler.live.build import Fed, node, pod
@@ -91,7 +92,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     inspection, metrics = Inspection(), Metrics(process=False)
     options = Options(alone=True, inspection=inspection, audit=audit)
-    async with serving(folder) as client, HealthServer("127.0.0.1:0", metrics=metrics) as server:
+    async with serving(folder) as client, HealthServer("127.0.0.1:0", metrics=metrics, authorizer=EVERYBODY) as server:
         server.add_paths(inspection.handle)
         await make_nodes(client, nodes)
         with caplog.at_level(logging.INFO):
@@ -101,7 +102,8 @@ async def running(
 
 async def asked(port: int, path: str, method: str = "GET", body: str = "") -> tuple[int, str]:
     url = f"http://127.0.0.1:{port}{path}"
-    async with aiohttp.ClientSession() as session, session.request(method, url, data=body) as answer:
+    headers = {"Authorization": "Bearer somebody"}
+    async with aiohttp.ClientSession() as session, session.request(method, url, data=body, headers=headers) as answer:
         return answer.status, await answer.text()
 
 
@@ -126,7 +128,7 @@ async def asked(port: int, path: str, method: str = "GET", body: str = "") -> tu
 async def test_flags_answer_to_put_alone(method: str, flag: str, body: str, status: int, text: str) -> None:
     level = logging.getLogger("koord").level
     try:
-        async with HealthServer("127.0.0.1:0") as server:
+        async with HealthServer("127.0.0.1:0", authorizer=EVERYBODY) as server:
             assert (await asked(server.port, f"/debug/flags/{flag}", method, body))[0] == 404
             server.add_paths(Inspection().handle)
             found = await asked(server.port, f"/debug/flags/{flag}", method, body)
@@ -137,7 +139,7 @@ async def test_flags_answer_to_put_alone(method: str, flag: str, body: str, stat
 
 
 async def test_who_does_not_lead_does_not_answer() -> None:
-    async with HealthServer("127.0.0.1:0") as server:
+    async with HealthServer("127.0.0.1:0", authorizer=EVERYBODY) as server:
         server.add_paths(Inspection().handle)
         for path in ("__services__", "nodes/n1", "plugins/LoadAwareScheduling/node/n1"):
             status, text = await asked(server.port, f"/apis/v1/{path}")
@@ -437,7 +439,7 @@ async def test_plugins_may_be_asked_for_things_with_two_names_or_none(monkeypatc
     fed, inspection = Fed(SHIPPED), Inspection()
     inspection.look_at(lambda: fed.feed, lambda: True)
     base = "/apis/v1/plugins/LoadAwareScheduling"
-    async with HealthServer("127.0.0.1:0") as server:
+    async with HealthServer("127.0.0.1:0", authorizer=EVERYBODY) as server:
         server.add_paths(inspection.handle)
 
         async def get(path: str) -> tuple[int, Any]:

@@ -19,13 +19,14 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
-from koord.minicluster.hollow.live.kubelet import Kubelet
+from koord.minicluster.hollow.live.kubelet import HollowKubelet
 from koord.minicluster.hollow.live.pods import NODE_INDEX, PodRunner, by_node
 from koord.minicluster.hollow.live.registry import NodeRegistry
 from koord.minicluster.hollow.live.reports import Reporter
 from koord.minicluster.hollow.load_model import Load, SeededLoad
 from koord.minicluster.hollow.machine import HOST_IP, LABEL_FLEET, Machine
 from koord.minicluster.hollow.phases import Pace
+from koord.minicluster.kubelet.live.server import KubeletServer
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,9 @@ async def run_fleet(
     pods = informers.get(PODS, indexes={NODE_INDEX: by_node})
     nodes = informers.get(NODES, labels=f"{LABEL_FLEET}={options.prefix}")
     context = await own_certificate_aside("koord-hollow", HOST_IP)
+    serving = HollowKubelet(pods, seed=options.seed, clock=clock)
     async with (
-        Kubelet(pods, port=options.kubelet_port, context=context, seed=options.seed, clock=clock) as kubelet,
+        KubeletServer(serving, client, context, clock, options.kubelet_port) as kubelet,
         informers,
     ):
         registry = NodeRegistry(

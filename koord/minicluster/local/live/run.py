@@ -34,10 +34,11 @@ from koord.kube.errors import AlreadyExists, ApiError, NotFound
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity, identity_of
+from koord.minicluster.kubelet.live.server import KubeletServer
 from koord.minicluster.local.amounts import Setting, class_settings
 from koord.minicluster.local.environment import Around
 from koord.minicluster.local.live.pod_logs import PodLogs
-from koord.minicluster.local.live.server import Server
+from koord.minicluster.local.live.server import LocalKubelet
 from koord.minicluster.local.live.tree import DRIVER, Tree
 from koord.minicluster.local.live.worker import Node, Worker
 from koord.minicluster.local.node import HOST_IP, Machine, node_object, node_status
@@ -111,8 +112,8 @@ class Local:
                     PODS, fields=f"spec.nodeName={self._options.name}", transform=_bound, identity=_identity
                 )
                 tls = await own_certificate_aside("koord-local", HOST_IP)
-                server = Server(lambda: self.workers, lambda: [each.raw for each in pods.list()], tls)
-                await stack.enter_async_context(server)
+                own = LocalKubelet(self._options.name, lambda: self.workers, lambda: [each.raw for each in pods.list()])
+                server = await stack.enter_async_context(KubeletServer(own, self._client, tls, self._clock))
                 await self._register(server.port)
                 events = await stack.enter_async_context(EventRecorder(self._client, controller=FIELD_MANAGER))
                 self._group = await stack.enter_async_context(asyncio.TaskGroup())

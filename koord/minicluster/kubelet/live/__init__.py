@@ -1,0 +1,1 @@
+"""A kubelet's port."""
