@@ -1,9 +1,10 @@
 """How an API server is told about admission: the webhooks, by path, and what happens when nobody answers.
 
-Failure policies are the protocol's. Pods, reservations and configuration are refused while no manager answers: a batch
-pod that slipped through would run on resources meant for services. Nodes and bindings go on: machines must be able to
-report and pods to start. The namespaces of the cluster itself and of koord are never asked about, so that nothing there
-waits for koord, least of all koord.
+Failure policies are the protocol's, but for configuration. Pods and reservations are refused while no manager answers:
+a batch pod that slipped through would run on resources meant for services. Nodes and bindings go on: machines must be
+able to report and pods to start. Configuration goes on too: `koord colocation off` must work without a manager, and a
+manager that finds an invalid section keeps the last valid one. The namespaces of the cluster itself and of koord are
+never asked about pods, so that nothing there waits for koord, least of all koord.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Hook:
     "A further gate: without it the answer is always yes, and API servers need not ask."
     namespace_selector: tuple[dict[str, Any], ...] = ()
     object_selector: tuple[dict[str, Any], ...] = ()
+
+
+def _only(*namespaces: str) -> tuple[dict[str, Any], ...]:
+    return ({"key": _NAMESPACE_NAME, "operator": "In", "values": sorted({*namespaces})},)
 
 
 def _elsewhere(own: str) -> tuple[dict[str, Any], ...]:
@@ -127,15 +132,9 @@ def _all(namespace: str) -> Iterator[Hook]:
         operations=("CREATE", "UPDATE", "DELETE"),
         resource="configmaps",
         object_type="configmap",
-        fails_closed=True,
+        fails_closed=False,
         timeout_s=5,
-        object_selector=(
-            {
-                "key": str(names.LABEL_CONFIGMAP_TYPE),
-                "operator": "In",
-                "values": [names.CONFIGMAP_SLO_CONTROLLER],
-            },
-        ),
+        namespace_selector=_only(namespace, names.NAMESPACE_KOORDINATOR),
     )
     yield Hook(
         name="vnode.koordinator.sh",

@@ -275,6 +275,8 @@ def _number(count: int, what: str) -> str:
 
 def _print(told: Told) -> None:
     click.echo(f"co-location is {'on' if told.cluster else 'off'} in the cluster")
+    for said in told.configuration:
+        click.echo(f"note: {said}", err=True)
     if told.manager:
         click.echo(f"note: {told.manager}", err=True)
     rows: list[tuple[str, ...]] = [

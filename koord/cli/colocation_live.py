@@ -40,6 +40,7 @@ from koord.manager.colocation_switch import (
     standing,
     taken_back,
 )
+from koord.manager.config_in_force import InForce, in_force, last_valid
 from koord.manager.node_resource.state import node_facts
 
 FIELD_MANAGER: Final = "koord-cli"
@@ -92,6 +93,8 @@ class Told(msgspec.Struct, frozen=True, rename="camel"):
     dry_run: bool = False
     to_evict: tuple[PodToEvict, ...] = ()
     "In a dry run: the pods that would be evicted, in that order."
+    configuration: tuple[str, ...] = ()
+    "What is wrong with the stored configuration, and what is in force instead."
     spared: tuple[str, ...] = ()
     "Pods on lent resources that are not evicted, because they are in the cluster's own namespaces."
 
@@ -131,7 +134,8 @@ def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | No
 
 async def look(client: Client, scope: Scope, done: _Done | None = None) -> Told:
     """How things stand."""
-    config = _config(await _map(client))
+    held = await _in_force(client)
+    config = held.config
     nodes = await _nodes(client, scope)
     pods = await _lent_to(client, nodes, scope)
     done = done or _Done()
@@ -142,6 +146,7 @@ async def look(client: Client, scope: Scope, done: _Done | None = None) -> Told:
         done.refused,
         await who_is_missing(client, time.time()),
         spared=tuple(done.spared),
+        configuration=tuple(f"ConfigMap {CONFIG}: {each}" for each in held.problems),
     )
 
 
@@ -151,7 +156,7 @@ async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = 
     found = await _map(client)
     if scope.nodes:
         nodes = [_annotated(node, node_annotation(node.metadata.annotations, on=on)) for node in nodes]
-        config = _config(found)
+        config = (await _in_force(client)).config
     else:
         config = _wanted_section(found.data if found is not None else {}, scope, nodes, on=on)[1]
     pods = await _lent_to(client, nodes, scope)
@@ -173,7 +178,7 @@ async def turn(
     nodes = await _nodes(client, scope)
     if scope.nodes:
         nodes = [await _annotate(client, node, on=on) for node in nodes]
-        config = _config(await _map(client))
+        config = (await _in_force(client)).config
     else:
         config = await _configure(client, scope, nodes, on=on)
     done = _Done()
@@ -210,15 +215,18 @@ def _standings(config: SloConfig, nodes: Sequence[Node], pods: Sequence[Evictee]
     return told
 
 
-async def _map(client: Client) -> ConfigMap | None:
+async def _map(client: Client, name: str = names.CONFIGMAP_SLO_CONTROLLER) -> ConfigMap | None:
     try:
-        return await client.get(CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR)
+        return await client.get(CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
     except NotFound:
         return None
 
 
-def _config(found: ConfigMap | None) -> SloConfig:
-    return reload(None, found.data if found is not None else None)[0]
+async def _in_force(client: Client) -> InForce:
+    """What the manager goes by."""
+    published, stored = await _map(client, names.CONFIGMAP_SLO_IN_FORCE), await _map(client)
+    last = last_valid(published.data if published is not None else None)
+    return in_force(last, stored.data if stored is not None else None)
 
 
 def _stands(config: SloConfig, node: Node) -> bool:

@@ -79,9 +79,8 @@ async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: f
         remarks = await _clock_of(client, name)
         for kind in _BY_NAME:
             found += await _one(client, kind, name)
-        found += await _one(
-            client, kinds.CONFIG_MAPS, names.CONFIGMAP_SLO_CONTROLLER, namespace=names.NAMESPACE_KOORDINATOR
-        )
+        for each in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
+            found += await _one(client, kinds.CONFIG_MAPS, each, namespace=names.NAMESPACE_KOORDINATOR)
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
         found += [_manifest(kinds.PODS, each) for each in pods]
         return Seen(tuple(found), written_s, await who_is_missing(client, now_s), remarks)

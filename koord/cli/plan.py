@@ -79,8 +79,8 @@ def plan(
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
+    from koord.manager.config_in_force import PUBLISHED, STORED
     from koord.offline.expand import WORKLOADS, expand, unused
-    from koord.offline.node_resources import CONFIG_KEY
     from koord.offline.order import require_order
     from koord.offline.plan import UNPLACED
     from koord.offline.plan import plan as plan_of
@@ -99,7 +99,7 @@ def plan(
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         asks_preview, replaced = has_config(manifests), None
         taken = (*KINDS, *WORKLOADS, *(PREVIEW_KINDS if asks_preview else ()))
-        ignored = unused(manifests, taken, (CONFIG_KEY,))
+        ignored = unused(manifests, taken, (STORED, PUBLISHED))
         unanswered: Callable[[str], str] = everybody_answers
         if live:
             from koord.cli import plan_live

@@ -68,11 +68,10 @@ async def _all(
                 continue
             found += [_manifest(kind, each) for each in objects]
         if configuration:
-            with suppress(NotFound):
-                name, namespace = names.CONFIGMAP_SLO_CONTROLLER, names.NAMESPACE_KOORDINATOR
-                found.append(
-                    _manifest(kinds.CONFIG_MAPS, await client.get(kinds.CONFIG_MAPS, name, namespace=namespace))
-                )
+            for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
+                with suppress(NotFound):
+                    each = await client.get(kinds.CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
+                    found.append(_manifest(kinds.CONFIG_MAPS, each))
     return found
 
 

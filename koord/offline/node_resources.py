@@ -11,11 +11,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from koord.api import kinds
-from koord.api.configuration.slo_config import SloConfig, reload
+from koord.api.configuration.slo_config import SloConfig
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.text.manifest import Manifests
+from koord.manager.config_in_force import PUBLISHED, STORED, in_force, last_valid
 from koord.manager.node_resource import explain as manager
 from koord.manager.node_resource.explain import NodeExplanation
 from koord.manager.node_resource.plugins import Plugins, calculate, choose
@@ -30,8 +31,6 @@ from koord.manager.node_resource.state import (
     topology_facts,
 )
 from koord.offline import defaults
-
-CONFIG_KEY = f"{names.NAMESPACE_KOORDINATOR}/{names.CONFIGMAP_SLO_CONTROLLER}"
 
 
 class NoSuchNode(BadInput):
@@ -50,14 +49,17 @@ class Configured(NamedTuple):
 def slo_config(manifests: Manifests) -> Configured:
     """The configuration in the manifests; the defaults, with co-location off, where there is none."""
     maps = {each.metadata.key: each for each in manifests.of(kinds.CONFIG_MAPS)}
-    found = maps.get(CONFIG_KEY)
+    found = maps.get(STORED)
     if found is None:
         stray = [key for key in maps if key.endswith(f"/{names.CONFIGMAP_SLO_CONTROLLER}")]
         hint = f"; {stray[0]} is in another namespace" if stray else ""
-        return Configured(SloConfig(), frozenset(), (f"there is no ConfigMap {CONFIG_KEY}: defaults hold{hint}",))
-    config, problems = reload(None, found.data)
-    unusable = frozenset(each.key for each in problems if each.keeps_old)
-    return Configured(config, unusable, tuple(f"ConfigMap {CONFIG_KEY}: {each}" for each in problems))
+        return Configured(SloConfig(), frozenset(), (f"there is no ConfigMap {STORED}: defaults hold{hint}",))
+    published = maps.get(PUBLISHED)
+    last = last_valid(published.data if published is not None else None)
+    config, problems, _ = in_force(last, found.data)
+    known = published.data.keys() if published is not None else ()
+    unusable = frozenset(each.key for each in problems if each.keeps_old and each.key not in known)
+    return Configured(config, unusable, tuple(f"ConfigMap {STORED}: {each}" for each in problems))
 
 
 def states(manifests: Manifests, unusable: frozenset[str] = frozenset()) -> dict[str, NodeState]:

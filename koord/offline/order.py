@@ -10,7 +10,8 @@ from koord.api.configuration.threshold_order import Findings, load_limits, of_no
 from koord.api.configuration.thresholds import LoadLimits
 from koord.api.machinery.faults import Fault, Invalid
 from koord.api.text.manifest import Manifests
-from koord.offline.node_resources import CONFIG_KEY, slo_config
+from koord.manager.config_in_force import STORED
+from koord.offline.node_resources import slo_config
 
 
 def require_order(
@@ -29,7 +30,7 @@ def require_order(
 
 
 def _judged(manifests: Manifests, load: Sequence[LoadLimits]) -> Findings:
-    has_config = any(each.metadata.key == CONFIG_KEY for each in manifests.of(kinds.CONFIG_MAPS))
+    has_config = any(each.metadata.key == STORED for each in manifests.of(kinds.CONFIG_MAPS))
     slos = {each.metadata.name: each.spec for each in manifests.of(kinds.NODE_SLOS)}
     return of_nodes(
         [each.metadata for each in manifests.of(kinds.NODES)],

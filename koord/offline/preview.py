@@ -20,11 +20,12 @@ from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.text.manifest import Manifest, Manifests
 from koord.api.text.quantity import render
+from koord.manager.config_in_force import STORED
 from koord.manager.node_resource.freshness import distrust
 from koord.manager.node_resource.plugins import calculate, choose, why_off
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import BATCH, MID, NodeState
-from koord.offline.node_resources import CONFIG_KEY, Configured, slo_config, states
+from koord.offline.node_resources import Configured, slo_config, states
 from koord.offline.would_evict import WouldEvict, would_evict
 
 LENT: Final = (*BATCH, *MID)
@@ -51,7 +52,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 def has_config(manifests: Manifests) -> bool:
-    return any(item.kind is kinds.CONFIG_MAPS and item.key == CONFIG_KEY for item in manifests.items)
+    return any(item.kind is kinds.CONFIG_MAPS and item.key == STORED for item in manifests.items)
 
 
 def preview(manifests: Manifests, *, now_s: float, replaced: Manifests | None = None) -> tuple[Preview, Manifests]:

@@ -225,6 +225,58 @@ async def test_a_dry_run_is_refused_what_the_switch_is_refused(client: Client) -
         await plan(client, Scope(), on=False)
 
 
+async def test_while_the_stored_configuration_is_invalid_what_the_manager_uses_is_told(
+    client: Client, tmp_path: Path
+) -> None:
+    await node_with_metric(client, "n1")
+    await change(client, "colocation-config", '{"enable": true, "cpuReclaimThresholdPercent": 80}')
+    async with managing(client):
+        await report(client, "n1")
+        await until_lent(client, "n1", 48_700)
+        await change(client, "colocation-config", '{"enable": tru')
+        await until(lambda: _published(client))
+        told = await look(client, Scope())
+        assert told.cluster
+        assert told.nodes["n1"].on
+        (said,) = told.configuration
+        assert "koordinator-system/slo-controller-config: colocation-config: is not JSON" in said
+        assert "the old value is kept" in said
+        explained = await asyncio.to_thread(_explained, tmp_path)
+        assert explained["colocation"] is True
+        assert explained["resources"][0]["recomputed"] == 48_700
+    # A manager that starts goes on with it, too.
+    async with managing(client):
+        await report(client, "n1", system="12500m")
+        await until_lent(client, "n1", 38_700)
+        await change(client, "colocation-config", '{"enable": true}')
+        await until_lent(client, "n1", 25_900)
+        await until(lambda: _published(client, there=False))
+    assert (await look(client, Scope())).configuration == ()
+
+
+def _explained(tmp_path: Path) -> dict[str, Any]:
+    command = ["explain", "node/n1", "--kubeconfig", str(tmp_path / "kubeconfig"), "-o", "json"]
+    done = subprocess.run([sys.executable, "-m", "koord", *command], capture_output=True, text=True, check=True)
+    assert "is not JSON" in done.stderr + done.stdout
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+async def _published(client: Client, *, there: bool = True) -> bool:
+    return (
+        "slo-controller-config-in-force"
+        in {each.metadata.name for each in await client.list(kinds.CONFIG_MAPS, namespace="koordinator-system")}
+    ) is there
+
+
+async def test_a_stored_configuration_that_was_never_valid_is_not_told_as_off(client: Client) -> None:
+    await node_with_metric(client, "n1")
+    await change(client, "colocation-config", "{")
+    told = await look(client, Scope())
+    assert "invalid and no valid one is known" in told.nodes["n1"].why
+    assert len(told.configuration) == 1
+
+
 async def test_turning_it_twice_writes_once(client: Client) -> None:
     await lending(client, "n1")
     await off(client)

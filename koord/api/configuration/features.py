@@ -124,7 +124,7 @@ class ManagerGate(Gate):
     ELASTIC_VALIDATING_WEBHOOK = "ElasticValidatingWebhook", Stage.BETA, True
     NODE_MUTATING_WEBHOOK = "NodeMutatingWebhook", Stage.ALPHA, False
     NODE_VALIDATING_WEBHOOK = "NodeValidatingWebhook", Stage.ALPHA, False
-    CONFIG_MAP_VALIDATING_WEBHOOK = "ConfigMapValidatingWebhook", Stage.ALPHA, False
+    CONFIG_MAP_VALIDATING_WEBHOOK = "ConfigMapValidatingWebhook", Stage.BETA, True
     RESERVATION_MUTATING_WEBHOOK = "ReservationMutatingWebhook", Stage.ALPHA, False
     BINDING_ADMISSION_WEBHOOK = "BindingAdmissionWebhook", Stage.ALPHA, False
     COLOCATION_PROFILE_SKIP_MUTATING_RESOURCES = "ColocationProfileSkipMutatingResources", Stage.ALPHA, False

@@ -322,6 +322,7 @@ NAMESPACE_KUBE_SYSTEM: Final = "kube-system"
 CLUSTER_NAMESPACES: Final = frozenset({NAMESPACE_KUBE_SYSTEM, "kube-public", "kube-node-lease", NAMESPACE_KOORDINATOR})
 """Namespaces of the cluster itself and of koord: what runs there is no tenant's."""
 CONFIGMAP_SLO_CONTROLLER: Final = "slo-controller-config"
+CONFIGMAP_SLO_IN_FORCE: Final = "slo-controller-config-in-force"
 CONFIGMAP_KOORDLET: Final = "koordlet-config"
 CONFIGMAP_POD_ENHANCED_VALIDATOR: Final = "pod-enhanced-validator-config"
 CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES: Final = "gpu-shared-resource-templates"

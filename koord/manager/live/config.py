@@ -1,34 +1,32 @@
 """slo-controller-config as it is in force: the last good value of every section.
 
-What cannot be used is told in an event and in a condition on the ConfigMap, and changes nothing. Deleting the ConfigMap
-leaves in force what was: taking back everything that is lent is a decision, and has its own switch.
+What cannot be used is told in an event and in a condition on the ConfigMap, and changes nothing; what is in force
+instead is published in a ConfigMap of the manager's own. Deleting the ConfigMap leaves in force what was: taking back
+everything that is lent is a decision, and has its own switch.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from koord.api.configuration.slo_config import Problem, SloConfig, reload
-from koord.api.configuration.threshold_order import usable
 from koord.api.kinds import CONFIG_MAPS
 from koord.api.kubernetes.core import ConfigMap
 from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import NotFound
+from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.events import EventRecorder, reference
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
 from koord.manager.config_condition import wanted
+from koord.manager.config_in_force import PUBLISHED, STORED, InForce, in_force, last_valid, to_publish
 from koord.manager.writes import FIELD_MANAGER
 
 log = logging.getLogger(__name__)
-
-KEY: Final = f"{names.NAMESPACE_KOORDINATOR}/{names.CONFIGMAP_SLO_CONTROLLER}"
 
 
 class Configuration:
@@ -39,11 +37,10 @@ class Configuration:
         self.problems: tuple[Problem, ...] = ()
         self.unusable: frozenset[str] = frozenset()
         "Sections that cannot be read, and of which there is no last good value."
-        self.informer: Informer[ConfigMap] = informers.get(
-            CONFIG_MAPS,
-            namespace=names.NAMESPACE_KOORDINATOR,
-            fields=f"metadata.name={names.CONFIGMAP_SLO_CONTROLLER}",
-        )
+        self.to_publish: dict[str, str] | None = None
+        "What is in force, for others; None where that is what is stored."
+        self.informer = _follow(informers, names.CONFIGMAP_SLO_CONTROLLER)
+        self.published = _follow(informers, names.CONFIGMAP_SLO_IN_FORCE)
         self._seen = False
         self._good: set[str] = set()
         self._handlers: list[Callable[[], None]] = []
@@ -52,9 +49,16 @@ class Configuration:
     async def synced(self) -> None:
         """Returns when it is known what is in force."""
         await self.informer.synced()
-        if not self._seen:
+        await self.published.synced()
+        found, known = self.informer.get(STORED), self.published.get(PUBLISHED)
+        if found is None:
             # There is no such map: the defaults hold.
             self.current, _ = reload(None, None)
+        elif known is not None and self.to_publish is not None:
+            # A manager before this one knew a valid value of what is not valid as it is stored.
+            self._take(found, in_force(last_valid(known.data), found.data))
+            self._good |= set(known.data)
+            self.unusable -= set(known.data)
 
     def add_handler(self, handler: Callable[[], None]) -> Callable[[], None]:
         """`handler` is called after every change of what is in force. Returns what takes it away again."""
@@ -64,40 +68,47 @@ class Configuration:
     def _hear(self, delta: Delta[ConfigMap]) -> None:
         found = delta.new
         if found is None:
-            log.warning("%s is gone: what was in force stays", KEY)
+            log.warning("%s is gone: what was in force stays", STORED)
             return
         before = self.current, self.unusable
-        old = self.current if self._seen else None
-        read, problems = reload(old, found.data)
-        self.current, disorder, mended = usable(old, read)
-        self.problems = (*problems, *disorder)
-        self._seen = True
-        bad = {each.key for each in self.problems if each.keeps_old}
-        self._good |= set(found.data) - bad
-        self.unusable = frozenset(bad - self._good)
-        for problem in self.problems:
-            log.warning("%s: %s", KEY, problem)
-        for each in mended:
-            log.warning("%s: %s", KEY, each)
+        self._take(found, in_force(self.current if self._seen else None, found.data))
         if (self.current, self.unusable) != before:
             log.info("the configuration has changed", extra={"version": found.metadata.resource_version})
             for handler in list(self._handlers):
                 handler()
 
+    def _take(self, found: ConfigMap, now: InForce) -> None:
+        self.current, self.problems = now.config, now.problems
+        self.to_publish = to_publish(now)
+        self._seen = True
+        bad = {each.key for each in self.problems if each.keeps_old}
+        self._good |= set(found.data) - bad
+        self.unusable = frozenset(bad - self._good)
+        for problem in self.problems:
+            log.warning("%s: %s", STORED, problem)
+        for each in now.mended:
+            log.warning("%s: %s", STORED, each)
+
+
+def _follow(informers: Informers, name: str) -> Informer[ConfigMap]:
+    return informers.get(CONFIG_MAPS, namespace=names.NAMESPACE_KOORDINATOR, fields=f"metadata.name={name}")
+
 
 class ConfigurationTeller:
-    """Tells on the ConfigMap what is wrong with it. The leader's work."""
+    """Tells on the ConfigMap what is wrong with it, and elsewhere what is in force instead. The leader's work."""
 
     def __init__(self, client: Client, configuration: Configuration, events: EventRecorder, clock: Clock) -> None:
         self._client, self._configuration, self._events, self._clock = client, configuration, events, clock
         self._told: tuple[str, tuple[Problem, ...]] | None = None
         self.controller: Controller[str] = Controller("slo-config", self._reconcile)
-        self.controller.watch(configuration.informer, lambda delta: (delta.key,))
+        self.controller.watch(configuration.informer, lambda delta: (STORED,))
+        self.controller.watch(configuration.published, lambda delta: (STORED,))
 
-    async def _reconcile(self, key: str) -> Requeue | None:
-        found = self._configuration.informer.get(key)
+    async def _reconcile(self, _key: str) -> Requeue | None:
+        found = self._configuration.informer.get(STORED)
         if found is None:
             return None
+        await self._publish()
         problems = self._configuration.problems
         said = (found.metadata.uid, problems)
         if problems and said != self._told:
@@ -116,3 +127,21 @@ class ConfigurationTeller:
         except NotFound:
             return None
         return None
+
+    async def _publish(self) -> None:
+        """Says what is in force while that is not what is stored."""
+        wanted, present = self._configuration.to_publish, self._configuration.published.get(PUBLISHED)
+        name, namespace = names.CONFIGMAP_SLO_IN_FORCE, names.NAMESPACE_KOORDINATOR
+        try:
+            if wanted is None and present is not None:
+                await self._client.delete(CONFIG_MAPS, name, namespace=namespace, uid=present.metadata.uid)
+            elif wanted is not None and present is None:
+                body = {"metadata": {"name": name, "namespace": namespace}, "data": wanted}
+                await self._client.create(CONFIG_MAPS, body, field_manager=FIELD_MANAGER)
+            elif wanted is not None and present is not None and present.data != wanted:
+                gone = dict.fromkeys(present.data.keys() - wanted.keys())
+                patch = {"metadata": {"uid": present.metadata.uid}, "data": {**gone, **wanted}}
+                await self._client.patch(CONFIG_MAPS, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
+        except (AlreadyExists, NotFound):
+            # It came or went meanwhile, of which the informer is about to tell.
+            return

@@ -70,6 +70,8 @@ def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
 
 def why_off(config: SloConfig, settings: NodeSettings) -> str:
     """Why nothing is lent on a node at all; empty where it may be. A node cannot switch on what the cluster has off."""
+    if config.colocation_state == "unavailable":
+        return "colocation-config is invalid and no valid one is known: the manager leaves nodes as they are"
     if not config.is_colocation_enabled:
         return "co-location is off in the cluster (colocation-config: enable is not true)"
     if not settings.colocation.enable:

@@ -45,8 +45,9 @@ LISTS: list[tuple[type[Gate], str, str]] = [
     ),
     (
         ManagerGate,
-        "WebhookFramework PodMutatingWebhook PodValidatingWebhook ElasticMutatingWebhook ElasticValidatingWebhook",
-        "NodeMutatingWebhook NodeValidatingWebhook ConfigMapValidatingWebhook ReservationMutatingWebhook"
+        "WebhookFramework PodMutatingWebhook PodValidatingWebhook ElasticMutatingWebhook ElasticValidatingWebhook"
+        " ConfigMapValidatingWebhook",
+        "NodeMutatingWebhook NodeValidatingWebhook ReservationMutatingWebhook"
         " BindingAdmissionWebhook ColocationProfileSkipMutatingResources ColocationProfileSkipValidatingPriority"
         " ColocationProfileController MultiQuotaTree ElasticQuotaIgnorePodOverhead ElasticQuotaGuaranteeUsage"
         " ElasticQuotaEnableUpdateResourceKey ElasticQuotaEvaluationTransformPod DisableDefaultQuota"

@@ -296,12 +296,17 @@ async def test_what_is_no_review_is_refused(tmp_path: Path, path: str, body: byt
                 assert (answer.status, await answer.text()) == (200, "ok")
 
 
-async def test_a_configuration_that_cannot_hold_is_refused(client: Client) -> None:
-    async with admitting(client, "ConfigMapValidatingWebhook=true"):
-        labels = {"koordinator.sh/configmap-type": "slo-controller-config"}
-        broken = {"metadata": {"labels": labels}, "data": {"colocation-config": "{"}}
+async def test_a_configuration_that_cannot_hold_is_refused_by_default(client: Client) -> None:
+    broken = {"data": {"colocation-config": "{"}}
+    async with admitting(client) as running:
         with pytest.raises(ApiError, match="ParseConfigFail"):
             await client.patch(CONFIG_MAPS, "slo-controller-config", broken, namespace=NAMESPACE_KOORDINATOR)
+        # Others' are none of its business.
+        await client.create(CONFIG_MAPS, {"metadata": {"name": "x", "namespace": NAMESPACE_KOORDINATOR}, **broken})
+        await running.stop()
+        # While no manager answers, configuration can be written: co-location must be turned off without one.
+        on = {"data": {"colocation-config": '{"enable":false}'}}
+        await client.patch(CONFIG_MAPS, "slo-controller-config", on, namespace=NAMESPACE_KOORDINATOR)
 
 
 async def test_profiles_are_followed_when_their_kind_comes_late(tmp_path: Path) -> None:
@@ -389,8 +394,9 @@ def test_webhooks_can_be_switched_off_by_their_gates() -> None:
         return {hook.path for hook in hooks(parse_gates(ManagerGate, text))}
 
     assert paths("WebhookFramework=false") == set()
-    assert paths("") == {"/mutate-pod", "/validate-pod", "/validate-pod-binding"}
-    assert paths("PodValidatingWebhook=false,NodeMutatingWebhook=true") == {"/mutate-pod", "/mutate-node-status"}
+    assert paths("") == {"/mutate-pod", "/validate-pod", "/validate-pod-binding", "/validate-configmap"}
+    changed = "PodValidatingWebhook=false,ConfigMapValidatingWebhook=false,NodeMutatingWebhook=true"
+    assert paths(changed) == {"/mutate-pod", "/mutate-node-status"}
 
 
 @pytest.mark.cluster
