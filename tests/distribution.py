@@ -24,7 +24,7 @@ LONGEST_FIRST = (
     "tests/scheduler/plugins/test_neighbours.py",
     "tests/minicluster/apiserver/test_faults.py",
     "tests/minicluster/controllers/test_restarts_on_a_cluster.py",
-    "tests/scheduler/test_events.py",
+    "tests/scheduler/core/test_events.py",
     "tests/agent/test_real_kernel.py",
     "tests/agent/test_real_disturbed.py",
     "tests/kube/test_leader.py",

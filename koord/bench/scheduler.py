@@ -34,10 +34,10 @@ from koord.api.machinery.codec import convert
 from koord.bench import api_servers, preemption
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
+from koord.scheduler.core.queue import Entity, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of
-from koord.scheduler.queue import Entity, Queue
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -20,12 +19,13 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.unacted import asked_in_vain
 from koord.api.text.manifest import Manifests
 from koord.offline import defaults
-from koord.offline.world import World, engine_name, world_of
+from koord.offline.driver import Driver
+from koord.offline.world import World, world_of
 from koord.scheduler import explain as scheduler
+from koord.scheduler.core.decision import Bind
 from koord.scheduler.explain import Explanation
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.profiles import Profiles
-from koord.scheduler.queue import Entity
 
 
 class NoSuchPod(BadInput):
@@ -76,28 +76,26 @@ def explain(
 
     `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
     """
-    world = world_of(manifests, profiles, now_s=now_s, seed=seed, unanswered=unanswered)
-    found = _explained(world, profiles, manifests, key, now_s, alone, top, examples)
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1, unanswered=unanswered)
+    found = _explained(world, manifests, key, alone, top, examples)
     if not found.as_if_new and found.explanation is not None:
         found = replace(found, unanswered=unanswered(found.scheduler_name))
     return Answer(found, world.ignored, (*profiles.warnings, *world.warnings))
 
 
-def _explained(
-    world: World, profiles: Profiles, manifests: Manifests, key: str, now_s: float, alone: bool, top: int, examples: int
-) -> Explained:
+def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: int, examples: int) -> Explained:
     if (told := world.denied.get(key)) is not None:
         return _only(key, "denied", told)
     if (told := world.skipped.get(key)) is not None:
         return _only(key, "skipped", told)
     ask, waits = _find(world, manifests, key)
-    name = engine_name(world.engines, ask.pod)
-    foreign = "" if name is not None else str(ask.spec.scheduler_name)
-    engine = world.engines[name or next(iter(world.engines))]
+    engine = world.engine_of(ask)
+    foreign = "" if engine is not None else str(ask.spec.scheduler_name)
+    engine = engine or next(iter(world.core.engines.values()))
     gate, before = "", 0
     try:
         if waits and not alone:
-            gate, before = _placed_before(world, profiles, key, now_s)
+            gate, before = _placed_before(world, key)
         found = scheduler.explain(engine, ask, top=top, examples=examples)
     except BadInput as error:
         return _only(key, "denied", str(error))
@@ -148,21 +146,13 @@ def _completed(pod: Pod, world: World) -> Pod:
     return replace(pod, spec=spec)
 
 
-def _placed_before(world: World, profiles: Profiles, key: str, now_s: float) -> tuple[str, int]:
+def _placed_before(world: World, key: str) -> tuple[str, int]:
     """Place those who come before a pod; why it must not be tried yet, if so, and how many were placed."""
-    queue = profiles.queue()
-    for ask in sorted(world.waiting, key=lambda ask: ask.meta.creation_timestamp or ""):
-        queue.put(Entity.of(ask), now_s)
-    gates = {attempt.entity.key: attempt.gate for attempt in queue if attempt.gate}
-    placed = 0
-    while (attempt := queue.pop(now_s)) is not None:
-        (ask,) = attempt.entity.pods
-        if ask.key == key:
-            break
-        name = engine_name(world.engines, ask.pod)
-        assert name is not None  # others do not wait
-        # Who cannot be understood would not have been let in by the API server.
-        with suppress(BadInput):
-            placed += world.engines[name].place(ask).node is not None
-        queue.done(attempt)
+    driver, core, placed = Driver(world.core), world.core, 0
+    driver.wait(world.waiting)
+    gates = {ask.key: attempt.gate for attempt in core.queue if attempt.gate for ask in attempt.entity.pods}
+    while (upcoming := core.upcoming()) is not None and all(ask.key != key for ask in upcoming.pods):
+        decision = driver.step()
+        if isinstance(decision, Bind):
+            placed += len(decision.members)
     return gates.get(key, ""), placed

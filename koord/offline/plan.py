@@ -14,32 +14,27 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from koord.api.machinery.faults import BadInput
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
+from koord.offline.driver import Driver
 from koord.offline.preview import KINDS as PREVIEW_KINDS
 from koord.offline.preview import NodePreview, Preview
-from koord.offline.world import World, engine_name, world_of
+from koord.offline.world import World, world_of
 from koord.offline.would_evict import WouldEvict
 from koord.scheduler.claims import awaited
+from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed, TriedEnough, Wait
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.message import hint_for
 from koord.scheduler.profiles import Profiles
-from koord.scheduler.queue import Attempt, Entity, Event, Queue
 from koord.scheduler.smallest import Hints
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Reason
-from koord.scheduler.suggestion import suggestion_for
 
 Outcome: TypeAlias = Literal["scheduled", "unschedulable", "waiting", "denied", "skipped"]
 
 UNPLACED = ("unschedulable", "waiting", "denied")
 """Outcomes of a pod that wants a place and has none."""
 
-_PLACED = int(Reason.PODS)
-"A placement only takes: who was turned away can only be helped by the company of the pod."
-_LEFT = int(Reason.PODS | Reason.FREED)
 MOST_NAMED: Final = 3
 _OF_NODES: Final = frozenset(kind.kind for kind in PREVIEW_KINDS)
 
@@ -120,8 +115,8 @@ def plan(
     `previewed`: what a configuration among them does, where they are as they would be with it. `unanswered`: why nobody
     schedules for a scheduler name; empty if somebody does. `progress` gets how many of how many pods were tried.
     """
-    world = world_of(manifests, profiles, now_s=now_s, seed=seed, unanswered=unanswered)
-    run = _Run(world, profiles.queue(), now_s, rounds, progress)
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=rounds, unanswered=unanswered)
+    run = _Run(world, rounds, progress)
     run.all()
     pods: dict[str, PodPlan] = {
         **{key: PodPlan(None, "skipped", reason) for key, reason in {**world.skipped, **world.left}.items()},
@@ -139,7 +134,7 @@ def plan(
         ignored=world.ignored if previewed is None else _without_config(world.ignored),
     )
     unnamed = 0
-    if "default-scheduler" not in world.engines:
+    if "default-scheduler" not in world.core.engines:
         unnamed = sum(1 for ask in world.waiting if ask.spec.scheduler_name == "default-scheduler")
     running = {key: node for key, node in world.running.items() if key not in run.evicted}
     return Planned(found, running, unnamed, (*profiles.warnings, *world.warnings, *_notes(world, run)))
@@ -152,12 +147,11 @@ def _without_config(ignored: Mapping[str, int]) -> dict[str, int]:
 
 
 class _Run:
-    """Tries the waiting pods, one after the other."""
+    """Has the core decide about the waiting pods, and notes what it says."""
 
-    def __init__(
-        self, world: World, queue: Queue, now_s: float, rounds: int, progress: Callable[[int, int], None]
-    ) -> None:
-        self.world, self.queue, self.now_s, self.rounds, self.progress = world, queue, now_s, rounds, progress
+    def __init__(self, world: World, rounds: int, progress: Callable[[int, int], None]) -> None:
+        self.world, self.rounds, self.progress = world, rounds, progress
+        self.driver = Driver(world.core)
         self.pods: dict[str, PodPlan] = {}
         self.order: list[str] = []
         self.said: dict[str, str] = {}
@@ -167,94 +161,80 @@ class _Run:
         "Pods that are not tried again for want of rounds."
 
     def all(self) -> None:
-        # Who was made first comes first; the queue then sorts by priority.
-        for ask in sorted(self.world.waiting, key=lambda ask: ask.meta.creation_timestamp or ""):
-            self.queue.put(Entity.of(ask), self.now_s)
+        self.driver.wait(self.world.waiting)
         total, done = len(self.world.waiting), 0
-        while (attempt := self.queue.pop(self.now_s)) is not None:
-            if attempt.tries > self.rounds:
-                self.another_try.add(attempt.entity.key)
-                self.queue.done(attempt)
-                continue
-            self._try(attempt)
+        while (decision := self.driver.step()) is not None:
+            match decision:
+                case Bind():
+                    for placed in decision.members:
+                        self._somewhere(placed)
+                case Nowhere():
+                    self._nowhere(decision)
+                case Broken():
+                    # The API server would not have let it in.
+                    for ask in decision.asks:
+                        self._note(ask.key, PodPlan(None, "denied", decision.message))
+                        self.driver.end(ask.pod)
+                case Wait():
+                    for placed in decision.bind.members:
+                        self._note(placed.ask.key, PodPlan(None, "waiting", f"waits for others of {decision.group}"))
+                case LetGo():
+                    for placed in decision.bind.members:
+                        self._note(placed.ask.key, PodPlan(None, "waiting", decision.why))
+                case TriedEnough():
+                    self.another_try.update(ask.key for ask in decision.asks)
+                    continue
             done += 1
             self.progress(min(done, total), total)
-        for left in self.queue:
+        for left in self.world.core.queue:
             if left.gate:
-                self._note(left.entity.key, PodPlan(None, "waiting", left.gate))
+                for ask in left.entity.pods:
+                    self._note(ask.key, PodPlan(None, "waiting", left.gate))
         self._hint()
 
     def _hint(self) -> None:
         """What would let those in who were left over. Found out when all is placed: so it holds beside the plan."""
-        hints = {name: Hints(engine) for name, engine in self.world.engines.items()}
+        hints = {name: Hints(engine) for name, engine in self.world.core.engines.items()}
         for ask in self.world.waiting:
-            told, name = self.pods.get(ask.key), engine_name(self.world.engines, ask.pod)
-            if told is None or name is None or ask.key in self.evicted:
+            told, engine = self.pods.get(ask.key), self.world.engine_of(ask)
+            if told is None or engine is None or ask.key in self.evicted:
                 continue
-            engine = self.world.engines[name]
             if told.node is not None:
                 hint = awaited(ask, engine.cluster)
             elif told.outcome == "unschedulable" and told.nominated_node is None:
-                hint = hint_for(engine, hints[name], ask, _left_over(engine, ask))
+                hint = hint_for(engine, hints[engine.profile.name], ask, _left_over(engine, ask))
             else:
                 hint = ""
             if hint:
                 self.pods[ask.key] = replace(told, hint=hint, reason=f"{told.reason.rstrip('.')}. {hint}")
-                if ask.key in self.said:
-                    self.said[ask.key] += f" {hint}"
 
-    def _try(self, attempt: Attempt) -> None:
-        (ask,) = attempt.entity.pods
-        name = engine_name(self.world.engines, ask.pod)
-        assert name is not None  # others are skipped
-        engine = self.world.engines[name]
-        try:
-            placement = engine.place(ask, explain=True)
-        except BadInput as error:
-            # The API server would not have let it in.
-            self._note(ask.key, PodPlan(None, "denied", str(error)))
-            self.queue.done(attempt)
-            return
-        if placement.node is None:
-            self._nowhere(attempt, ask, engine, placement)
-            return
-        before = self.pods.get(ask.key)
-        promised = before is not None and before.nominated_node == placement.node
-        self._note(ask.key, _somewhere(placement, before if promised else None))
-        self.queue.done(attempt)
-        self.queue.happened(Event(_PLACED, ask), self.now_s)
+    def _somewhere(self, placed: Placed) -> None:
+        before = self.pods.get(placed.ask.key)
+        promised = before is not None and before.nominated_node == placed.node
+        self._note(placed.ask.key, _somewhere(placed.placement, before if promised else None))
 
-    def _nowhere(self, attempt: Attempt, ask: Ask, engine: Engine, placement: Placement) -> None:
-        nodes = len(self.world.cluster.table)
-        told = _nowhere(placement, nodes)
-        # Without nodes nobody was turned away by anyone, and nothing that happens here would help.
-        if not placement.rejected_by:
-            self._note(ask.key, told)
-            self.queue.done(attempt)
-            return
-        remedy = engine.remedy(ask)
-        for key in engine.nominate(ask, remedy):
+    def _nowhere(self, decision: Nowhere) -> None:
+        remedy = decision.remedy
+        for key in decision.outbid:
             self._note(key, replace(self.pods[key], nominated_node=None, victims=()))
-        suggestion = suggestion_for(engine, ask, placement, remedy)
-        said = (told.reason, remedy.message, "" if suggestion is None else suggestion.told)
-        self.said[ask.key] = " ".join(each for each in said if each)
-        if remedy.node is not None:
-            gone = _listed(remedy.victims)
-            reason = f"{told.reason} It would fit on {remedy.node} once {gone} made room."
-            told = replace(told, reason=reason, nominated_node=remedy.node, victims=remedy.victims)
-        self._note(ask.key, told)
-        self.queue.rejected(attempt, placement.rejected_by, self.now_s)
-        if remedy.node is not None and attempt.tries < self.rounds:
+        for ask in decision.asks:
+            told = _nowhere(decision.placement, len(self.world.cluster.table))
+            self.said[ask.key] = decision.message
+            if remedy.node is not None and ask is decision.ask:
+                gone = _listed(remedy.victims)
+                reason = f"{told.reason} It would fit on {remedy.node} once {gone} made room."
+                told = replace(told, reason=reason, nominated_node=remedy.node, victims=remedy.victims)
+            self._note(ask.key, told)
+        if remedy.node is not None and decision.attempt.tries < self.rounds:
             for key in remedy.victims:
-                self._evict(key, ask.key, remedy.node)
+                self._evict(key, decision.ask.key, remedy.node)
 
     def _evict(self, key: str, by: str, node: str) -> None:
-        record, _ = self.world.cluster.pods[key]
-        self.world.cluster.remove_pod(key)
+        pod = self.world.pods[key]
         self._note(key, PodPlan(None, "unschedulable", f"has to make room on {node} for {by}, which is more important"))
         self.said[key] = f"Preempted by pod {by} on node {node}"
         self.evicted.add(key)
-        self.queue.happened(Event(_LEFT, record), self.now_s)
+        self.driver.end(replace(pod, spec=replace(pod.spec, node_name=node)))
 
     def _note(self, key: str, told: PodPlan) -> None:
         if key not in self.pods:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -19,13 +19,10 @@ from koord.api import kinds
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.kinds import Kind
 from koord.api.kubernetes.core import PriorityClass
-from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.kubernetes.storage import PersistentVolumeClaim, StorageClass
 from koord.api.machinery.faults import BadInput, Fault, Invalid
-from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.protocol.priority import BANDS
 from koord.api.text.manifest import Manifest, Manifests
 from koord.offline import defaults
@@ -33,31 +30,22 @@ from koord.offline.arrival import KINDS as ARRIVAL_KINDS
 from koord.offline.budgets import counted
 from koord.offline.denials import denial
 from koord.offline.door import Door
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.inputs import BY_KIND, INPUTS
+from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.profiles import Profiles, profile_for
+from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.nominations import Nomination
-
-
-@runtime_checkable
-class _TakesNodeMetrics(Protocol):
-    def put_node_metric(self, metric: NodeMetric) -> None: ...
-
-
-@runtime_checkable
-class _TakesNodeSLOs(Protocol):
-    def put_node_slo(self, slo: NodeSLO) -> None: ...
 
 
 @dataclass(slots=True)
 class World:
     """A cluster, who waits for a place in it, and who does not take part."""
 
-    cluster: Cluster
-    engines: dict[str, Engine]
-    "By scheduler name."
+    core: Core
     waiting: list[Ask] = field(default_factory=list)
+    "They are told to the core by whoever drives it."
     running: dict[str, str] = field(default_factory=dict)
     "Pods that have a node already, and the node."
     skipped: dict[str, str] = field(default_factory=dict)
@@ -69,6 +57,16 @@ class World:
     ignored: dict[str, int] = field(default_factory=dict)
     "Objects that played no part, by kind."
     warnings: list[str] = field(default_factory=list)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    "Those that run or wait, as the cluster has them."
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.core.cluster
+
+    def engine_of(self, ask: Ask) -> Engine | None:
+        """Who decides about a pod; None where that is another scheduler."""
+        return self.core.feed.engine_of(ask)
 
 
 def world_of(
@@ -77,13 +75,17 @@ def world_of(
     *,
     now_s: float,
     seed: int = 0,
+    rounds: int | None = None,
     unanswered: Callable[[str], str] = lambda scheduler_name: "",
 ) -> World:
     """The world that manifests describe. Raises `Invalid` with every fault.
 
-    `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
+    `rounds`: how often a pod is tried, where there is an end to it. `unanswered`: why nobody schedules for a scheduler
+    name; empty if somebody does.
     """
-    builder = _Builder(manifests, profiles, now_s, seed, unanswered)
+    now = Moment(now_s, now_s)
+    core = Core(profiles, seed=seed, alone=True, now=now, scores=True, most_tries=rounds)
+    builder = _Builder(manifests, core, seed, unanswered)
     for kind in KINDS:
         for item in builder.by_kind.pop(kind, ()):
             builder.take(item)
@@ -98,14 +100,10 @@ def world_of(
 
 
 class _Builder:
-    def __init__(
-        self, manifests: Manifests, profiles: Profiles, now_s: float, seed: int, unanswered: Callable[[str], str]
-    ) -> None:
+    def __init__(self, manifests: Manifests, core: Core, seed: int, unanswered: Callable[[str], str]) -> None:
         self.unanswered = unanswered
-        cluster = Cluster(seed)
-        cluster.now_s = now_s
-        # Plugins are there before nodes and pods, and so hear of all of them.
-        self.world = World(cluster, {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()})
+        self.core = core
+        self.world = World(core)
         self.faults = [Fault(str(problem.place), str(problem.fault)) for problem in manifests.faults]
         self.by_kind: dict[Kind[Any], list[Manifest]] = {}
         for item in manifests.items:
@@ -118,43 +116,36 @@ class _Builder:
         self.names = {pod.metadata.name for pod in self.all_pods}
         self.made_up: Counter[str] = Counter()
         self.door = Door(manifests.items, parse_gates(ManagerGate), seed)
-        plugins = list(profiles.plugins())
-        self.metered = [plugin for plugin in plugins if isinstance(plugin, _TakesNodeMetrics)]
-        self.protecting = [plugin for plugin in plugins if isinstance(plugin, _TakesNodeSLOs)]
 
     def take(self, item: Manifest) -> None:
         try:
             if isinstance(item.object, Pod):
                 self.pod(item.object, item.data)
             else:
-                _TAKES[item.kind](self, item.object)
+                filled_in = _FILLED_IN.get(item.kind)
+                thing = item.object if filled_in is None else filled_in(self, item.object)
+                if item.kind in BY_KIND:
+                    self.core.put(item.kind, thing)
         except BadInput as error:
             self.faults.append(Fault(str(item.place), str(error)))
 
-    def priority_class(self, given: PriorityClass) -> None:
+    def priority_class(self, given: PriorityClass) -> PriorityClass:
         self.priorities[given.metadata.name] = given
         # Of several defaults, Kubernetes takes the lowest.
         if given.global_default and (self.default_priority is None or given.value < self.default_priority.value):
             self.default_priority = given
+        return given
 
-    def node_metric(self, metric: NodeMetric) -> None:
-        for plugin in self.metered:
-            plugin.put_node_metric(metric)
-
-    def node_slo(self, slo: NodeSLO) -> None:
-        for plugin in self.protecting:
-            plugin.put_node_slo(slo)
-
-    def node(self, node: Node) -> None:
-        self.world.cluster.put_node(defaults.node(node))
-
-    def storage_class(self, given: StorageClass) -> None:
+    def storage_class(self, given: StorageClass) -> StorageClass:
         if defaults.is_default(given):
             self.default_classes.append(given)
-        self.world.cluster.put_storage(given)
+        return given
 
-    def claim(self, given: PersistentVolumeClaim) -> None:
-        self.world.cluster.put_storage(defaults.claim(given, self.default_classes))
+    def claim(self, given: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        return defaults.claim(given, self.default_classes)
+
+    def budget(self, given: PodDisruptionBudget) -> PodDisruptionBudget:
+        return counted(given, self.all_pods)
 
     def pod(self, pod: Pod, data: Mapping[str, Any]) -> None:
         world = self.world
@@ -184,28 +175,18 @@ class _Builder:
                 pod = replace(pod, spec=replace(pod.spec, priority=found))
         ask = Ask(pod)
         _ = ask.requests, ask.non_zero, ask.load  # what cannot be counted is found out here, with its place at hand
+        world.pods[key] = pod
         if node:
             world.running[key] = node
-            row = world.cluster.table.row_of.get(node)
-            if row is not None:
-                world.cluster.place(ask.record(), row)
+            self.core.put(kinds.PODS, pod)
         elif pod.metadata.deletion_timestamp is not None:
             world.skipped[key] = "is being deleted"
         elif why := self.unanswered(str(pod.spec.scheduler_name)):
             world.left[key] = f"stays pending: {why}"
-        elif self.engine_name(pod) is None:
+        elif world.engine_of(ask) is None:
             world.left[key] = f"is left to the scheduler {pod.spec.scheduler_name}"
         else:
             world.waiting.append(ask)
-            promised = world.cluster.table.row_of.get(pod.status.nominated_node_name)
-            if promised is not None:
-                world.cluster.nominations.put(Nomination(ask.record(), promised))
-
-    def budget(self, budget: PodDisruptionBudget) -> None:
-        self.world.cluster.put_budget(counted(budget, self.all_pods))
-
-    def engine_name(self, pod: Pod) -> str | None:
-        return engine_name(self.world.engines, pod)
 
     def _name(self, pod: Pod) -> str:
         """A name for a pod without one: made up by a number here, so that equal inputs give equal plans."""
@@ -238,36 +219,24 @@ class _Builder:
         return next((band.start for class_, band in BANDS.items() if class_ == name), None)
 
 
-def engine_name(engines: Mapping[str, Engine], pod: Pod) -> str | None:
-    """Whose a pod is, were koord the cluster's only scheduler."""
-    return profile_for(engines, str(pod.spec.scheduler_name), alone=True)
-
-
-_STORAGE: Final[tuple[Kind[Any], ...]] = (
-    kinds.CSI_DRIVERS,
-    kinds.CSI_NODES,
-    kinds.CSI_STORAGE_CAPACITIES,
-    kinds.PERSISTENT_VOLUMES,
-)
-
-_TAKES: Final[Mapping[Kind[Any], Callable[[_Builder, Any], None]]] = {
+_FILLED_IN: Final[Mapping[Kind[Any], Callable[[_Builder, Any], Any]]] = {
     kinds.PRIORITY_CLASSES: _Builder.priority_class,
-    kinds.NAMESPACES: lambda builder, each: builder.world.cluster.put_namespace(each),
-    kinds.SERVICES: lambda builder, each: builder.world.cluster.put_service(each),
-    kinds.REPLICATION_CONTROLLERS: lambda builder, each: builder.world.cluster.put_workload(each),
-    kinds.REPLICA_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
-    kinds.STATEFUL_SETS: lambda builder, each: builder.world.cluster.put_workload(each),
-    **dict.fromkeys(_STORAGE, lambda builder, each: builder.world.cluster.put_storage(each)),
     kinds.STORAGE_CLASSES: _Builder.storage_class,
     kinds.PERSISTENT_VOLUME_CLAIMS: _Builder.claim,
-    kinds.NODES: _Builder.node,
-    kinds.NODE_METRICS: _Builder.node_metric,
-    kinds.NODE_SLOS: _Builder.node_slo,
-    # The door has them.
-    **dict.fromkeys((kinds.CLUSTER_COLOCATION_PROFILES, *ARRIVAL_KINDS), lambda builder, each: None),
+    kinds.NODES: lambda builder, node: defaults.node(node),
     kinds.POD_DISRUPTION_BUDGETS: _Builder.budget,
 }
-"""Who takes which kind, in the order in which they build on one another. All other kinds are ignored."""
+"""What an API server and controllers would have made of an object, by kind."""
 
-KINDS: Final = (*_TAKES, kinds.PODS)
-"""Pods come last: who waits for a place is let in by what is there, and placed on it."""
+KINDS: Final[tuple[Kind[Any], ...]] = tuple(
+    dict.fromkeys(
+        (
+            kinds.PRIORITY_CLASSES,
+            # The door has them: they decide what pods look like.
+            kinds.CLUSTER_COLOCATION_PROFILES,
+            *ARRIVAL_KINDS,
+            *(each.kind for each in INPUTS),
+        )
+    )
+)
+"""The kinds that play a part, in the order in which they build on one another. All others are ignored."""

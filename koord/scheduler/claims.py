@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.volume_binding import NO_PROVISIONER
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION, Storage, class_name, is_bound
+from koord.scheduler.state.storage import NO_PROVISIONER, SELECTED_NODE_ANNOTATION, Storage, class_name, is_bound
 
 
 def claims_of(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:

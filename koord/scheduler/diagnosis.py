@@ -125,12 +125,7 @@ def _against(engine: Engine, ask: Ask) -> dict[Row, tuple[Part, list[str]]]:
     against: dict[Row, tuple[Part, list[str]]] = {}
     for name in sorted(table.row_of):
         row = table.row_of[name]
-        why = found.reasons(row)
-        for part in found.exact if why is None else ():
-            objection = part.judge.check(ask, row)
-            if objection is not None:
-                why = part, [objection]
-                break
+        why = found.reasons(row) or found.objection(ask, row)
         if why is not None:
             against[row] = why
     return against

@@ -16,10 +16,9 @@ from koord.scheduler.claims import awaited
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Side
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.smallest import Way, ways
-from koord.scheduler.state.table import Row
 from koord.scheduler.suggestion import Suggestion, suggestion_for
 
 EXAMPLES: Final = 3
@@ -153,7 +152,7 @@ def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[
     names = engine.cluster.table.names
     where: dict[tuple[str, str], list[str]] = {}
     for row in sorted(engine.cluster.table.row_of.values(), key=names.__getitem__):
-        why = found.reasons(row) or _objection(found, ask, row)
+        why = found.reasons(row) or found.objection(ask, row)
         if why is not None:
             for reason in why[1]:
                 where.setdefault((why[0].plugin.name, reason), []).append(names[row])
@@ -164,14 +163,6 @@ def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[
             where.items(), key=lambda item: (order[item[0][0]], -len(item[1]), item[0])
         )
     )
-
-
-def _objection(found: PodClass, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
-    for part in found.exact:
-        reason = part.judge.check(ask, row)
-        if reason is not None:
-            return part, [reason]
-    return None
 
 
 def _standings(engine: Engine, found: PodClass, chosen: str | None) -> list[Standing]:

@@ -23,10 +23,10 @@ from koord.api.kubernetes.workloads import ReplicaSet, ReplicationController, St
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.text.timestamp import from_seconds
-from koord.scheduler.events import load_event, node_event, pod_event, storage_event
+from koord.scheduler.core.events import load_event, node_event, pod_event, storage_event
+from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import BIND_COMPLETED_ANNOTATION, is_bound
 from tests.scheduler import generate, generate_pod
@@ -407,12 +407,12 @@ class Story:
         metric = self._one("node_metrics", NodeMetric)
         if metric is not None:
             del self._things["node_metrics"][metric.metadata.key]
-            self._hear(load_event(metric.metadata.name))
+            self._hear(load_event(metric, None))
             for plugin in load_aware(self.engine):
                 plugin.remove_node_metric(metric.metadata.name)
 
     def _tell_of_metric(self, metric: NodeMetric) -> None:
-        self._hear(load_event(metric.metadata.name))
+        self._hear(load_event(None, metric))
         for plugin in load_aware(self.engine):
             plugin.put_node_metric(metric)
 
@@ -430,7 +430,7 @@ class Story:
             if thing is not None:
                 del self._things[field][thing.metadata.key]
                 self.cluster.remove_storage(thing)
-                self._hear(storage_event(thing))
+                self._hear(storage_event(thing, None))
             return
         kind = self.dice.one(sorted({m["kind"] for m in made}))
         manifest = self.dice.one([m for m in made if m["kind"] == kind])
@@ -446,7 +446,7 @@ class Story:
     def _put_storage(self, field: str, thing: Any) -> None:
         self._things[field][thing.metadata.key] = thing
         self.cluster.put_storage(thing)
-        self._hear(storage_event(thing))
+        self._hear(storage_event(None, thing))
 
     def _hear(self, event: Event | None) -> None:
         if event is not None:

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Overlay, Plugin, Remedy
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Objection, Overlay, Permit, Plugin, Remedy
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Column, Reason, Row
 from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
 
 FREE_DEVICES = Column("free devices", np.int64, Reason.EXACT)
 
 
+class Held(Notes):
+    """Which devices of a node are free, and which pods hold some. A pod's annotation says so, too."""
+
+    name = "PairsOfDevices"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.free: dict[Row, set[int]] = {}
+        self.held: dict[str, tuple[int, int]] = {}
+
+    def of(self, pod: Pod) -> tuple[int, int] | None:
+        text = pod.metadata.annotations.get("devices")
+        return None if text is None else (int(text), int(text) + 1)
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        pair = cast(tuple[int, int], note)
+        free = self.free.setdefault(row, set())
+        if sign > 0:
+            free -= set(pair)
+            self.held[record.key] = pair
+        else:
+            free |= set(pair)
+            del self.held[record.key]
+        self.cluster.table.set("free devices", row, len(free))
+
+
 class PairsOfDevices(Plugin):
     """Nodes have devices in a line; a pod needs two neighbours. The column knows how many are free, not which."""
 
     name = "PairsOfDevices"
-
-    def __init__(self) -> None:
-        self.free: dict[Row, set[int]] = {}
-        self.held: dict[str, tuple[int, int]] = {}
+    notes: type[Notes] | None = Held
 
     def attach(self, cluster: Cluster) -> None:
         cluster.table.declare(FREE_DEVICES)
+        self.devices = cluster.notes(Held)
 
     def equip(self, cluster: Cluster, name: str, devices: set[int]) -> None:
         row = cluster.table.row_of[name]
-        self.free[row] = set(devices)
+        self.devices.free[row] = set(devices)
         cluster.table.set("free devices", row, len(devices))
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
@@ -42,26 +69,15 @@ class PairsOfDevices(Plugin):
         return _Pair(self) if ask.meta.labels.get("devices") else None
 
     def pair(self, row: Row) -> tuple[int, int] | None:
-        free = self.free.get(row, set())
+        free = self.devices.free.get(row, set())
         return next(((each, each + 1) for each in sorted(free) if each + 1 in free), None)
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        if not ask.meta.labels.get("devices"):
-            return
-        pair = self.pair(row)
-        assert pair is not None
-        self.free[row] -= set(pair)
-        self.held[ask.key] = pair
-        cluster.undoable(lambda: self._give_back(ask.key, row))
-        cluster.table.add("free devices", row, -2)
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+        """What the check found."""
+        return found
 
-    def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        if key in self.held:
-            self._give_back(key, row)
-            cluster.table.add("free devices", row, 2)
-
-    def _give_back(self, key: str, row: Row) -> None:
-        self.free[row] |= set(self.held.pop(key))
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
+        return None if note is None else {"metadata": {"annotations": {"devices": str(cast(tuple[int, int], note)[0])}}}
 
 
 class _Pair(Judge):
@@ -74,8 +90,8 @@ class _Pair(Judge):
     def feasible(self, cells: Cells) -> Numbers:
         return (cells["free devices"] < 2) * 1
 
-    def check(self, ask: Ask, row: Row) -> str | None:
-        return None if self._plugin.pair(row) else "no two neighbouring devices"
+    def check(self, ask: Ask, row: Row, agreed: object = None) -> object:
+        return self._plugin.pair(row) or Objection("no two neighbouring devices")
 
     def reasons(self, mask: int) -> list[str]:
         return ["Insufficient devices"]
@@ -113,21 +129,44 @@ def test_devices_come_back_when_a_job_is_undone_and_when_a_pod_ends() -> None:
     found, plugin = with_devices(a={0, 1}, b={0, 1})
     placements = found.place_all([ask(f"p{i}", labels={"devices": "2"}) for i in range(3)])
     assert [each.node for each in placements] == [None] * 3
-    assert all(free == {0, 1} for free in plugin.free.values())
+    assert all(free == {0, 1} for free in plugin.devices.free.values())
     placed = found.place(ask("p", labels={"devices": "2"}))
     found.cluster.remove_pod(placed.pod)
-    assert all(free == {0, 1} for free in plugin.free.values())
+    assert all(free == {0, 1} for free in plugin.devices.free.values())
     assert len(found.place_all([ask(f"q{i}", labels={"devices": "2"}) for i in range(2)])) == 2
+
+
+class Taken(Notes):
+    """How much of a room each owner has taken. What lies inside a room is not requested twice."""
+
+    name = "Reserved"
+    from_pod = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.rooms: dict[Row, tuple[str, int]] = {}
+        "Row -> (owner, milli-cores left)."
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        amount = sign * cast(int, note)
+        if row in self.rooms:
+            owner, left = self.rooms[row]
+            self.rooms[row] = (owner, left - amount)
+        self.cluster.table.add(("requested", "cpu"), row, -amount)
 
 
 class Reserved(Plugin):
     """Room held on a node by a stand-in pod; pods that own it see it as free, as far as others have not used it."""
 
     name = "Reserved"
+    notes: type[Notes] | None = Taken
 
-    def __init__(self) -> None:
-        self.rooms: dict[Row, tuple[str, int]] = {}
-        "Row -> (owner, milli-cores left)."
+    def attach(self, cluster: Cluster) -> None:
+        self.taken = cluster.notes(Taken)
+
+    @property
+    def rooms(self) -> dict[Row, tuple[str, int]]:
+        return self.taken.rooms
 
     def hold(self, found: Engine, name: str, owner: str, cpu_milli: int) -> None:
         row = found.cluster.table.row_of[name]
@@ -141,15 +180,10 @@ class Reserved(Plugin):
         owner = ask.meta.labels.get("owner")
         return _Owner(self, owner) if owner else None
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        before = self.rooms.get(row)
-        if before is None or before[0] != ask.meta.labels.get("owner"):
-            return
-        taken = min(before[1], dict(ask.requests).get("cpu", 0))
-        self.rooms[row] = (before[0], before[1] - taken)
-        cluster.undoable(lambda: self.rooms.update({row: before}))
-        # The pod lies inside the room: what it takes from it is not requested twice.
-        cluster.table.add(("requested", "cpu"), row, -taken)
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+        owner, left = self.rooms.get(row, ("", 0))
+        mine = owner and owner == ask.meta.labels.get("owner")
+        return (min(left, dict(ask.requests).get("cpu", 0)) or None) if mine else None
 
 
 class _Owner(Judge):
@@ -185,22 +219,39 @@ def test_room_that_a_failed_job_took_is_whole_again() -> None:
     assert found.place(ask("owner", cpu="3", labels={"owner": "team"})).node == "a"
 
 
+class Members(Notes):
+    name = "Gang"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.placed: dict[str, set[str]] = {}
+
+    def of(self, pod: Pod) -> str | None:
+        return pod.metadata.labels.get("gang")
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        members = self.placed.setdefault(str(note), set())
+        members.add(record.key) if sign > 0 else members.discard(record.key)
+
+
 class Gang(Plugin):
-    """Members wait after their placement until enough of them have one."""
+    """Members wait after their placement until enough of them have one; then all go."""
 
     name = "Gang"
+    notes: type[Notes] | None = Members
 
     def __init__(self, least: int) -> None:
         self.least = least
-        self.placed: dict[str, set[str]] = {}
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        members = self.placed.setdefault(ask.meta.labels["gang"], set())
-        members.add(ask.key)
-        cluster.undoable(lambda: members.discard(ask.key))
+    def attach(self, cluster: Cluster) -> None:
+        self.members = cluster.notes(Members)
 
-    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
-        return 0.0 if len(self.placed[ask.meta.labels["gang"]]) >= self.least else 600.0
+    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> Permit | None:
+        gang = ask.meta.labels.get("gang")
+        if gang is None:
+            return None
+        enough = len(self.members.placed[gang]) >= self.least
+        return Permit(allows=(gang,)) if enough else Permit(gang, 600.0)
 
 
 def test_a_gang_below_its_minimum_waits_and_one_that_cannot_reach_it_holds_nothing() -> None:
@@ -209,12 +260,12 @@ def test_a_gang_below_its_minimum_waits_and_one_that_cannot_reach_it_holds_nothi
     row = found.cluster.table.row_of["a"]
     first, second = (ask(f"m{i}", cpu="1", labels={"gang": "g"}) for i in range(2))
     found.place(first)
-    assert found.wait_s(first, row) == 600.0
+    assert found.permit(first, row) == Permit("g", 600.0)
     found.place(second)
-    assert found.wait_s(first, row) == found.wait_s(second, row) == 0.0
+    assert found.permit(second, row) == Permit(allows=("g",))
     late = [ask(f"l{i}", cpu="1", labels={"gang": "late"}) for i in range(2)]
     assert [each.node for each in found.place_all(late)] == [None, None]
-    assert gang.placed["late"] == set()
+    assert gang.members.placed["late"] == set()
 
 
 class Writes(Plugin):
@@ -223,7 +274,7 @@ class Writes(Plugin):
     def __init__(self, name: str, patch: dict[str, Any]) -> None:
         self.name, self._patch = name, patch
 
-    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> dict[str, Any]:
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> dict[str, Any]:
         return self._patch
 
 
@@ -233,16 +284,19 @@ def test_what_plugins_write_on_a_pod_is_one_patch() -> None:
     found = engine(node("a"), plugins=(*ROW_LOCAL, first, second))
     pod = ask("p")
     found.place(pod)
-    assert found.patch(pod, found.cluster.table.row_of["a"]) == {
-        "metadata": {"annotations": {"cpus": "0-3", "devices": "1"}, "labels": {"on": "a"}}
-    }
+    patch = found.plan(pod, found.cluster.table.row_of["a"]).patch
+    assert patch is not None
+    wanted = {"annotations": {"cpus": "0-3", "devices": "1"}, "labels": {"on": "a"}, "uid": pod.meta.uid}
+    assert patch.body == {"metadata": wanted}
 
 
 def test_plugins_that_write_different_things_in_one_place_are_named() -> None:
     plugins = [Writes(name, {"metadata": {"annotations": {"cpus": name}}}) for name in ("First", "Second")]
     found = engine(node("a"), plugins=(*ROW_LOCAL, *plugins))
     with pytest.raises(ValueError, match=r"Second wants 'Second' at metadata\.annotations\.cpus"):
-        found.patch(ask("p"), 0)
+        pod = ask("p")
+        found.place(pod)
+        found.plan(pod, found.cluster.table.row_of["a"])
 
 
 class EvictsTheLeast(Plugin):
@@ -283,13 +337,13 @@ def test_what_was_taken_for_a_pod_is_given_back_when_its_node_goes() -> None:
     devices.equip(found.cluster, "a", {0, 1})
     assert found.place(ask("p", labels={"devices": "2"})).node == "a"
     found.cluster.remove_node("a")
-    assert devices.held == {}
+    assert devices.devices.held == {}
 
 
 class Fails(Plugin):
     name = "Fails"
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         raise RuntimeError("no")
 
 
@@ -301,5 +355,5 @@ def test_a_pod_for_which_a_plugin_cannot_reserve_does_not_count() -> None:
     with pytest.raises(RuntimeError, match="no"):
         found.place(ask("p", labels={"devices": "2"}))
     assert not found.cluster.pods
-    assert devices.held == {}
+    assert devices.devices.held == {}
     assert {name: column.tobytes() for name, column in found.cluster.table.columns.items() if name in before} == before

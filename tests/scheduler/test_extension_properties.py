@@ -1,22 +1,18 @@
 """The three policies that the engine does not know, together in one profile, whatever happens to the cluster.
 
-They use public extension points only: columns, keys, judges, views, exact checks, reserve and release, `undoable`, and
-watching nodes go.
+They use public extension points only: columns, keys, judges, views, exact checks, notes of pods, and permits.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Row
 from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
 from tests.scheduler.test_extension_points import Gang, PairsOfDevices, Reserved
 
@@ -24,101 +20,10 @@ DEVICES = {0, 1, 3, 4, 6, 8}
 """Two pairs of neighbours, and two that have none."""
 
 
-class Devices(PairsOfDevices):
-    """Devices leave with their node."""
-
-    def attach(self, cluster: Cluster) -> None:
-        super().attach(cluster)
-        cluster.watch(self)
-
-    def node_put(self, row: Row) -> None:
-        """They are put in by `equip`."""
-
-    def node_removed(self, row: Row) -> None:
-        self.free.pop(row, None)
-
-    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        """`reserve` and `release` say all."""
-
-    def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        pair = self.held.get(key)
-        if pair is not None:
-            super().release(key, row, cluster)
-            cluster.undoable(lambda: self._hold_again(key, row, pair))
-
-    def _hold_again(self, key: str, row: Row, pair: tuple[int, int]) -> None:
-        self.free[row] -= set(pair)
-        self.held[key] = pair
-
-
-class Rooms(Reserved):
-    """Room is given back by owners who leave, and goes with its node."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken: dict[str, tuple[Row, int]] = {}
-
-    def attach(self, cluster: Cluster) -> None:
-        cluster.watch(self)
-
-    def node_put(self, row: Row) -> None:
-        """Rooms are made by `hold`."""
-
-    def node_removed(self, row: Row) -> None:
-        self.rooms.pop(row, None)
-
-    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        """`reserve` and `release` say all."""
-
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        before = self.rooms.get(row)
-        super().reserve(ask, row, cluster)
-        after = self.rooms.get(row)
-        if before is not None and after is not None and before != after:
-            self.taken[ask.key] = (row, before[1] - after[1])
-            cluster.undoable(lambda: self._forget(ask.key))
-
-    def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        taken = self.taken.pop(key, None)
-        if taken is None:
-            return
-        cluster.undoable(lambda: self.taken.update({key: taken}))
-        before = self.rooms.get(row)
-        if before is not None:
-            self.rooms[row] = (before[0], before[1] + taken[1])
-            cluster.undoable(lambda: self.rooms.update({row: before}))
-            cluster.table.add(("requested", "cpu"), row, taken[1])
-
-    def _forget(self, key: str) -> None:
-        del self.taken[key]
-
-
-class Gangs(Gang):
-    """Members that leave are counted no more; pods without a gang wait for nobody."""
-
-    def __init__(self) -> None:
-        super().__init__(3)
-        self._gang_of: dict[str, str] = {}
-
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        if "gang" in ask.meta.labels:
-            super().reserve(ask, row, cluster)
-            self._gang_of[ask.key] = ask.meta.labels["gang"]
-
-    def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        members = self.placed.get(self._gang_of.get(key, ""), set())
-        if key in members:
-            members.discard(key)
-            cluster.undoable(lambda: members.add(key))
-
-    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
-        return super().permit(ask, row, cluster) if "gang" in ask.meta.labels else 0.0
-
-
 class World:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.devices, self.rooms, self.gangs = Devices(), Rooms(), Gangs()
+        self.devices, self.rooms, self.gangs = PairsOfDevices(), Reserved(), Gang(3)
         self.engine: Engine = engine(plugins=(*ROW_LOCAL, self.devices, self.rooms, self.gangs))
         self.asks: dict[str, Ask] = {}
         self._number = 0
@@ -133,6 +38,13 @@ class World:
             self.devices.equip(self.engine.cluster, name, DEVICES)
         if self.rng.random() < 0.5:
             self.rooms.hold(self.engine, name, self.rng.choice("xy"), 3000)
+
+    def node_goes(self, name: str) -> None:
+        """What it has goes with it."""
+        row = self.engine.cluster.table.row_of[name]
+        self.engine.cluster.remove_node(name)
+        self.devices.devices.free.pop(row, None)
+        self.rooms.rooms.pop(row, None)
 
     def pod(self) -> Ask:
         self._number += 1
@@ -158,7 +70,7 @@ class World:
             case 4 if own:
                 cluster.remove_pod(rng.choice(own))
             case 5 if len(cluster.table) > 1:
-                cluster.remove_node(rng.choice(sorted(cluster.table.row_of)))
+                self.node_goes(rng.choice(sorted(cluster.table.row_of)))
             case 6:
                 self.node_comes()
             case _:
@@ -178,31 +90,30 @@ class World:
         assert self.state() == before
 
     def state(self) -> Any:
-        cluster = self.engine.cluster
+        cluster, devices = self.engine.cluster, self.devices.devices
         columns = {name: column.tobytes() for name, column in cluster.table.columns.items()}
-        free = {row: frozenset(free) for row, free in self.devices.free.items()}
-        gangs = {name: frozenset(members) for name, members in self.gangs.placed.items() if members}
-        mine = (free, dict(self.devices.held), dict(self.rooms.rooms), dict(self.rooms.taken), gangs)
-        return columns, dict(cluster.pods), mine
+        free = {row: frozenset(free) for row, free in devices.free.items() if free}
+        gangs = {name: frozenset(members) for name, members in self.gangs.members.placed.items() if members}
+        return columns, dict(cluster.pods), (free, dict(devices.held), dict(self.rooms.rooms), gangs)
 
     def check(self) -> None:
-        cluster = self.engine.cluster
+        cluster, devices = self.engine.cluster, self.devices.devices
         columns = cluster.table.columns
         for row, pods in cluster.pods_on.items():
-            held = [number for key in pods for number in self.devices.held.get(key, ())]
-            if row in self.devices.free:
-                assert sorted([*held, *self.devices.free[row]]) == sorted(DEVICES), "each is free, or one pod's"
-                assert columns["free devices"][row] == len(self.devices.free[row])
+            held = [number for key in pods for number in devices.held.get(key, ())]
+            if columns["free devices"][row] or held:
+                assert sorted([*held, *devices.free[row]]) == sorted(DEVICES), "each is free, or one pod's"
+                assert columns["free devices"][row] == len(devices.free[row])
             asked = sum(dict(record.requests).get("cpu", 0) for record in pods.values())
-            inside = sum(amount for key, (_, amount) in self.rooms.taken.items() if key in pods)
+            inside = sum(cast(int, dict(record.notes).get("Reserved", 0)) for record in pods.values())
             assert columns["requested", "cpu"][row] == asked - inside <= columns["allocatable", "cpu"][row]
             if row in self.rooms.rooms:
                 assert self.rooms.rooms[row][1] + inside == 3000
-        for name, members in self.gangs.placed.items():
+        for name, members in self.gangs.members.placed.items():
             there = {key for key in cluster.pods if "gang" in self.labels(key) and self.labels(key)["gang"] == name}
             assert members == there
             for key in there:
-                waits = self.engine.wait_s(self.asks[key], cluster.pods[key][1]) > 0
+                waits = self.engine.permit(self.asks[key], cluster.pods[key][1]).wait_s > 0
                 assert waits == (len(there) < 3)
 
     def labels(self, key: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from koord.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.api.machinery.codec import convert
-from tests.scheduler.live.build import Fed, deleting, node, pod
+from tests.scheduler.core.build import Fed, deleting, node, pod
 
 NAME = "kubernetes.io/hostname"
 

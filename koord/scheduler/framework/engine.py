@@ -8,27 +8,36 @@ binds, waits or retries is elsewhere.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 
+from koord.api.configuration.scheduler_plugins import IMPLEMENTS
+from koord.api.kinds import PODS
 from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import excess
-from koord.scheduler.framework.nominated import Promised, meets
-from koord.scheduler.framework.plugin import Plugin, Refused, Remedy
+from koord.scheduler.framework.exact import exact_checks
+from koord.scheduler.framework.nominated import Promised
+from koord.scheduler.framework.plugin import Objection, Permit, Plugin, Refused, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
+from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
-from koord.scheduler.state.pods import Shape
-from koord.scheduler.state.table import Row
+from koord.scheduler.state.notes import NotesOf, with_note
+from koord.scheduler.state.pods import PodRecord, Shape
+from koord.scheduler.state.table import Array, Row
 
 CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
 """Rows times classes: a class costs some 50 bytes a row, so this is 800 MB at most."""
 SHAPES_KEPT: Final = 1 << 14
+NO_WAIT: Final = Permit()
+Ties: TypeAlias = Literal["by class", "fixed"]
+"""Whom equal scores favour: another order of nodes for every class of pods, or one order for all."""
 
 
 class PodBounds(Plugin):
@@ -47,7 +56,23 @@ class Profile:
 
     name: str
     plugins: tuple[Plugin, ...]
+    "In the order in which a node meets their filters."
     weights: dict[str, int]
+    order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    "By extension point, the names of who takes part, in order. A point that is not here: all who have it."
+    scores_only: Mapping[str, bool] = field(default_factory=dict)
+    "Plugins whose filter is off, and whether they still say what they know before filters."
+    ties: Ties = "by class"
+
+    def at(self, point: str, attribute: str) -> list[Plugin]:
+        """Who takes part at a point, in its order; plugins that no configuration knows come last."""
+        having = [each for each in self.plugins if getattr(each, attribute) is not None]
+        order = self.order.get(point)
+        if order is None:
+            return having
+        place = {name: i for i, name in enumerate(order)}
+        told = [each for each in having if each.name in place or each.name not in IMPLEMENTS]
+        return sorted(told, key=lambda each: place.get(each.name, len(place)))
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -76,12 +101,24 @@ class Engine:
         self.cluster, self.profile = cluster, profile
         for plugin in profile.plugins:
             plugin.attach(cluster)
-            if type(plugin).release is not Plugin.release and plugin.release not in cluster.releases:
-                cluster.releases.append(plugin.release)
+            if plugin.notes is not None:
+                cluster.notes(plugin.notes)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._last: PodClass | None = None
-        self._judging = [each for each in profile.plugins if type(each).compile is not Plugin.compile]
-        self._reservers = [each for each in profile.plugins if type(each).reserve is not Plugin.reserve]
+        self._judging = [each for each in profile.plugins if each.compile is not None]
+        self._reserving = profile.at("reserve", "reserve")
+        self._helping = profile.at("postFilter", "post_filter")
+        self._helping_jobs = profile.at("postFilter", "post_filter_job")
+        self._permitting = profile.at("permit", "permit")
+        self._patching = profile.at("preBind", "pre_bind")
+        self._stepping = profile.at("preBind", "steps")
+        self._binding = profile.at("bind", "bind")
+        self._planning = profile.at("permit", "plan_job")
+        self._counting = profile.at("permit", "at_least")
+        self._grouping = [each for each in profile.plugins if each.group is not None]
+        self._meeting = [each for each in profile.plugins if each.meets is not None]
+        self._worked_out: dict[str, object] = {}
+        "What exact checks found for the row that they let pass, by plugin."
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
         self._by_spec: dict[Hashable, int] = {}
         self._judged_before = self._run_before = 0
@@ -104,7 +141,7 @@ class Engine:
         key = self._key(ask) if floor is None else (floor, self._key(ask))
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = PodClass(self._whole_key(ask), self.cluster, self._parts(ask, floor))
+            found = self._classes[key] = self._new_class(ask, floor)
             most = max(1, min(CLASSES_KEPT, CELLS_KEPT // self.cluster.table.capacity))
             while len(self._classes) > most:
                 _, dropped = self._classes.popitem(last=False)
@@ -114,6 +151,10 @@ class Engine:
             self._classes.move_to_end(key)
         self._last = found
         return found
+
+    def _new_class(self, ask: Ask, floor: int | None) -> PodClass:
+        key = self._whole_key(ask)
+        return PodClass(key, self.cluster, self._parts(ask, floor), key if self.profile.ties == "by class" else ())
 
     def _key(self, ask: Ask) -> Hashable:
         """What all plugins look at in a pod. Of what depends on its spec alone, a number stands for all of it."""
@@ -130,7 +171,7 @@ class Engine:
                 known.clear()
         settled: list[Hashable] = [excess(ask.spec)]
         others: list[Plugin] = []
-        for plugin in self.profile.plugins if settled == [None] else ():
+        for plugin in self._judging if settled == [None] else ():
             if plugin.keyed_by_spec(ask):
                 settled.append(plugin.key(ask, self.cluster))
             else:
@@ -176,11 +217,25 @@ class Engine:
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
         return Placement(ask.key, node, scores, total)
 
+    def place_on(self, ask: Ask, row: Row) -> Placement:
+        """Decide for one pod and one row: it goes there, if all plugins take it."""
+        if not self.fits(ask, row):
+            return Placement(ask.key, None, why_not={"": dict.fromkeys(self.words_against(ask, row), 1)})
+        self._reserve(ask, row)
+        return Placement(ask.key, self.cluster.table.names[row])
+
     def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None) -> list[Placement]:
         """Decide for a whole job: `at_least` members (all, by default) are placed, or none is."""
-        needed = len(asks) if at_least is None else at_least
+        needed = self._needed(asks) if at_least is None else at_least
         with self.cluster.transaction() as transaction:
-            placements = [self.place(ask) for ask in asks]
+            rows = self._planned(asks)
+            if rows is None:
+                placements = [self.place(ask) for ask in asks]
+            else:
+                placements = [
+                    self._nowhere(ask, self.class_of(ask)) if row is None else self.place_on(ask, row)
+                    for ask, row in zip(asks, rows, strict=True)
+                ]
             if sum(1 for each in placements if each.node is not None) < needed:
                 transaction.undo()
                 return [
@@ -189,17 +244,65 @@ class Engine:
                 ]
         return placements
 
+    def _needed(self, asks: Sequence[Ask]) -> int:
+        """How many members of a job must have a place for any to be bound."""
+        for plugin in self._counting:
+            assert plugin.at_least is not None
+            found = plugin.at_least(asks, self.cluster)
+            if found is not None:
+                return found
+        return len(asks)
+
+    def _planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | None:
+        """The rows that a plugin wants for the members of a job; whatever it tried out is undone."""
+        for plugin in self._planning:
+            assert plugin.plan_job is not None
+            with self.cluster.transaction() as trial:
+                rows = plugin.plan_job(asks, self)
+                trial.undo()
+            if rows is not None:
+                return rows
+        return None
+
+    def room_for(self, ask: Ask) -> Array:
+        """How many pods like this one fit on each row, by amounts; 0 where the row will not do at all.
+
+        What is no amount (ports, spreading, exact checks) may let in fewer: `place_on` tells.
+        """
+        found = self.class_of(ask)
+        table = self.cluster.table
+        room = np.zeros(table.capacity, np.int64)
+        rows = found.feasible_rows()
+        most = np.full(len(rows), np.iinfo(np.int64).max)
+        for part in found.parts:
+            judge = part.judge
+            cells: Any = found.cells(rows)
+            if judge.promised is not None:
+                cells = judge.promised(cells)
+            for has, taken, adds in judge.amounts:
+                if adds > 0:
+                    np.minimum(most, (cells[has] - cells[taken]) // adds, out=most)
+        room[rows] = np.maximum(most, 0)
+        return room
+
+    def by_domain(self, values: Array, label: str) -> dict[str, int]:
+        """A number of every row, added up by the value of a label of nodes; rows without it are left out."""
+        found: dict[str, int] = {}
+        for row in np.flatnonzero(values).tolist():
+            node = self.cluster.nodes.get(row)
+            domain = None if node is None else node.metadata.labels.get(label)
+            if domain is not None:
+                found[domain] = found.get(domain, 0) + int(values[row])
+        return found
+
     def remedy(self, ask: Ask) -> Remedy:
         """What would help a pod that fits nowhere: the first plugin that knows decides, the others' words add up."""
-        words, clears = [], False
-        for plugin in self.profile.plugins:
-            found = plugin.post_filter(ask, self)
-            if found is not None:
-                if found.node is not None:
-                    return found
-                words.append(found.message)
-                clears = clears or found.clears
-        return Remedy(message=" ".join(words), clears=clears)
+        return _first(plugin.post_filter(ask, self) for plugin in self._helping if plugin.post_filter is not None)
+
+    def remedy_for_job(self, asks: Sequence[Ask]) -> Remedy:
+        """The same for a job."""
+        helping = (each.post_filter_job for each in self._helping_jobs)
+        return _first(help_job(asks, self) for help_job in helping if help_job is not None)
 
     def nominate(self, ask: Ask, remedy: Remedy) -> tuple[str, ...]:
         """Promise a pod the node of a remedy, or nothing any more. The keys of less important pods that were promised
@@ -218,20 +321,53 @@ class Engine:
         nominations.put(Nomination(ask.record(self.cluster.now_s), row, victims))
         return tuple(lower)
 
+    def group(self, ask: Ask) -> str | None:
+        """The job that a waiting pod belongs to; None: it goes alone."""
+        for plugin in self._grouping:
+            assert plugin.group is not None
+            found = plugin.group(ask, self.cluster)
+            if found is not None:
+                return found
+        return None
+
     def judged_alone(self, ask: Ask) -> PodClass:
         """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
-        return PodClass(self._whole_key(ask), self.cluster, self._parts(ask, self._floor(ask)))
+        return self._new_class(ask, self._floor(ask))
 
-    def wait_s(self, ask: Ask, row: Row) -> float:
-        """How long a placed pod may wait for others before it is bound; 0: it need not."""
-        return max((plugin.permit(ask, row, self.cluster) for plugin in self.profile.plugins), default=0.0)
+    def permit(self, ask: Ask, row: Row) -> Permit:
+        """Whether a placed pod waits for others. Of several plugins, the longest wait counts."""
+        longest, allows = NO_WAIT, list[str]()
+        for plugin in self._permitting:
+            assert plugin.permit is not None
+            found = plugin.permit(ask, row, self.cluster)
+            if found is not None:
+                allows += found.allows
+                longest = max(longest, found, key=lambda each: each.wait_s)
+        return replace(longest, allows=tuple(allows)) if allows or longest.wait_s else NO_WAIT
 
-    def patch(self, ask: Ask, row: Row) -> dict[str, Any]:
-        """What all plugins want written on a placed pod, as one merge patch. Empty where there is nothing."""
+    def plan(self, ask: Ask, row: Row) -> BindingPlan:
+        """What binding a placed pod takes, as data."""
+        cluster, meta, node = self.cluster, ask.meta, self.cluster.table.names[row]
+        binding = PodBinding(meta.namespace, meta.name, meta.uid, node)
+        if not (self._patching or self._stepping or self._binding):
+            return BindingPlan(binding)
+        notes = dict(cluster.pods[ask.key][0].notes)
         merged: dict[str, Any] = {}
-        for plugin in self.profile.plugins:
-            merge(merged, plugin.pre_bind(ask, row, self.cluster) or {}, plugin.name)
-        return merged
+        for plugin in self._patching:
+            assert plugin.pre_bind is not None
+            merge(merged, plugin.pre_bind(ask, row, cluster, notes.get(plugin.name)) or {}, plugin.name)
+        patch = None
+        if merged:
+            wanted = {**merged, "metadata": {**merged.get("metadata", {}), "uid": meta.uid}}
+            patch = Patch(PODS, meta.name, wanted, meta.namespace)
+        steps = [
+            step
+            for plugin in self._stepping
+            if plugin.steps is not None
+            for step in plugin.steps(ask, row, cluster, notes.get(plugin.name))
+        ]
+        own = (each.bind(ask, row, cluster) for each in self._binding if each.bind is not None)
+        return BindingPlan(next((each for each in own if each is not None), binding), patch, tuple(steps))
 
     def fits(self, ask: Ask, row: Row) -> bool:
         """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
@@ -244,7 +380,7 @@ class Engine:
         if found is not None:
             return found[1]
         objection = self._objection(ask, self.class_of(ask), row)
-        return [] if objection is None else [objection[1]]
+        return [] if objection is None else [objection[1].reason]
 
     def _winner(self, ask: Ask, found: PodClass) -> Row | None:
         if not found.exact and not self.cluster.nominations.any:
@@ -257,14 +393,19 @@ class Engine:
             found.bar(row, *objection)
         return None
 
-    def _objection(self, ask: Ask, found: PodClass, row: Row) -> tuple[str, str] | None:
-        """Who speaks against a row that would do by its columns, and why."""
-        for part in found.exact:
-            reason = part.judge.check(ask, row)
-            if reason is not None:
-                return part.plugin.name, reason
+    def _objection(self, ask: Ask, found: PodClass, row: Row) -> tuple[str, Objection] | None:
+        """Who speaks against a row that would do by its columns, and why. What checks work out is kept."""
+        if found.exact:
+            checked = exact_checks(found.exact, ask, row)
+            if isinstance(checked, tuple):
+                return checked
+            self._worked_out = checked
         why = self._crowded(ask, row)
-        return None if why is None else (why[0].plugin.name, ", ".join(why[1]))
+        return None if why is None else (why[0].plugin.name, Objection(", ".join(why[1])))
+
+    def meets(self, ask: Ask, promised: PodRecord) -> bool:
+        """Whether a pod could be turned away by a promised one for more than its amounts."""
+        return any(plugin.meets(ask, promised) for plugin in self._meeting if plugin.meets is not None)
 
     def _crowded(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
         """Who would turn a pod away if all were there already who were promised the row, where that takes a trial."""
@@ -272,7 +413,7 @@ class Engine:
         if floor is None:
             return None
         promised = self.cluster.nominations.at(row, floor)
-        if not any(meets(ask, each) for each in promised):
+        if not any(self.meets(ask, each) for each in promised):
             return None
         with self.cluster.transaction() as attempt:
             for each in promised:
@@ -282,16 +423,23 @@ class Engine:
         return why
 
     def _reserve(self, ask: Ask, row: Row) -> None:
-        self.cluster.place(ask.record(self.cluster.now_s), row)
-        if not self._reservers:
-            return
-        try:
-            for plugin in self._reservers:
-                plugin.reserve(ask, row, self.cluster)
-        except BaseException:
-            # Whatever went wrong: a pod that nobody will bind must not count.
-            self.cluster.remove_pod(ask.key)
-            raise
+        record = ask.record(self.cluster.now_s)
+        if self.cluster.noting:
+            notes = self._notes(ask, row)
+            if notes:
+                record = msgspec.structs.replace(record, notes=notes)
+        self.cluster.place(record, row)
+
+    def _notes(self, ask: Ask, row: Row) -> NotesOf:
+        """What plugins note of a pod that is being placed: what it says itself, and what it takes there."""
+        worked_out, self._worked_out = self._worked_out, {}
+        notes = self.cluster.noted(ask.pod)
+        for plugin in self._reserving:
+            assert plugin.reserve is not None
+            note = plugin.reserve(ask, row, self.cluster, worked_out.get(plugin.name))
+            if note is not None:
+                notes = with_note(notes, plugin.name, note)
+        return notes
 
     def _nowhere(self, ask: Ask, found: PodClass) -> Placement:
         why_not = found.why_not()
@@ -307,14 +455,32 @@ class Engine:
         why = excess(ask.spec)
         if why is not None:
             return [Part(POD_BOUNDS, Refused(why), 0)]
-        parts = []
-        for plugin in self.profile.plugins:
+        parts, scores_only = [], self.profile.scores_only
+        for plugin in self._judging:
+            assert plugin.compile is not None
             judge = plugin.compile(ask, self.cluster)
-            if judge is not None:
-                if floor is not None and judge.amounts:
-                    judge.promised = Promised(self.cluster.nominations, floor)
-                parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
+            if judge is None:
+                continue
+            refuses = scores_only.get(plugin.name)
+            if refuses is not None and not (refuses and isinstance(judge, Refused)):
+                judge = judge.scoring(pins=refuses)
+            if floor is not None and judge.amounts:
+                judge.promised = Promised(self.cluster.nominations, floor)
+            parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
         return parts
+
+
+def _first(remedies: Iterable[Remedy | None]) -> Remedy:
+    """The first that helps, or stops here; else all words together."""
+    words, clears = [], False
+    for found in remedies:
+        if found is None:
+            continue
+        if found.node is not None or found.final:
+            return found
+        words.append(found.message)
+        clears = clears or found.clears
+    return Remedy(message=" ".join(words), clears=clears)
 
 
 def merge(into: dict[str, Any], patch: Mapping[str, Any], whose: str, path: str = "") -> None:

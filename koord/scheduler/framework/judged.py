@@ -15,7 +15,7 @@ import numpy as np
 
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
 from koord.scheduler.framework.panels import LOST, Seat, panels_of
-from koord.scheduler.framework.plugin import Cells, Many, Numbers, OfRow, One, Overlay
+from koord.scheduler.framework.plugin import Cells, Many, Numbers, Objection, OfRow, One, Overlay
 from koord.scheduler.framework.stable import stable_hash, tie, ties
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.cluster import Cluster
@@ -77,7 +77,7 @@ class Judged:
         self.overlay: Overlay | None = None
         self._take_rows()
         self._salt = stable_hash(key, cluster.seed)
-        self.barred: dict[Row, tuple[str, str]] = {}
+        self.barred: dict[Row, tuple[str, Objection]] = {}
         "Rows that failed an exact check, until they change: who says so, and why."
         self.blocked: Array = np.zeros(0, np.uint32)
         "Which filters turn a row away, as bits."
@@ -106,7 +106,7 @@ class Judged:
         return self._pinning
 
     def _take_rows(self) -> None:
-        lists = [(part, rows) for part in self.parts if (rows := part.judge.only()) is not None]
+        lists = [(part, rows) for part in self.parts if part.judge.pins and (rows := part.judge.only()) is not None]
         self._pinning = [part for part, _ in lists]
         self._only = frozenset.intersection(*(frozenset(rows) for _, rows in lists)) if lists else None
 
@@ -163,10 +163,10 @@ class Judged:
             self._panels.fill_in(self._seat, places, changed.entries)
         return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
 
-    def bar(self, row: Row, plugin: str, reason: str) -> int:
+    def bar(self, row: Row, plugin: str, objection: Objection) -> int:
         """An exact check failed: the row is out until something about it changes. Its base before."""
         was: int = self.base.item(row)
-        self.barred[row] = (plugin, reason)
+        self.barred[row] = (plugin, objection)
         self.base[row], self._standing[row] = NEVER, 0
         return was
 

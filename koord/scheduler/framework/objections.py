@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.exact import exact_checks
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.plugin import Facet, Many, One, Refused
 from koord.scheduler.framework.verdicts import Part, Verdicts
@@ -64,7 +65,7 @@ class Objections:
                     shut: Array = left & closed[facet.groups]
                     found |= shut & ~np.array(lasting, np.bool_)[facet.groups]
                     left &= ~shut
-        found[[row for row in judged.barred if left[row]]] = True
+        found[[row for row, (_, why) in judged.barred.items() if left[row] and why.resolvable]] = True
         return np.flatnonzero(found)
 
     def counted(self) -> dict[str, dict[str, int]]:
@@ -114,10 +115,10 @@ class Objections:
                     for group, rows in zip(*np.unique(facet.groups[closed], return_counts=True), strict=True):
                         _note(found, part, [judge.facet_reason(facet, int(group))], int(rows))
                     left &= ~closed
-        for row, (plugin, reason) in judged.barred.items():
+        for row, (plugin, objection) in judged.barred.items():
             if left[row]:
                 counts = found.setdefault(plugin, {})
-                counts[reason] = counts.get(reason, 0) + 1
+                counts[objection.reason] = counts.get(objection.reason, 0) + 1
         return found
 
     def _pinned_words(self) -> list[str]:
@@ -150,13 +151,15 @@ class Objections:
         self._judged.look_again()
         for facet in self._gates:
             facet.refresh(None)
-        found = self.reasons(row)
-        if found is None:
-            for part in self._parts:
-                objection = part.judge.check(ask, row) if part.judge.exact else None
-                if objection is not None:
-                    return part, [objection]
-        return found
+        return self.reasons(row) or self.exact(ask, row)
+
+    def exact(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
+        """What exact checks have against a row that would do by its columns."""
+        parts = [part for part in self._parts if part.judge.exact]
+        checked = exact_checks(parts, ask, row) if parts else {}
+        if not isinstance(checked, tuple):
+            return None
+        return next(part for part in parts if part.plugin.name == checked[0]), [checked[1].reason]
 
     def nearest(self, most: int) -> list[Row]:
         """Rows that will not do, but of all those are nearest to it: few judges turn them away, and for little.

@@ -5,13 +5,17 @@
     judge.feasible(cells)   0 where a node will do, else a mask of the judge's own reasons
     judge.score(cells)      0..100 from the row alone
     judge.facets            what depends on other rows: domains, and scores normalised over the candidates
-    judge.check(row)        an exact look at the winner, for what no column can say
+    judge.check(row)        an exact look at the winner, for what no column can say; what it finds goes to `reserve`
     judge.view()            rows that look otherwise to this class, for all judges of it
     judge.mend(ask, row)    what would make it take a row that it turns away: for explanations
-    reserve(...)            writes the placement into the plugin's columns; undone with the transaction
+    notes                   what the plugin must know of pods on nodes, made from the pods themselves
+    reserve(...)            the note of a pod that was just placed: what it takes there
     post_filter(...)        what would make room for a pod that fits nowhere: victims, for example
-    permit(...)             how long a placed pod waits for others before it is bound
-    pre_bind(...)           what is written on the pod with its binding
+    permit(...)             whether a placed pod waits for others before it is bound
+    pre_bind(...)           what is written on the pod with its binding; `steps` for other objects
+    takes()                 the kinds of objects that it looks at beside pods and nodes
+
+A point that a plugin does not have is None: that is how the engine knows whom to ask.
 
 `cells` is one row or many: `cells[name]` is an int or an array, and a formula is written once for both (`a * (a > b)`
 instead of a branch). `rows` of an explanation go through the same code.
@@ -19,20 +23,25 @@ instead of a branch). `rows` of an explanation go through the same code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from koord.api.kinds import Kind
 from koord.scheduler.framework.change import Change
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 if TYPE_CHECKING:
+    from koord.scheduler.core.queue import Attempt, Entity, Event
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.engine import Engine
-    from koord.scheduler.queue import Event
+    from koord.scheduler.framework.writes import Step, Write
     from koord.scheduler.state.cluster import Cluster
+    from koord.scheduler.state.notes import Notes
+    from koord.scheduler.state.pods import PodRecord
 
 Cells: TypeAlias = Any
 """One row or many, by column name. See `One` and `Many`."""
@@ -175,6 +184,23 @@ class FewGroups:
         raise NotImplementedError(type(self).__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why the winner will not do after all."""
+
+    reason: str
+    resolvable: bool = True
+    "Whether it might if pods left the row."
+
+
+class Joint(Protocol):
+    """A step that several plugins take together for one candidate row."""
+
+    def settle(self, offers: Sequence[object], ask: Ask, row: Row) -> object:
+        """What suits all who made offers, in the order of the profile; or an `Objection`."""
+        ...
+
+
 class Judge:
     """A plugin's view of one class of pods. Subclasses override what they have."""
 
@@ -219,17 +245,35 @@ class Judge:
         these arrays. For speed: they read views of the columns, which are found once for all classes."""
         raise NotImplementedError(type(self).__name__)
 
+    pins: bool = True
+    "Whether `only` counts."
+
     def only(self) -> list[Row] | None:
         """The only rows that can do, where that is known beforehand."""
         return None
+
+    def scoring(self, *, pins: bool) -> Judge:
+        """The same judge for a profile in which its filter is off. What it knows before filters may still count."""
+        other = copy(self)
+        other.filters_on, other.exact, other.amounts, other.alike, other.joint = Reason(0), False, (), None, None
+        other.facets = tuple(facet for facet in self.facets if not facet.gates)
+        other.pins = pins
+        return other
 
     def together(self, judges: Sequence[Any]) -> Judge:
         """One judge that answers for others which are alike: its numbers are arrays, with an element for each of them.
         Cells are columns of one element a row then, so that the same formulas give a row of answers for each row."""
         raise NotImplementedError(type(self).__name__)
 
-    def check(self, ask: Ask, row: Row) -> str | None:
-        """Why the winner will not do after all, or None."""
+    joint: Joint | None = None
+    "Where several plugins agree on something for one row before each checks it: NUMA nodes, say."
+
+    def offer(self, ask: Ask, row: Row) -> object:
+        """What this plugin could live with on a row, for `joint` to settle."""
+        return None
+
+    def check(self, ask: Ask, row: Row, agreed: object = None) -> object:
+        """An `Objection`, or what was worked out on the way: `reserve` gets it. `agreed`: what the joint settled."""
         return None
 
     def reasons(self, mask: int) -> list[str]:
@@ -280,64 +324,36 @@ class Refused(Judge):
         return True
 
 
-class Plugin:
-    """A policy of the scheduler. One file, one class, one line in the registry."""
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """A kind of objects that a plugin looks at. It hears of every one that is there, changes or goes."""
 
-    name: str = ""
-    wakes_on: Reason = Reason(0)
-    "Changes of nodes that can help a pod which this plugin turned away."
-    before: int = 0
-    "Its place among those that are asked before filters: of several that refuse a pod as such, the first is heard."
+    kind: Kind[Any]
+    put: Callable[[Any], None]
+    remove: Callable[[Any], None]
+    put_many: Callable[[Sequence[Any]], None] | None = None
+    "Many at once, with the same result as one by one."
 
-    def attach(self, cluster: Cluster) -> None:
-        """Declare columns and watch what the plugin keeps something about. Asked once or more for a cluster, early."""
 
-    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        """What this plugin looks at in a pod. Pods that differ in nothing else share all work."""
-        return None
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Whether a placed entity is bound at once, or waits with others until they are let go together."""
 
-    def keyed_by_spec(self, ask: Ask) -> bool:
-        """Whether `key` depends on nothing but the pod's spec: then it is asked once for all pods of a template."""
-        return False
+    group: str = ""
+    "Who waits together."
+    wait_s: float = 0.0
+    "0: it does not wait. Of a group, the first one's time counts for all."
+    allows: tuple[str, ...] = ()
+    "Groups whose waiting members are bound with it."
 
-    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        """The judge for the class of this pod, or None where the plugin has nothing to say about it."""
-        return None
 
-    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
-        """Whether an event of `wakes_on` could help a pod which this plugin turned away. Asked once for all pods of a
-        template; where it need not be asked at all, nothing is overridden."""
-        return True
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that will fit on a node once some others are gone."""
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
-        """Note the placement in the plugin's own columns, through the table; elsewhere with `cluster.undoable`."""
-
-    def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        """The pod of that key is leaving its node: give back what `reserve` took for it."""
-
-    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> float:
-        """Seconds that a placed pod is to wait before it is bound; 0 to bind it at once. Asked again whenever another
-        pod was placed or went away, so that the last of a gang lets the others go."""
-        return 0.0
-
-    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster) -> Mapping[str, Any] | None:
-        """What is to be written on the pod before it is bound, as a merge patch."""
-        return None
-
-    def services(self) -> Mapping[str, Callable[[str], object]]:
-        """What it tells people who look into a running scheduler: by a path below the plugin's name, such as
-        `node/:nodeName`, what answers in JSON when called with that name."""
-        return {}
-
-    @property
-    def makes_room(self) -> bool:
-        """Whether it has a `post_filter` of its own: metrics name the one plugin that does."""
-        return type(self).post_filter is not Plugin.post_filter
-
-    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
-        """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a
-        transaction of the cluster, and undoes it."""
-        return None
+    pod: str
+    node: str
+    victims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,3 +368,83 @@ class Remedy:
     "What is added to the reasons that users see."
     clears: bool = False
     "Whether the pod is promised no node any more, because none would help."
+    others: tuple[Move, ...] = ()
+    "Further pods that are helped with it: the members of its job."
+    rejects: tuple[str, ...] = ()
+    "Groups whose waiting members give up their places."
+    final: bool = False
+    "Whether no other plugin is to be asked, though this one has no node."
+
+
+class Plugin:
+    """A policy of the scheduler. One file, one class, one line in the registry; an instance for each profile.
+
+    Points that are None are not asked for. What profiles share (notes, indexes) lives with the cluster.
+    """
+
+    name: str = ""
+    wakes_on: Reason = Reason(0)
+    "Changes that can help a pod which this plugin turned away."
+    before: int = 0
+    "Its place among those that are asked before filters: of several that refuse a pod as such, the first is heard."
+    notes: type[Notes] | None = None
+    "What it must know of pods on nodes."
+
+    compile: Callable[[Ask, Cluster], Judge | None] | None = None
+    "The judge for the class of a pod, or None where the plugin has nothing to say about it."
+    helps: Callable[[Ask, Event, Cluster], bool] | None = None
+    """Whether an event of `wakes_on` could help a pod which this plugin turned away. Asked once for all pods of a
+    template. Without it, every such event helps."""
+    reserve: Callable[[Ask, Row, Cluster, object], object] | None = None
+    """The note of a pod that is being placed on a row, or None; last, what `check` worked out. It changes nothing:
+    whoever counts notes is told."""
+    meets: Callable[[Ask, PodRecord], bool] | None = None
+    "Whether a pod could be turned away by another that was promised the same node, for more than its amounts."
+    permit: Callable[[Ask, Row, Cluster], Permit | None] | None = None
+    "Whether a placed pod waits for others; None: it does not."
+    pre_bind: Callable[[Ask, Row, Cluster, object], Mapping[str, Any] | None] | None = None
+    "What is to be written on the pod before it is bound, as a merge patch; last, its note."
+    steps: Callable[[Ask, Row, Cluster, object], Sequence[Step]] | None = None
+    "What is to be done with other objects before it is bound."
+    bind: Callable[[Ask, Row, Cluster], Write | None] | None = None
+    "What binds such a pod instead of the usual binding, for what is no pod to the API server."
+    post_filter: Callable[[Ask, Engine], Remedy | None] | None = None
+    """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a transaction of
+    the cluster, and undoes it."""
+    post_filter_job: Callable[[Sequence[Ask], Engine], Remedy | None] | None = None
+    "The same for a job."
+    plan_job: Callable[[Sequence[Ask], Engine], Sequence[Row | None] | None] | None = None
+    """Rows for the members of a job, in their order (None: no place for that one), or None where it has no plan of its
+    own. Inside a transaction: it may place and undo. The engine places members as planned, with all checks."""
+    at_least: Callable[[Sequence[Ask], Cluster], int | None] | None = None
+    "How many members of a job must have a place for any to be bound; None: it is not this plugin's job."
+    group: Callable[[Ask, Cluster], str | None] | None = None
+    "The job that a waiting pod belongs to, by a key of its own; None: it goes alone."
+    blocks: Callable[[Entity], str | None] | None = None
+    "Why an entity must not be tried yet, or None."
+    order: Callable[[Attempt], Sequence[Any]] | None = None
+    "Who is first: lower comes first."
+    lane: Callable[[Entity], Hashable] | None = None
+    "Beside `order`: entities of one lane queue behind each other."
+    lane_is_open: Callable[[Hashable], bool] | None = None
+    "Whether the first of a lane can go now; lanes that are closed are passed over."
+
+    def attach(self, cluster: Cluster) -> None:
+        """Declare columns and watch what the plugin keeps something about. Asked once or more for a cluster, early."""
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        """What this plugin looks at in a pod. Pods that differ in nothing else share all work."""
+        return None
+
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        """Whether `key` depends on nothing but the pod's spec: then it is asked once for all pods of a template."""
+        return False
+
+    def takes(self) -> Iterable[Taking]:
+        """The kinds of objects that it looks at beside pods and nodes: those of `koord.scheduler.core.inputs`."""
+        return ()
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        """What it tells people who look into a running scheduler: by a path below the plugin's name, such as
+        `node/:nodeName`, what answers in JSON when called with that name."""
+        return {}

@@ -19,7 +19,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.objections import Objections
-from koord.scheduler.framework.plugin import Facet
+from koord.scheduler.framework.plugin import Facet, Many, Objection
 from koord.scheduler.framework.verdicts import Part as Part
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -38,7 +38,8 @@ _OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXAC
 class PodClass:
     """Everything known about the nodes for one class of pods."""
 
-    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
+    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part], ties: Hashable | None = None) -> None:
+        """`ties`: what decides among equal rows, beside seed and node; the key, by default."""
         self.key, self.parts = key, tuple(parts)
         self.exact = [part for part in parts if part.judge.exact]
         self._cluster, self._table = cluster, cluster.table
@@ -46,7 +47,7 @@ class PodClass:
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
         self._has_few_points = 100 * sum(part.weight for part in parts) < FEW_POINTS
-        self._judged = Judged(key, cluster, parts)
+        self._judged = Judged(key if ties is None else ties, cluster, parts)
         self._objections = Objections(self._judged, self._facets, cluster.table)
         self._version = -1
         self._groups: Groups | None = None
@@ -82,13 +83,18 @@ class PodClass:
         ties = np.flatnonzero((total == total.max()) & (total > LOW)).tolist()
         return min(ties, key=lambda row: names[row], default=None)
 
-    def bar(self, row: Row, plugin: str, reason: str) -> None:
+    def cells(self, rows: Array) -> Many:
+        """Some rows, as this class sees them."""
+        self._catch_up()
+        return Many(self._table.columns, rows, self._judged.overlay)
+
+    def bar(self, row: Row, plugin: str, objection: Objection) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
         # The check may have tried something out: that it was undone is no news of the row.
         self._catch_up()
         groups = self._groups
         assert groups is not None
-        if groups.move(row, self._judged.bar(row, plugin, reason), NEVER):
+        if groups.move(row, self._judged.bar(row, plugin, objection), NEVER):
             self._worth = None
         self._why = None
 
@@ -169,6 +175,10 @@ class PodClass:
         """Why each row will not do, of those that will not."""
         rows = np.flatnonzero(self._table.alive).tolist()
         return {row: why for row in rows if (why := self.reasons(row)) is not None}
+
+    def objection(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
+        """What exact checks have against a row that would do by its columns."""
+        return self._objections.exact(ask, row)
 
     def look(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
         """As `reasons`, and exact checks, for this row alone: a class that is asked once need not judge all rows."""

@@ -14,8 +14,8 @@ from koord.kube.clock import Clock
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.scheduler.auditor import Auditor, Limits, Measure, Outcome, Record
-from koord.scheduler.live.cycle import Bind, Decision, Nowhere
-from koord.scheduler.live.feed import Feed
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.decision import Broken, Nowhere, Placed
 from koord.scheduler.plugins.default_preemption import AWAITED
 
 log = logging.getLogger(__name__)
@@ -68,48 +68,47 @@ class AuditMetrics:
 
 
 class Auditing:
-    """Of one leadership. Whose pods are looked at says the feed, which may be another one after a reload."""
+    """Of one leadership. Whose pods are looked at says the core, which may be another one after a reload."""
 
     def __init__(self, metrics: AuditMetrics, clock: Clock, limits: Limits) -> None:
         self._clock, self._looked_s = clock, float("-inf")
         self._auditor = Auditor(_alert, metrics.measure, metrics.ended, limits)
-        self.feed: Feed | None = None
+        self.core: Core | None = None
 
     def pod(self, delta: Delta[Pod]) -> None:
         """What informers say."""
         old, new, now_s = delta.old, delta.new, self._clock.monotonic()
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid or new.is_finished):
             self._auditor.left(old.metadata.uid, now_s)
-        if new is None or self.feed is None or not self.feed.is_ours(new):
+        if new is None or self.core is None or not self.core.feed.is_ours(new):
             return
         uid, gated = new.metadata.uid, bool(new.spec.scheduling_gates)
         priority = raw_priority_class(new.metadata.labels, new.spec.priority)
         self._auditor.came(uid, new.metadata.key, priority, now_s, gated=gated)
         self._auditor.gate(uid, now_s, gated=gated)
 
-    def decided(self, decision: Decision) -> None:
-        """A decision was made. One for a node is not yet an outcome."""
-        if isinstance(decision, Bind):
-            return
+    def decided(self, decision: Nowhere | Broken) -> None:
+        """It was decided that an entity has no place."""
         record, victims = Record.FAILED, frozenset[tuple[str, str]]()
         if isinstance(decision, Nowhere):
             remedy = decision.remedy
             if remedy.node is not None and remedy.victims:
                 record = Record.PROMISED
-                promise = self.feed.cluster.nominations.of(decision.ask.key) if self.feed is not None else None
+                promise = self.core.cluster.nominations.of(decision.ask.key) if self.core is not None else None
                 victims = promise.victims if promise is not None else victims
             elif AWAITED in remedy.message:
                 record = Record.VICTIMS_GOING
             elif remedy.message:
                 record = Record.NOT_HELPED
         uids = {uid for _, uid in victims}
-        self._auditor.happened(decision.ask.meta.uid, record, self._clock.monotonic(), uids)
+        for ask in decision.asks:
+            self._auditor.happened(ask.meta.uid, record, self._clock.monotonic(), uids)
 
-    def bound(self, bind: Bind) -> None:
-        self._auditor.happened(bind.ask.meta.uid, Record.SCHEDULED, self._clock.monotonic())
+    def bound(self, placed: Placed) -> None:
+        self._auditor.happened(placed.ask.meta.uid, Record.SCHEDULED, self._clock.monotonic())
 
-    def not_bound(self, bind: Bind) -> None:
-        self._auditor.happened(bind.ask.meta.uid, Record.FAILED, self._clock.monotonic())
+    def not_bound(self, placed: Placed) -> None:
+        self._auditor.happened(placed.ask.meta.uid, Record.FAILED, self._clock.monotonic())
 
     def look(self, now_s: float) -> None:
         if now_s - self._looked_s >= LOOK_EVERY_S:

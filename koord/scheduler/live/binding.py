@@ -1,4 +1,4 @@
-"""Carries placements out: what plugins want written on the pod, then the binding. Many at once, but not too many.
+"""Carries placements out: what plugins want done before, then the binding. Many at once, but not too many.
 
     bound       the attempt is done; the informer will show the pod on its node
     refused     the pod is gone, another one, or on a node already: what the API says counts, and will be heard
@@ -7,17 +7,16 @@
 A call without an answer may have had its effect. So the same call is made again until there is an answer, or the
 informer shows what became of the pod; until then its place is kept, and nothing else can be put there.
 
-A pod that waits for others (`wait_s`) is asked about again after every decision, and lets its place go when its time
-is up.
+It knows no plugin: a plan is a list of values (`koord.scheduler.framework.writes`). The pods of a job are carried out
+side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from koord.api.kinds import PODS
 from koord.api.machinery.codec import DecodeError
@@ -26,13 +25,11 @@ from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unavailable
 from koord.kube.retry import backoff_s
-from koord.scheduler.live import volumes
-from koord.scheduler.live.cycle import Bind
-from koord.scheduler.live.feed import Feed
+from koord.scheduler.core.core import Core, Outcome
+from koord.scheduler.core.decision import Bind, Placed
+from koord.scheduler.framework.writes import CannotBind, PodBinding, Step, Until, Write
 from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
-from koord.scheduler.plugins.volume_binding import VolumeBinding
-from koord.scheduler.queue import Attempt
-from koord.scheduler.state.storage import Promise
+from koord.scheduler.live.sources import moment
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +43,11 @@ PATIENCE_S: Final = 30.0
 """So long a server that answers with failures is asked again; one that does not answer, for as long as it takes."""
 FIRST_AGAIN_S: Final = 0.05
 LONGEST_AGAIN_S: Final = 2.0
+LOOK_EVERY_S: Final = 0.2
+"""How often it is looked whether something has come true that others do."""
 
-Outcome = Literal["bound", "refused", "failed"]
-Told = Callable[[Bind, Outcome, str], None]
+Told = Callable[[Bind, Placed, Outcome, str], None]
 """Who wants to know what became of a binding, and why."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    bind: Bind
-    since_s: float
-    until_s: float
 
 
 async def _at_once(uid: str) -> None:
@@ -67,81 +58,48 @@ class Bindings:
     """All bindings under way.
 
     `settled` is awaited before a pod is bound: what is being written of it comes first. `begun` is told when a binding
-    starts for real, `awaiting` when it takes long for what a volume is waited for, `spent` of the time that it takes.
+    starts for real, `awaiting` when something that it needs is long in coming, `spent` of the time that it takes.
     """
 
     def __init__(
         self,
         client: Client,
-        feed: Feed,
+        core: Core,
         clock: Clock,
         *,
         told: Told,
         wake: Callable[[], None],
         settled: Callable[[str], Awaitable[None]] = _at_once,
-        begun: Callable[[Bind], None] = lambda bind: None,
-        awaiting: Callable[[Bind, str], None] = lambda bind, what: None,
+        begun: Callable[[Bind, Placed], None] = lambda bind, placed: None,
+        awaiting: Callable[[Placed, str], None] = lambda placed, what: None,
         spent: Spent = uncounted,
         most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         # Attempts are made here, where it is known what has changed in between.
-        self._client, self._feed, self._clock = client.limited(attempts=1), feed, clock
+        self._client, self._core, self._clock = client.limited(attempts=1), core, clock
         self._told, self._wake, self._settled, self._most = told, wake, settled, most_at_once
         self._begun, self._awaiting, self._spent = begun, awaiting, spent
-        self._tasks: dict[asyncio.Task[None], Bind] = {}
+        self._tasks: dict[asyncio.Task[None], tuple[Bind, Placed]] = {}
         self._idle: set[asyncio.Task[None]] = set()
-        "Those of them that wait for volumes, and ask nothing of the API server."
-        self._waiting: dict[str, _Waiting] = {}
+        "Those of them that wait for others' work, and ask nothing of the API server."
 
     def __len__(self) -> int:
-        return len(self._tasks) + len(self._waiting)
+        return len(self._tasks)
 
     @property
     def is_full(self) -> bool:
         """Whether the API server has enough to do: then nothing is decided that would only wait for it."""
         return len(self._tasks) - len(self._idle) >= self._most
 
-    @property
-    def attempts(self) -> list[Attempt]:
-        """Those whose outcome will be told from here."""
-        return [bind.attempt for bind in (*self._tasks.values(), *(each.bind for each in self._waiting.values()))]
-
     def start(self, bind: Bind) -> None:
-        if bind.wait_s > 0:
-            now_s = self._clock.monotonic()
-            self._waiting[bind.ask.key] = _Waiting(bind, now_s, now_s + bind.wait_s)
-            return
-        self._begun(bind)
-        task = asyncio.create_task(self._carry_out(bind), name=f"bind {bind.ask.key}")
-        self._tasks[task] = bind
-        task.add_done_callback(self._ended)
-
-    def look_after_waiting(self) -> None:
-        """Let those go on who need not wait any more, and those give up who waited too long."""
-        for waiting in list(self._waiting.values()):
-            bind = waiting.bind
-            row, engine = self._feed.stands(bind.ask, bind.node), self._feed.engine_of(bind.ask)
-            if row is None or engine is None:
-                self._permitted(waiting, "Unschedulable")
-                self._failed(bind, "its node went away, or it did")
-            elif engine.wait_s(bind.ask, row) <= 0:
-                self._permitted(waiting, "Success")
-                self.start(replace(bind, wait_s=0.0))
-            elif self._clock.monotonic() >= waiting.until_s:
-                self._permitted(waiting, "Unschedulable")
-                self._failed(bind, "it waited for others in vain")
-
-    def _permitted(self, waiting: _Waiting, status: Status) -> None:
-        """A pod waits for others no longer."""
-        bind = waiting.bind
-        del self._waiting[bind.ask.key]
-        self._spent("Permit", status, bind.profile, self._clock.monotonic() - waiting.since_s)
+        for placed in bind.members:
+            self._begun(bind, placed)
+            task = asyncio.create_task(self._carry_out(bind, placed), name=f"bind {placed.ask.key}")
+            self._tasks[task] = bind, placed
+            task.add_done_callback(self._ended)
 
     async def finish(self, within_s: float | None = GRACE_S) -> None:
-        """Wait for what is under way, but not for ever; nothing new is started, and who waits for others gives up."""
-        for waiting in self._waiting.values():
-            self._failed(waiting.bind, "the scheduler is ending")
-        self._waiting.clear()
+        """Wait for what is under way, but not for ever; nothing new is started."""
         for task in self._idle:
             task.cancel()
         if self._tasks:
@@ -152,130 +110,166 @@ class Bindings:
                 await asyncio.wait(late)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        bind = self._tasks.pop(task)
+        bind, placed = self._tasks.pop(task)
         if task.cancelled():
-            self._failed(bind, "the scheduler is ending")
+            self._failed(bind, placed, "the scheduler is ending")
         elif (error := task.exception()) is not None:
-            log.error("a binding ended with an error", exc_info=error, extra={"pod": bind.ask.key})
-            self._failed(bind, f"{type(error).__name__}: {error}")
+            log.error("a binding ended with an error", exc_info=error, extra={"pod": placed.ask.key})
+            self._failed(bind, placed, f"{type(error).__name__}: {error}")
         self._wake()
 
-    async def _carry_out(self, bind: Bind) -> None:
-        await self._settled(bind.ask.meta.uid)
-        if self._feed.stands(bind.ask, bind.node) is None:
-            self._failed(bind, "its node went away, or it did")
+    async def _carry_out(self, bind: Bind, placed: Placed) -> None:
+        ask = placed.ask
+        await self._settled(ask.meta.uid)
+        if not self._core.stands(ask, placed.node):
+            self._failed(bind, placed, "its node went away, or it did")
             return
-        promises = volumes.promises_of(self._feed, bind.ask)
-        began_s, tries = self._clock.monotonic(), 0
+        began_s, tries, left = self._clock.monotonic(), 0, list(placed.plan.steps)
         while True:
             try:
-                if promises:
-                    await self._volumes(bind, promises)
-                    promises, began_s = (), self._clock.monotonic()
-                await self._write(bind)
+                while left:
+                    await self._take(bind, placed, left[0])
+                    del left[0]
+                    began_s = self._clock.monotonic()
+                await self._bind(bind, placed)
             except (ServerError, TooManyRequests) as error:
                 tries += 1
                 answered = not isinstance(error, Unavailable) or error.code
                 if answered and self._clock.monotonic() - began_s > PATIENCE_S:
-                    await self._not_bound(bind, error)
+                    await self._not_bound(bind, placed, error)
                     return
-                log.debug("asked again: %s", error, extra={"pod": bind.ask.key})
-                await self._clock.sleep(backoff_s(tries, bind.ask.key, base_s=FIRST_AGAIN_S, cap_s=LONGEST_AGAIN_S))
-                if not self._is_ours(bind):
-                    self._heard_otherwise(bind)
+                log.debug("asked again: %s", error, extra={"pod": ask.key})
+                await self._clock.sleep(backoff_s(tries, ask.key, base_s=FIRST_AGAIN_S, cap_s=LONGEST_AGAIN_S))
+                if not self._is_ours(placed):
+                    self._heard_otherwise(bind, placed)
                     return
-            except (NotLeader, volumes.NotBound) as error:
-                self._failed(bind, str(error))
+            except (NotLeader, CannotBind) as error:
+                self._failed(bind, placed, str(error))
                 return
             except (ApiError, DecodeError) as error:
-                await self._not_bound(bind, error)
+                await self._not_bound(bind, placed, error)
                 return
             else:
-                self._bound(bind)
+                self._bound(bind, placed)
                 return
 
-    async def _volumes(self, bind: Bind, promises: Sequence[Promise]) -> None:
+    async def _take(self, bind: Bind, placed: Placed, step: Step) -> None:
+        """One step before the binding, and what it waits for."""
         began_s = self._clock.monotonic()
-        await volumes.write(self._client, self._feed, promises)
-        task = asyncio.current_task()
-        assert task is not None
-        self._idle.add(task)
-        self._wake()
-        try:
-            await volumes.bound(self._feed, bind.ask, bind.node, promises, late=lambda what: self._awaiting(bind, what))
-        finally:
-            self._idle.discard(task)
-        self._took(bind, "PreBind", began_s, plugin=VolumeBinding.name)
+        for write in step.writes():
+            await self._write(write)
+        if step.until is not None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._idle.add(task)
+            self._wake()
+            try:
+                await self._come_true(placed, step.until)
+            finally:
+                self._idle.discard(task)
+        self._took(bind, "PreBind", began_s, plugin=step.plugin)
 
-    async def _write(self, bind: Bind) -> None:
-        meta, began_s = bind.ask.meta, self._clock.monotonic()
-        if bind.patch:
-            wanted = {**bind.patch, "metadata": {**bind.patch.get("metadata", {}), "uid": meta.uid}}
-            await self._client.patch(
-                PODS, meta.name, wanted, namespace=meta.namespace, type="merge", field_manager=FIELD_MANAGER
-            )
+    async def _come_true(self, placed: Placed, until: Until) -> None:
+        began_s, is_told = self._clock.monotonic(), False
+        while missing := until.missing():
+            if not self._core.stands(placed.ask, placed.node):
+                raise CannotBind("its node went away, or it did")
+            waited_s = self._clock.monotonic() - began_s
+            if waited_s >= until.within_s:
+                raise CannotBind(f"{missing} within {until.within_s:g} s. {until.waits_for()}".rstrip())
+            if waited_s >= until.late_s and not is_told:
+                self._awaiting(placed, until.waits_for())
+                is_told = True
+            await self._clock.sleep(LOOK_EVERY_S)
+
+    async def _bind(self, bind: Bind, placed: Placed) -> None:
+        plan, began_s = placed.plan, self._clock.monotonic()
+        if plan.patch is not None:
+            await self._write(plan.patch)
             self._took(bind, "PreBind", began_s)
             began_s = self._clock.monotonic()
         try:
-            await self._client.bind(meta.namespace, meta.name, bind.node, uid=meta.uid)
+            await self._write(plan.binding)
         except ApiError:
             self._took(bind, "Bind", began_s, "Error", BINDER)
             raise
         self._took(bind, "Bind", began_s, plugin=BINDER)
 
+    async def _write(self, write: Write) -> None:
+        await carry_out(self._client, write)
+
     def _took(self, bind: Bind, point: Point, began_s: float, status: Status = "Success", plugin: str = "") -> None:
         self._spent(point, status, bind.profile, self._clock.monotonic() - began_s, plugin)
 
-    def _is_ours(self, bind: Bind) -> bool:
+    def _is_ours(self, placed: Placed) -> bool:
         """Whether nothing has been heard of the pod since it was placed. Its node may be gone: a call is under way."""
-        held = self._feed.assumed.get(bind.ask.key)
-        return held is not None and held.uid == bind.ask.meta.uid and held.node == bind.node
+        held = self._core.assumed.get(placed.ask.key)
+        return held is not None and held.uid == placed.ask.meta.uid and held.node == placed.node
 
-    def _heard_otherwise(self, bind: Bind) -> None:
+    def _heard_otherwise(self, bind: Bind, placed: Placed) -> None:
         """While we asked, the informer told what became of the pod: it is on a node, or gone."""
-        known = self._feed.cluster.pods.get(bind.ask.key)
-        row = self._feed.cluster.table.row_of.get(bind.node)
-        if known is not None and known[0].uid == bind.ask.meta.uid and known[1] == row:
-            self._bound(bind)
+        known = self._core.cluster.pods.get(placed.ask.key)
+        row = self._core.cluster.table.row_of.get(placed.node)
+        if known is not None and known[0].uid == placed.ask.meta.uid and known[1] == row:
+            self._bound(bind, placed)
         else:
-            self._refused(bind, "it went away, or elsewhere, meanwhile")
+            self._refused(bind, placed, "it went away, or elsewhere, meanwhile")
 
-    def _bound(self, bind: Bind) -> None:
-        self._feed.queue.done(bind.attempt)
-        self._told(bind, "bound", "")
+    def _bound(self, bind: Bind, placed: Placed) -> None:
+        self._core.at(moment(self._clock))
+        self._core.bound(bind, placed.ask)
+        self._told(bind, placed, "bound", "")
 
-    async def _not_bound(self, bind: Bind, error: Exception) -> None:
+    async def _not_bound(self, bind: Bind, placed: Placed, error: Exception) -> None:
         """What the API server says now decides; where it cannot be asked, the binding has failed."""
-        meta = bind.ask.meta
+        if not isinstance(placed.plan.binding, PodBinding):
+            self._failed(bind, placed, str(error))
+            return
+        meta = placed.ask.meta
         try:
             pod = await self._client.get(PODS, meta.name, namespace=meta.namespace)
         except NotFound:
-            self._refused(bind, "it is gone")
+            self._refused(bind, placed, "it is gone")
             return
         except (ApiError, DecodeError):
-            self._failed(bind, str(error))
+            self._failed(bind, placed, str(error))
             return
         if pod.metadata.uid != meta.uid:
-            self._refused(bind, "it is gone, and there is another one of its name")
+            self._refused(bind, placed, "it is gone, and there is another one of its name")
         elif not pod.spec.node_name:
-            self._failed(bind, str(error))
-        elif pod.spec.node_name == bind.node:
-            self._bound(bind)
+            self._failed(bind, placed, str(error))
+        elif pod.spec.node_name == placed.node:
+            self._bound(bind, placed)
         else:
-            self._refused(bind, f"it is on {pod.spec.node_name}")
+            self._refused(bind, placed, f"it is on {pod.spec.node_name}")
 
-    def _refused(self, bind: Bind, why: str) -> None:
-        log.info("not bound: %s", why, extra={"pod": bind.ask.key, "node": bind.node})
-        self._feed.let_go(bind.ask)
-        self._feed.queue.done(bind.attempt)
-        self._told(bind, "refused", why)
+    def _refused(self, bind: Bind, placed: Placed, why: str) -> None:
+        log.info("not bound: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
+        self._core.at(moment(self._clock))
+        self._core.refused(bind, placed.ask)
+        self._told(bind, placed, "refused", why)
 
-    def _failed(self, bind: Bind, why: str) -> None:
-        if bind.ask.key not in self._feed.queue:
-            # Who is gone, or on a node, waits for nothing.
-            self._refused(bind, why)
-            return
-        log.warning("not bound, tried again later: %s", why, extra={"pod": bind.ask.key, "node": bind.node})
-        self._feed.let_go(bind.ask)
-        self._feed.queue.failed(bind.attempt, self._clock.monotonic())
-        self._told(bind, "failed", why)
+    def _failed(self, bind: Bind, placed: Placed, why: str) -> None:
+        self._core.at(moment(self._clock))
+        outcome = self._core.failed(bind, placed.ask)
+        if outcome == "refused":
+            log.info("not bound: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
+        else:
+            log.warning("binding failed, retrying later: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
+        self._told(bind, placed, outcome, why)
+
+
+async def carry_out(client: Client, write: Write) -> None:
+    """Make one call of the API."""
+    if isinstance(write, PodBinding):
+        await client.bind(write.namespace, write.name, write.node, uid=write.uid)
+        return
+    await client.patch(
+        write.kind,
+        write.name,
+        dict(write.body),
+        namespace=write.namespace,
+        type=write.type,
+        subresource=write.subresource,
+        field_manager=FIELD_MANAGER,
+    )

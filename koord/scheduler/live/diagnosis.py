@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from koord.scheduler import diagnosis
+from koord.scheduler.core.core import Core
 from koord.scheduler.diagnosis import Diagnosis, FailedNodes, Flags
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
-from koord.scheduler.live.feed import Feed
 from koord.scheduler.suggestion import Suggestion
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ class Inspection:
 
     def __init__(self) -> None:
         self.flags = Flags()
-        self._feed: Callable[[], Feed | None] = lambda: None
+        self._core: Callable[[], Core | None] = lambda: None
         self._leads: Callable[[], bool] = lambda: False
         self._failed = FailedNodes()
         self._unwritten: deque[tuple[Ask, Diagnosis]] = deque()
         self._work = asyncio.Event()
 
-    def look_at(self, feed: Callable[[], Feed | None], leads: Callable[[], bool]) -> None:
+    def look_at(self, core: Callable[[], Core | None], leads: Callable[[], bool]) -> None:
         """Where the state is, and whether this instance leads."""
-        self._feed, self._leads = feed, leads
+        self._core, self._leads = core, leads
 
     def before(self, engine: Engine, ask: Ask) -> None:
         """A pod is about to be placed. Where it was promised a node that takes it, no other is looked at."""
@@ -139,12 +139,12 @@ class Inspection:
         return _json({"message": f"there is nothing at {path}; {BASE}/__services__ says what there is"}, 404)
 
     def _services(self) -> Mapping[str, Service]:
-        feed = self._feed()
-        if feed is None:
+        core = self._core()
+        if core is None:
             return {}
-        cluster = feed.cluster
+        cluster = core.cluster
         found: dict[str, Service] = {f"{BASE}/nodes/:nodeName": lambda name: diagnosis.node_told(cluster, name)}
-        for engine in feed.engines.values():
+        for engine in core.engines.values():
             for plugin in engine.profile.plugins:
                 for path, service in plugin.services().items():
                     # Of several profiles, the first one's plugin answers.

@@ -6,20 +6,28 @@ It gives way to what informers hear, and has each decision carried out and told.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.election import NotLeader
+from koord.kube.errors import ApiError
+from koord.scheduler.core.core import Core, Outcome
+from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, Wait
+from koord.scheduler.framework.writes import Write
 from koord.scheduler.live.auditing import Auditing
-from koord.scheduler.live.binding import Bindings, Outcome
-from koord.scheduler.live.cycle import Bind, Cycle, Decision, Nowhere
-from koord.scheduler.live.diagnosis import Inspection
-from koord.scheduler.live.feed import Feed
+from koord.scheduler.live.binding import Bindings, carry_out
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
 from koord.scheduler.live.preempting import Preempting
+from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
+
+log = logging.getLogger(__name__)
 
 BETWEEN_BREATHS: Final = 16
 """After so many decisions in a row, whoever else has something to do is let through."""
@@ -27,38 +35,42 @@ LONGEST_REST_S: Final = 1.0
 
 
 class Loop:
-    """Schedules from one feed. `ready` is set by whoever has something new for it."""
+    """Schedules from one core. `ready` is set by whoever has something new for it."""
 
     def __init__(
         self,
         client: Client,
-        feed: Feed,
+        core: Core,
+        clock: Clock,
         telling: Telling,
         metrics: SchedulerMetrics,
         ready: asyncio.Event,
         pod_of: Callable[[str], Pod | None],
-        inspection: Inspection | None = None,
         audit: Auditing | None = None,
     ) -> None:
-        self._feed, self._telling, self._metrics, self._ready = feed, telling, metrics, ready
-        self._clock, self._audit = feed.clock, audit
+        self._client, self._core, self._clock = client, core, clock
+        self._telling, self._metrics, self._ready, self._audit = telling, metrics, ready, audit
         if audit is not None:
-            audit.feed = feed
+            audit.core = core
         self._monitor = Monitor(metrics.timed_out)
-        self._cycle = Cycle(feed, inspection, metrics.spent)
         self.bindings = Bindings(
             client,
-            feed,
-            feed.clock,
+            core,
+            clock,
             told=self._told,
             wake=ready.set,
             settled=telling.settled,
             begun=self._begun,
-            awaiting=telling.awaits_volumes,
+            awaiting=telling.awaits,
             spent=metrics.spent,
         )
-        self._preempting = Preempting(client, feed, telling, pod_of=pod_of, wake=ready.set, done=metrics.made_room)
+        self._preempting = Preempting(
+            client, core, clock, telling, pod_of=pod_of, wake=ready.set, done=metrics.made_room
+        )
         self._began_s: dict[str, float] = {}
+        self._waits_since_s: dict[str, float] = {}
+        "By key of entity, since when it waits for others."
+        self._writing: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     def stop(self) -> None:
@@ -73,46 +85,86 @@ class Loop:
                 await self._decide()
                 await self._rest()
         except BaseException:
-            await self.bindings.finish()
-            await self._preempting.finish()
+            await self._finish(grace=True)
             raise
-        await self.bindings.finish(None)
+        await self._finish(grace=False)
+
+    async def _finish(self, *, grace: bool) -> None:
+        self._core.give_up_waiting("the scheduler is ending")
+        while (decision := self._core.decide()) is not None and isinstance(decision, LetGo):
+            self._carry_out(decision, self._clock.monotonic())
+        await (self.bindings.finish() if grace else self.bindings.finish(None))
         await self._preempting.finish()
+        for task in self._writing:
+            task.cancel()
 
     async def _decide(self) -> None:
         """As long as somebody is ready."""
         decided = 0
         while not self._stopping and not self._is_full:
             began_s = self._clock.monotonic()
-            decision = self._cycle.step()
+            self._core.at(moment(self._clock))
+            decision = self._core.decide()
             if decision is None:
                 return
             took_s = self._clock.monotonic() - began_s
             self._metrics.decided(took_s)
             self._monitor.decided(decision.ask, decision.profile, took_s)
             self._carry_out(decision, began_s)
-            self.bindings.look_after_waiting()
+            self._write_all()
             decided += 1
             if decided % BETWEEN_BREATHS == 0:
                 await asyncio.sleep(0)
 
     def _carry_out(self, decision: Decision, began_s: float) -> None:
-        if self._audit is not None:
-            self._audit.decided(decision)
-        if isinstance(decision, Bind):
-            self._began_s[decision.ask.meta.uid] = began_s
-            self.bindings.start(decision)
-            return
-        nowhere = isinstance(decision, Nowhere)
-        if isinstance(decision, Nowhere):
-            self._telling.nowhere(decision)
-            self._preempting.start(decision)
-            if decision.remedy.node is not None or decision.remedy.message:
-                self._metrics.preempted(len(decision.remedy.victims))
-        else:
-            self._telling.broken(decision)
-        took_s = self._clock.monotonic() - began_s
-        self._metrics.attempted(UNSCHEDULABLE if nowhere else ERROR, decision.profile, took_s)
+        match decision:
+            case Bind():
+                self._permitted(decision.attempt.entity.key, decision.profile, "Success")
+                for placed in decision.members:
+                    self._began_s[placed.ask.meta.uid] = began_s
+                self.bindings.start(decision)
+            case Wait():
+                self._waits_since_s[decision.attempt.entity.key] = self._clock.monotonic()
+            case LetGo():
+                self._permitted(decision.attempt.entity.key, decision.profile, "Unschedulable")
+                self._telling.let_go(decision)
+                self._attempted(ERROR, decision.profile, began_s)
+            case Nowhere():
+                if self._audit is not None:
+                    self._audit.decided(decision)
+                self._telling.nowhere(decision)
+                self._preempting.start(decision)
+                if decision.remedy.node is not None or decision.remedy.message:
+                    self._metrics.preempted(len(decision.remedy.victims))
+                self._attempted(UNSCHEDULABLE, decision.profile, began_s)
+            case Broken():
+                if decision.error is not None:
+                    log.error("no decision: a plugin failed", exc_info=decision.error, extra={"pod": decision.ask.key})
+                if self._audit is not None:
+                    self._audit.decided(decision)
+                self._telling.broken(decision)
+                self._attempted(ERROR, decision.profile, began_s)
+
+    def _write_all(self) -> None:
+        for write in self._core.take_writes():
+            task = asyncio.create_task(self._write(write), name="write status")
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    async def _write(self, write: Write) -> None:
+        try:
+            await carry_out(self._client, write)
+        except (ApiError, DecodeError, NotLeader) as error:
+            log.warning("a status was not written: %s", error)
+
+    def _attempted(self, result: str, profile: str, began_s: float) -> None:
+        self._metrics.attempted(result, profile, self._clock.monotonic() - began_s)
+
+    def _permitted(self, entity: str, profile: str, status: Literal["Success", "Unschedulable"]) -> None:
+        """An entity waits for others no longer, if it did."""
+        since_s = self._waits_since_s.pop(entity, None)
+        if since_s is not None:
+            self._metrics.spent("Permit", status, profile, self._clock.monotonic() - since_s)
 
     @property
     def _is_full(self) -> bool:
@@ -120,10 +172,10 @@ class Loop:
 
     async def _rest(self) -> None:
         """Until something happens, or time alone makes somebody ready."""
-        self.bindings.look_after_waiting()
+        self._write_all()
         self._look(self._clock.monotonic())
         rest_s = LONGEST_REST_S
-        change_s = None if self._is_full else self._feed.queue.next_change_s()
+        change_s = None if self._is_full else self._core.next_change_s()
         if change_s is not None:
             rest_s = min(rest_s, max(0.0, change_s - self._clock.monotonic()))
         if self._stopping:
@@ -137,34 +189,32 @@ class Loop:
 
     def _look(self, now_s: float) -> None:
         """What is to be seen of the whole, now and then."""
-        self._metrics.look(self._feed, now_s)
-        self._metrics.calls(len(self.bindings), self._telling.unwritten)
+        self._metrics.look(self._core, now_s)
+        self._metrics.calls(len(self.bindings) + self._core.waiting(), self._telling.unwritten)
         self._monitor.look(now_s)
         if self._audit is not None:
             self._audit.look(now_s)
-        queue = self._feed.queue
-        for attempt in self._monitor.unattended(queue, self.bindings.attempts, now_s):
-            for ask in attempt.entity.pods:
-                self._feed.let_go(ask)
-            queue.failed(attempt, now_s)
+        self._core.at(moment(self._clock))
+        for attempt in self._monitor.unattended(self._core.queue, self._core.awaited, now_s):
+            self._core.unattended(attempt)
 
-    def _begun(self, bind: Bind) -> None:
-        self._monitor.began(bind.ask, bind.profile, self._clock.monotonic())
+    def _begun(self, bind: Bind, placed: Placed) -> None:
+        self._monitor.began(placed.ask, bind.profile, self._clock.monotonic())
 
-    def _told(self, bind: Bind, outcome: Outcome, why: str) -> None:
-        now_s, uid = self._clock.monotonic(), bind.ask.meta.uid
+    def _told(self, bind: Bind, placed: Placed, outcome: Outcome, why: str) -> None:
+        now_s, uid = self._clock.monotonic(), placed.ask.meta.uid
         took_s = now_s - self._began_s.pop(uid, now_s)
         self._monitor.ended(uid, now_s)
         if outcome == "bound":
-            self._telling.bound(bind)
+            self._telling.bound(placed)
             if self._audit is not None:
-                self._audit.bound(bind)
+                self._audit.bound(placed)
             self._metrics.attempted(SCHEDULED, bind.profile, took_s)
             self._metrics.bound(bind.attempt, now_s - bind.attempt.came_s)
         elif outcome == "failed":
-            self._telling.not_bound(bind, why)
+            self._telling.not_bound(placed, why)
             if self._audit is not None:
-                self._audit.not_bound(bind)
+                self._audit.not_bound(placed)
             self._metrics.attempted(ERROR, bind.profile, took_s)
         else:
             self._telling.forget(uid)

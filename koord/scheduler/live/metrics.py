@@ -13,8 +13,8 @@ from prometheus_client import Counter as Counted
 from prometheus_client import Histogram
 
 from koord.kube.metrics import Metrics
-from koord.scheduler.live.feed import Feed
-from koord.scheduler.queue import Attempt, Where
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.queue import Attempt, Where
 
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
@@ -199,7 +199,7 @@ class SchedulerMetrics:
         self._calls.labels("pod_binding").set(bindings)
         self._calls.labels("pod_status_patch").set(words)
 
-    def look(self, feed: Feed, now_s: float) -> None:
+    def look(self, core: Core, now_s: float) -> None:
         """How things are; not more often than it is worth."""
         if now_s - self._looked_s < LOOK_EVERY_S:
             return
@@ -207,13 +207,13 @@ class SchedulerMetrics:
         where: Counter[Where] = Counter()
         by: Counter[tuple[str, str]] = Counter()
         profiles: dict[str, str] = {}
-        for attempt in feed.queue:
+        for attempt in core.queue:
             where[attempt.where] += 1
             if attempt.where is Where.UNSCHEDULABLE:
                 ask = attempt.entity.pods[0]
                 profile = profiles.get(ask.spec.scheduler_name)
                 if profile is None:
-                    engine = feed.engine_of(ask)
+                    engine = core.feed.engine_of(ask)
                     profile = profiles[ask.spec.scheduler_name] = "" if engine is None else engine.profile.name
                 by.update((plugin, profile) for plugin in attempt.rejected_by)
         for each, name in _QUEUES.items():
@@ -223,6 +223,6 @@ class SchedulerMetrics:
         for labels, number in by.items():
             self._unschedulable.labels(*labels).set(number)
         self._told_of = set(by)
-        self._cache.labels("nodes").set(len(feed.cluster.table))
-        self._cache.labels("pods").set(len(feed.cluster.pods))
-        self._cache.labels("assumed_pods").set(len(feed.assumed))
+        self._cache.labels("nodes").set(len(core.cluster.table))
+        self._cache.labels("pods").set(len(core.cluster.pods))
+        self._cache.labels("assumed_pods").set(len(core.assumed))

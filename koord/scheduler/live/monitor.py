@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from koord.scheduler.core.queue import Attempt, Where
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.queue import Attempt, Where
 
 log = logging.getLogger(__name__)
 

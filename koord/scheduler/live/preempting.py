@@ -17,10 +17,14 @@ from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.codec import DecodeError
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
+from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, Conflict, NotFound
-from koord.scheduler.live.cycle import Nowhere
-from koord.scheduler.live.feed import Feed
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.decision import Nowhere
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Move
+from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
 
 log = logging.getLogger(__name__)
@@ -37,14 +41,15 @@ class Preempting:
     def __init__(
         self,
         client: Client,
-        feed: Feed,
+        core: Core,
+        clock: Clock,
         telling: Telling,
         *,
         pod_of: Callable[[str], Pod | None],
         wake: Callable[[], None],
         done: Callable[[bool, float], None] = lambda all_went, took_s: None,
     ) -> None:
-        self._client, self._feed, self._telling = client, feed, telling
+        self._client, self._core, self._clock, self._telling = client, core, clock, telling
         self._pod_of, self._wake, self._done = pod_of, wake, done
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,11 +63,18 @@ class Preempting:
             pod = self._pod_of(key)
             if pod is not None:
                 self._telling.not_promised(pod)
-        if decision.remedy.node is None or not decision.remedy.victims:
-            return
-        task = asyncio.create_task(self._carry_out(decision), name=f"preempt for {decision.ask.key}")
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        remedy, asks = decision.remedy, {ask.key: ask for ask in decision.asks}
+        moves = [*remedy.others]
+        if remedy.node is not None:
+            moves.insert(0, Move(decision.ask.key, remedy.node, remedy.victims))
+        for move in moves:
+            if not move.victims:
+                continue
+            task = asyncio.create_task(
+                self._carry_out(asks[move.pod], move, decision.profile), name=f"preempt for {move.pod}"
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
 
     async def finish(self) -> None:
         """What is under way is ended: whoever is not deleted yet stays."""
@@ -77,19 +89,20 @@ class Preempting:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s ended with an error", task.get_name(), exc_info=error)
 
-    async def _carry_out(self, decision: Nowhere) -> None:
-        began_s = self._feed.clock.monotonic()
-        ended = await asyncio.gather(*(self._end(key, decision) for key in decision.remedy.victims))
-        self._done(all(ended), self._feed.clock.monotonic() - began_s)
+    async def _carry_out(self, ask: Ask, move: Move, profile: str) -> None:
+        began_s = self._clock.monotonic()
+        ended = await asyncio.gather(*(self._end(key, ask, move.node, profile) for key in move.victims))
+        self._done(all(ended), self._clock.monotonic() - began_s)
         if not all(ended):
-            self._feed.take_back(decision.ask.key)
+            self._core.at(moment(self._clock))
+            self._core.take_back(ask.key)
 
-    async def _end(self, key: str, decision: Nowhere) -> bool:
+    async def _end(self, key: str, ask: Ask, node: str, profile: str) -> bool:
         victim = self._pod_of(key)
         if victim is None or victim.metadata.deletion_timestamp is not None:
             return True
         try:
-            await self._tell(victim, decision)
+            await self._tell(victim, profile)
             await self._client.delete(
                 PODS, victim.metadata.name, namespace=victim.metadata.namespace, uid=victim.metadata.uid
             )
@@ -97,19 +110,18 @@ class Preempting:
             # It is gone, and there may be another one of its name: that one is no victim.
             return True
         except (ApiError, DecodeError, NotLeader) as error:
-            log.warning("a victim stays: %s", error, extra={"pod": key, "for": decision.ask.key})
+            log.warning("a victim stays: %s", error, extra={"pod": key, "for": ask.key})
             return False
-        assert decision.remedy.node is not None
-        self._telling.preempted(victim, decision.ask, decision.remedy.node)
+        self._telling.preempted(victim, ask, node)
         return True
 
-    async def _tell(self, victim: Pod, decision: Nowhere) -> None:
+    async def _tell(self, victim: Pod, profile: str) -> None:
         condition = {
             "type": PodConditionType.DISRUPTION_TARGET,
             "status": "True",
             "reason": PREEMPTED,
-            "message": f"{decision.profile}: preempting to accommodate a higher priority pod",
-            "lastTransitionTime": from_seconds(self._feed.clock.now()),
+            "message": f"{profile}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": from_seconds(self._clock.now()),
         }
         await self._client.patch(
             PODS,

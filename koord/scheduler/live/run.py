@@ -35,19 +35,18 @@ from koord.kube.metrics import Metrics
 from koord.kube.served import is_served
 from koord.scheduler.annotations import READ
 from koord.scheduler.auditor import Limits as AuditLimits
-from koord.scheduler.framework.engine import Engine
+from koord.scheduler.core.core import Core
 from koord.scheduler.live.announcing import Announcing
 from koord.scheduler.live.auditing import Auditing, AuditMetrics
 from koord.scheduler.live.diagnosis import Inspection
-from koord.scheduler.live.feed import Assumed, Feed
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
+from koord.scheduler.live.onlooker import Onlooker
 from koord.scheduler.live.reload import Read, changes
-from koord.scheduler.live.sources import OF_NODES, Sources
+from koord.scheduler.live.sources import OPTIONAL, Sources, moment, together
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.own_plugins import OwnPlugin
 from koord.scheduler.profiles import profiles_of
-from koord.scheduler.state.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -102,17 +101,17 @@ class Runner:
         self._ready = asyncio.Event()
         self._loop: Loop | None = None
         self._disconnect: Callable[[], None] = lambda: None
-        self.feed: Feed | None = None
+        self.core: Core | None = None
         if options.inspection is not None:
-            options.inspection.look_at(lambda: self.feed, lambda: self._loop is not None)
+            options.inspection.look_at(lambda: self.core, lambda: self._loop is not None)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         metrics = self._metrics.metrics
         async with AsyncExitStack() as stack:
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
-            self._sources = Sources(informers)
-            missing = [kind for kind in OF_NODES if not await is_served(self._client, kind)]
-            for kind in OF_NODES:
+            self._sources = Sources(informers, self._clock)
+            missing = [kind for kind in OPTIONAL if not await is_served(self._client, kind)]
+            for kind in OPTIONAL:
                 if kind not in missing:
                     self._sources.add(kind)
             self._events = await stack.enter_async_context(
@@ -170,12 +169,12 @@ class Runner:
         namespace = self._config.leader_election.resource_namespace
         announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)
         forget = self._sources.pods.add_handler(telling.pod)
-        forget = _both(forget, self._sources.tell_malformed(MalformedTeller(self._events, READ)))
+        forget = together(forget, self._sources.tell_malformed(MalformedTeller(self._events, READ)))
         audit = None
         if self._audited is not None and self._options.audit is not None:
             audit = Auditing(self._audited, self._clock, self._options.audit)
-            audit.feed = self.feed
-            forget = _both(forget, self._sources.pods.add_handler(audit.pod))
+            audit.core = self.core
+            forget = together(forget, self._sources.pods.add_handler(audit.pod))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(telling.run(), name="telling")
@@ -183,15 +182,15 @@ class Runner:
                 if self._options.inspection is not None:
                     tasks.create_task(self._options.inspection.run(), name="diagnoses")
                 while True:
-                    assert self.feed is not None
+                    assert self.core is not None
                     self._loop = Loop(
                         client,
-                        self.feed,
+                        self.core,
+                        self._clock,
                         telling,
                         self._metrics,
                         self._ready,
                         self._sources.pods.get,
-                        self._options.inspection,
                         audit,
                     )
                     await self._loop.run()
@@ -225,8 +224,8 @@ class Runner:
         while not await self._is_served(kind):
             await self._clock.sleep(ASK_AGAIN_S)
         self._sources.add(kind)
-        assert self.feed is not None
-        self._disconnect = _both(self._disconnect, self._sources.connect_added(kind, self.feed))
+        assert self.core is not None
+        self._disconnect = together(self._disconnect, self._sources.connect_added(kind, self.core))
 
     async def _is_served(self, kind: Kind[Any]) -> bool:
         try:
@@ -244,32 +243,21 @@ class Runner:
 
     def _take_over(self, config: SchedulerConfiguration) -> None:
         """A state for a configuration, fed from the informers. What was placed and is not heard of yet goes along."""
-        assumed: dict[str, Assumed] = self.feed.assumed if self.feed is not None else {}
+        before = self.core
         self._disconnect()
         profiles = profiles_of(config, self._options.plugins)
         for warning in profiles.warnings:
             log.warning(warning)
-        cluster = Cluster(self._options.seed)
-        cluster.now_s = self._clock.now()
-        self.feed = Feed(
-            cluster,
-            profiles.queue(cluster),
-            {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()},
-            profiles.plugins(),
-            clock=self._clock,
-            pods_of=self._sources.pods_of,
+        self.core = Core(
+            profiles,
+            seed=self._options.seed,
             alone=self._options.alone,
+            now=moment(self._clock),
+            observer=Onlooker(self._clock, self._metrics.spent, self._options.inspection),
             wake=self._ready.set,
             queued=self._metrics.queued,
         )
-        self.feed.assumed.update(assumed)
-        self._disconnect = self._sources.connect(self.feed)
+        if before is not None:
+            self.core.take_over(before)
+        self._disconnect = self._sources.connect(self.core)
         self._ready.set()
-
-
-def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
-    def both() -> None:
-        first()
-        second()
-
-    return both

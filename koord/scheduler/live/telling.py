@@ -22,8 +22,8 @@ from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder, reference
 from koord.kube.store import Delta
+from koord.scheduler.core.decision import Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.live.cycle import Bind, Broken, Nowhere
 from koord.scheduler.message import for_an_event
 
 log = logging.getLogger(__name__)
@@ -70,19 +70,23 @@ class Telling:
         if writing is not None:
             await writing.wait()
 
-    def bound(self, bind: Bind) -> None:
-        meta = bind.ask.meta
+    def bound(self, placed: Placed) -> None:
+        meta = placed.ask.meta
         self.forget(meta.uid)
-        note = f"Successfully assigned {meta.namespace}/{meta.name} to {bind.node}"
-        self._events.record(reference(PODS, bind.ask.pod), "Scheduled", note, action="Binding")
+        note = f"Successfully assigned {meta.namespace}/{meta.name} to {placed.node}"
+        self._events.record(reference(PODS, placed.ask.pod), "Scheduled", note, action="Binding")
 
-    def not_bound(self, bind: Bind, why: str) -> None:
-        self._say(bind.ask.pod, _Word(SCHEDULER_ERROR, f"it was to go to {bind.node}, and was not bound: {why}"))
+    def not_bound(self, placed: Placed, why: str) -> None:
+        self._say(placed.ask.pod, _Word(SCHEDULER_ERROR, f"binding to {placed.node} failed: {why}; retrying"))
 
-    def awaits_volumes(self, bind: Bind, what: str) -> None:
-        """It has its place, and its volumes are long in coming: who looks at the pod is to see why nothing happens."""
-        note = for_an_event(f"It is to go to {bind.node}, and waits for its volumes. {what}")
-        self._events.record(reference(PODS, bind.ask.pod), "WaitingForVolumes", note, action="Binding")
+    def let_go(self, decision: LetGo) -> None:
+        for placed in decision.bind.members:
+            self._say(placed.ask.pod, _Word(SCHEDULER_ERROR, f"not bound to {placed.node}: {decision.why}; retrying"))
+
+    def awaits(self, placed: Placed, what: str) -> None:
+        """It has its place, and what it needs is long in coming: the pod's events say why nothing happens."""
+        note = for_an_event(f"It will go to {placed.node} and waits for its volumes. {what}")
+        self._events.record(reference(PODS, placed.ask.pod), "WaitingForVolumes", note, action="Binding")
 
     def nowhere(self, decision: Nowhere) -> None:
         remedy = decision.remedy
@@ -91,10 +95,14 @@ class Telling:
         # How many nodes there are for each reason changes all the time; the condition has the present numbers.
         reasons = placement.refusal or ", ".join(sorted(placement.rejections))
         theme = f"{reasons}{' makes room' if remedy.node is not None else ''}"
-        self._say(decision.ask.pod, _Word(UNSCHEDULABLE, decision.message, promised), theme)
+        promises = {decision.ask.key: promised, **{move.pod: move.node for move in remedy.others}}
+        for ask in decision.asks:
+            word = _Word(UNSCHEDULABLE, decision.message, promises.get(ask.key))
+            self._say(ask.pod, word, theme)
 
     def broken(self, decision: Broken) -> None:
-        self._say(decision.ask.pod, _Word(SCHEDULER_ERROR, decision.message))
+        for ask in decision.asks:
+            self._say(ask.pod, _Word(SCHEDULER_ERROR, decision.message))
 
     def not_promised(self, pod: Pod) -> None:
         """A more important pod is to have the node that this one was promised."""

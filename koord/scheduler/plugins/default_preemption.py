@@ -25,7 +25,6 @@ from koord.api.kubernetes.words import PreemptionPolicy
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import trials
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.nominated import meets
 from koord.scheduler.framework.plugin import Many, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
@@ -163,7 +162,7 @@ class DefaultPreemption(Plugin):
         def can_be_reckoned(row: Row) -> bool:
             if sure is not None and not sure.item(row):
                 return False
-            return floor is None or not any(meets(ask, each) for each in nominations.at(row, floor))
+            return floor is None or not any(engine.meets(ask, each) for each in nominations.at(row, floor))
 
         def trial(rows: Array) -> Iterable[Found]:
             known = [can_be_reckoned(row) for row in rows.tolist()]
@@ -294,9 +293,8 @@ def _tried_out(ask: Ask, engine: Engine, row: Row) -> Found:
     if not lower:
         return (NO_VICTIMS,)
     with cluster.transaction() as attempt:
-        # Who had something from a plugin cannot just be put back: then each trial begins anew.
-        gave_back = [cluster.remove_pod(each.key) for each in lower]
-        is_simple = not any(gave_back)
+        for each in lower:
+            cluster.remove_pod(each.key)
         if not engine.fits(ask, row):
             why = tuple(engine.words_against(ask, row))
             attempt.undo()
@@ -304,10 +302,8 @@ def _tried_out(ask: Ask, engine: Engine, row: Row) -> Found:
         violated = cluster.budgets.violated(lower)
         order = [each for each, violates in zip(lower, violated, strict=True) if violates]
         order += [each for each, violates in zip(lower, violated, strict=True) if not violates]
-        stays = _kept(order, ask, engine, row) if is_simple else frozenset[str]()
+        stays = _kept(order, ask, engine, row)
         attempt.undo()
-    if not is_simple:
-        stays = _kept_anew(order, ask, engine, row)
     going = [each for each in lower if each.key not in stays]
     violations = sum(1 for each, violates in zip(lower, violated, strict=True) if violates and each.key not in stays)
     return candidate(row, going, violations)
@@ -323,18 +319,3 @@ def _kept(gone: list[PodRecord], ask: Ask, engine: Engine, row: Row) -> frozense
         else:
             engine.cluster.remove_pod(record.key)
     return frozenset(stays)
-
-
-def _kept_anew(lower: list[PodRecord], ask: Ask, engine: Engine, row: Row) -> frozenset[str]:
-    """As `_kept`, but pods are there, and all others are taken off for every trial."""
-    cluster = engine.cluster
-    going = {each.key: None for each in lower}
-    for record in lower:
-        with cluster.transaction() as attempt:
-            for key in going:
-                if key != record.key:
-                    cluster.remove_pod(key)
-            if engine.fits(ask, row):
-                del going[record.key]
-            attempt.undo()
-    return frozenset(each.key for each in lower if each.key not in going)

@@ -28,6 +28,7 @@ from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.counts import HeldTally, Tally
 from koord.scheduler.state.domains import Dimension, Grouped
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Reason, Row
 from koord.scheduler.state.terms import Role, Term
 
@@ -62,6 +63,9 @@ class InterPodAffinity(Plugin):
         itself = bool(terms.affinity) and _matches_itself(terms.affinity, ask, cluster)
         chosen = tuple([_namespaces(each.term, cluster) for each in terms.held if _chooses_namespaces(each.term)])
         return terms, itself, chosen, others
+
+    def meets(self, ask: Ask, promised: PodRecord) -> bool:
+        return bool(promised.held or ask.terms.held)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         terms, meta, counts = ask.terms, ask.meta, cluster.counts

@@ -12,13 +12,14 @@ kept as ceilings: the largest `assigned + pod` that still passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.kinds import NODE_METRICS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
@@ -37,7 +38,7 @@ from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, least
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, Taking, least
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.load_aware_service import load_told
 from koord.scheduler.plugins.load_changes import Excess, Limit, higher_limit, smaller_load
@@ -187,6 +188,11 @@ class LoadAwareScheduling(Plugin):
         cluster.watch(self)
         for row in list(cluster.nodes):
             self.node_put(row)
+
+    def takes(self) -> Sequence[Taking]:
+        return (
+            Taking(NODE_METRICS, self.put_node_metric, lambda metric: self.remove_node_metric(metric.metadata.name)),
+        )
 
     def put_node_metric(self, metric: NodeMetric) -> None:
         """A node has reported."""

@@ -10,7 +10,7 @@ one's own limits are. Rungs come from the node's NodeSLO; usage does not close a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from koord.api.configuration.threshold_rungs import DIMENSIONS, Dimension
 from koord.api.configuration.thresholds import COOL_DOWN_S, check, strategy_layers
+from koord.api.kinds import NODE_METRICS, NODE_SLOS
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
@@ -25,11 +26,11 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_slo import NodeSLO, NodeSLOSpec, ResourceThresholdStrategy
 from koord.api.protocol.priority import BANDS, PriorityClass
 from koord.api.text.timestamp import TimestampError, parse_timestamp
+from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin
+from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, Taking
 from koord.scheduler.framework.stable import Version
-from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster, Index
 from koord.scheduler.state.table import Column, Reason, Row
 
@@ -202,6 +203,12 @@ class NodeClosing(Plugin):
     def closings(self) -> Closings:
         assert self._closings is not None, "a plugin is attached to a cluster before it is told anything"
         return self._closings
+
+    def takes(self) -> Sequence[Taking]:
+        return (
+            Taking(NODE_METRICS, self.put_node_metric, lambda metric: self.remove_node_metric(metric.metadata.name)),
+            Taking(NODE_SLOS, self.put_node_slo, lambda slo: self.remove_node_slo(slo.metadata.name)),
+        )
 
     def put_node_metric(self, metric: NodeMetric) -> None:
         self.closings.put_metric(metric)

@@ -69,6 +69,9 @@ class NodePorts(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.ports
 
+    def meets(self, ask: Ask, promised: PodRecord) -> bool:
+        return bool(promised.ports and ask.ports)
+
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         return _Free(ask.ports, cluster) if ask.ports else None
 

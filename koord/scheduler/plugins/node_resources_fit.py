@@ -23,6 +23,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.text.quantity import amount as amount_of
 from koord.api.text.quantity import render
+from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, smaller
 from koord.scheduler.framework.plugin import (
@@ -37,7 +38,6 @@ from koord.scheduler.framework.plugin import (
     least,
     percent,
 )
-from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import MOST_OF_A_POD, Array, Reason, Row

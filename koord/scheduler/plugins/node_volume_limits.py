@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.storage import CSINode
+from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.framework.stable import Version
-from koord.scheduler.queue import Event
 from koord.scheduler.state.cluster import Cluster, Index
 from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import Disk
@@ -126,6 +126,9 @@ class NodeVolumeLimits(Plugin):
         new = Counter(driver for driver, volume in limited if not attached.is_somewhere((driver, volume)))
         known = tuple(disk for disk in limited if attached.is_somewhere(disk))
         return tuple(sorted(new.items())), known, Version(storage.limits_version)
+
+    def meets(self, ask: Ask, promised: PodRecord) -> bool:
+        return bool(ask.spec.volumes and (promised.claims or promised.own_claims))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         match self.key(ask, cluster):

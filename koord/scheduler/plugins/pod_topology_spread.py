@@ -34,7 +34,7 @@ from koord.scheduler.plugins.node_affinity import NodeAffinity
 from koord.scheduler.plugins.taint_toleration import TaintToleration
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.domains import Counted, Dimension, Grouped
-from koord.scheduler.state.pods import Template
+from koord.scheduler.state.pods import PodRecord, Template
 from koord.scheduler.state.table import Array, Reason, Row
 
 SYSTEM_DEFAULTS: Final = (
@@ -109,6 +109,9 @@ class PodTopologySpread(Plugin):
         where = self._where.key(ask, cluster)
         found = self._keys[seen] = (_encode(own), meta.namespace, itself, values, where, ask.spec.tolerations)
         return found
+
+    def meets(self, ask: Ask, promised: PodRecord) -> bool:
+        return bool(ask.spec.topology_spread_constraints)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         own, meta = ask.spec.topology_spread_constraints, ask.meta

@@ -10,7 +10,7 @@ promised is kept, so that the next pod does not count on the same volume.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 
@@ -19,15 +19,19 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.kubernetes.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.api.text.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
+from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
 from koord.scheduler.framework.stable import Version
+from koord.scheduler.framework.writes import Step
 from koord.scheduler.plugins import volume_changes
-from koord.scheduler.queue import Event
+from koord.scheduler.plugins.volume_steps import volume_step
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import (
+    NO_PROVISIONER,
     SELECTED_NODE_ANNOTATION,
     WAITS_FOR_POD,
     Promise,
@@ -49,7 +53,6 @@ _REASONS: Final = {
     NO_ROOM: "node(s) did not have enough free storage",
     VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
-NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
 
 
 NOWHERE: Final = "nowhere"
@@ -62,6 +65,7 @@ class VolumeBinding(Plugin):
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
+        self.notes = Promised
 
     def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
         """A pod that goes before its claims are bound gives back the volumes that were kept for them."""
@@ -96,30 +100,35 @@ class VolumeBinding(Plugin):
         claims = _claims(ask, cluster)
         return _Bindable(_reach(claims, cluster), claims, cluster)
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         if not ask.spec.volumes:
-            return
+            return None
         claims = _claims(ask, cluster)
         if all(is_bound(claim) for claim in claims):
-            return
+            return None
         node = cluster.table.names[row]
         promises = _Bindable((), claims, cluster).promises(row)
-        _promise(ask.key, [(claim.metadata.key, volume, node) for claim, volume in promises], cluster)
+        return tuple((claim.metadata.key, volume, node) for claim, volume in promises)
 
-        def undo() -> None:
-            cluster.storage.take_back(ask.key)
-
-        cluster.undoable(undo)
-
-    def release(self, key: str, row: Row, cluster: Cluster) -> None:
-        promises = cluster.storage.take_back(key)
-        if promises:
-            cluster.undoable(lambda: _promise(key, promises, cluster))
+    def steps(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> tuple[Step, ...]:
+        if note is None:
+            return ()
+        promises = cast(tuple[Promise, ...], note)
+        return (volume_step(self.name, ask, promises, cluster, float(self.args.bind_timeout_seconds)),)
 
 
-def _promise(pod: str, promises: Sequence[Promise], cluster: Cluster) -> None:
-    for claim, volume, node in promises:
-        cluster.storage.promise(pod, claim, volume, node)
+class Promised(Notes):
+    """What the claims of placed pods were promised. No pod says so itself: once they are bound, claims do."""
+
+    name = "VolumeBinding"
+    from_pod = False
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        if sign < 0:
+            self.cluster.storage.take_back(record.key)
+            return
+        for claim, volume, node in cast(tuple[Promise, ...], note):
+            self.cluster.storage.promise(record.key, claim, volume, node)
 
 
 def _claims(ask: Ask, cluster: Cluster) -> list[PersistentVolumeClaim]:

@@ -82,6 +82,9 @@ class VolumeRestrictions(Plugin):
         disks = disks_of(ask.pod)
         return (disks, in_use) if disks or in_use else None
 
+    def meets(self, ask: Ask, promised: PodRecord) -> bool:
+        return bool(ask.spec.volumes and (promised.claims or promised.own_claims or promised.disks))
+
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         match self.key(ask, cluster):
             case str(reason):

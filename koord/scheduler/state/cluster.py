@@ -6,10 +6,11 @@ has no clock and does no I/O. Placing a pod is a write like any other, and can b
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.core import Namespace, Service
 from koord.api.kubernetes.node import ContainerImage, Node, NodeStatus, Taint
+from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.annotations.cpu import NODE_RESERVATION
@@ -26,10 +28,14 @@ from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.nominations import Nominations
+from koord.scheduler.state.notes import Notes, NotesOf
 from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import Storage, StorageObject
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table, countable
+
+if TYPE_CHECKING:
+    from koord.scheduler.framework.writes import Write
 
 CPU: Final = "cpu"
 PODS: Final = "pods"
@@ -115,6 +121,7 @@ class Index:
 
 
 AnIndex = TypeVar("AnIndex", bound=Index)
+SomeNotes = TypeVar("SomeNotes", bound=Notes)
 
 
 Move: TypeAlias = tuple[str, PodRecord, Row] | Callable[[], None]
@@ -130,8 +137,8 @@ class Cluster:
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
         self._told_of_special: list[Callable[[PodRecord, Row, int], None]] = []
-        self.releases: list[Callable[[str, Row, Cluster], None]] = []
-        "Who gives back what it took for a pod, when that leaves its node for good."
+        self.noting: dict[str, Notes] = {}
+        "Who makes and counts notes of pods, by name."
         self._indexes: dict[type[Index], Index] = {}
         self.table = Table()
         self.labels = Labels(self.table)
@@ -143,6 +150,8 @@ class Cluster:
         self.storage = Storage()
         self.budgets = Budgets()
         self.nominations = Nominations(self.table)
+        self.outbox: deque[Write] = deque()
+        "What plugins want written that no pod's binding brings about: the status of another kind, say."
         self.shared: WeakValueDictionary[Hashable, object] = WeakValueDictionary()
         "What several classes of pods look at, for as long as one of them does."
         self.taint_sets: list[tuple[Taint, ...]] = [()]
@@ -272,7 +281,7 @@ class Cluster:
         """A pod is on a node, and counts there. Where it cannot be counted, nothing has changed."""
         before = self.pods.get(record.key)
         if before is not None:
-            self._take_off(record.key)
+            self.remove_pod(record.key)
         if record.placed_s is None:
             record = replace(record, placed_s=self.now_s)
         try:
@@ -293,22 +302,8 @@ class Cluster:
         if self._undo is not None:
             self._undo.append(("place", record, row))
 
-    def remove_pod(self, key: str) -> bool:
-        """A pod is gone, or has ended. Inside a transaction: whether plugins gave back something that they took for it,
-        so that placing it again does not bring back all that was."""
-        _, row = self.pods[key]
-        before = self._noted()
-        for release in self.releases:
-            release(key, row, self)
-        gave_back = self._noted() != before
-        self._take_off(key)
-        return gave_back
-
-    def _noted(self) -> int:
-        """How much there is to undo."""
-        return 0 if self._undo is None or self._open is None else len(self._undo) + self._open.writes
-
-    def _take_off(self, key: str) -> None:
+    def remove_pod(self, key: str) -> None:
+        """A pod is gone, or has ended."""
         record, row = self.pods.pop(key)
         del self.pods_on[row][key]
         try:
@@ -335,6 +330,25 @@ class Cluster:
             self.watch(found)
         assert isinstance(found, kind)
         return found
+
+    def notes(self, kind: type[SomeNotes]) -> SomeNotes:
+        """The one counter of a kind of notes, made on first use: before any pod that it concerns is there."""
+        found = self.noting.get(kind.name)
+        if found is None:
+            found = self.noting[kind.name] = kind(self)
+        assert isinstance(found, kind)
+        return found
+
+    def noted(self, pod: Pod, known: PodRecord | None = None) -> NotesOf:
+        """What all who make notes say of a pod. `known`: what is kept of it, on the node where it is put."""
+        found: list[tuple[str, object]] = []
+        for name, notes in self.noting.items():
+            note = notes.of(pod)
+            if note is None and known is not None and not notes.from_pod:
+                note = dict(known.notes).get(name)
+            if note is not None:
+                found.append((name, note))
+        return tuple(sorted(found, key=lambda each: each[0]))
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -379,13 +393,23 @@ class Cluster:
             for moved in self._told_of_pods:
                 moved(record, row, sign)
                 told += 1
+            for name, note in record.notes:
+                self.noting[name].moved(note, record, row, sign)
+                told += 1
             if record.claims or record.own_claims or record.disks or record.shape.ports:
                 for moved in self._told_of_special:
                     moved(record, row, sign)
                     told += 1
         except BaseException:
-            for moved in (self.counts.moved, *self._told_of_pods, *self._told_of_special)[:told]:
-                moved(record, row, -sign)
+            noted = [partial(self.noting[name].moved, note) for name, note in record.notes]
+            listeners: list[Callable[[PodRecord, Row, int], None]] = [
+                self.counts.moved,
+                *self._told_of_pods,
+                *noted,
+                *self._told_of_special,
+            ]
+            for listener in listeners[:told]:
+                listener(record, row, -sign)
             raise
 
     def _kept(self, node: Node) -> Node:
@@ -424,11 +448,6 @@ class Transaction:
     def __init__(self, cluster: Cluster, writes: list[tuple[Any, Row, Any]], moves: list[Move]) -> None:
         self._cluster, self._writes, self._moves = cluster, writes, moves
         self._first_write, self._first_move = len(writes), len(moves)
-
-    @property
-    def writes(self) -> int:
-        """How many cells were written."""
-        return len(self._writes)
 
     @contextmanager
     def part(self) -> Iterator[Transaction]:

@@ -93,6 +93,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     "When its node began with it: of equally important pods, the older one is worth more."
     preempted: bool = False
     "Whether it is going because a more important one needs its room."
+    notes: tuple[tuple[str, object], ...] = ()
+    "What plugins must know of it (`koord.scheduler.state.notes`)."
 
     @property
     def requests(self) -> Amounts:

@@ -37,6 +37,7 @@ OLD_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE_ANNOTATION: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED_ANNOTATION: Final = "pv.kubernetes.io/bind-completed"
 WAITS_FOR_POD: Final = "WaitForFirstConsumer"
+NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
 
 
 class Storage:

@@ -8,13 +8,15 @@ from typing import Any, cast
 
 import pytest
 
+from koord.api.kinds import PODS
 from koord.kube.client import Client
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound, Status, error_for, unreachable
+from koord.scheduler.core.decision import Bind
+from koord.scheduler.core.queue import Where
+from koord.scheduler.framework.writes import Patch
 from koord.scheduler.live.binding import MOST_AT_ONCE, PATIENCE_S, Bindings
-from koord.scheduler.live.cycle import Bind
-from koord.scheduler.queue import Where
-from tests.scheduler.live.build import Fed, changed, node, pod
+from tests.scheduler.core.build import Fed, changed, node, pod
 
 KEY = "shop/a"
 
@@ -67,9 +69,9 @@ class Bench:
         self.told: list[tuple[str, str, str]] = []
         self.bindings = Bindings(
             cast(Client, self.client),
-            self.fed.feed,
+            self.fed.core,
             self.fed.clock,
-            told=lambda bind, outcome, why: self.told.append((bind.ask.key, outcome, why)),
+            told=lambda bind, placed, outcome, why: self.told.append((placed.ask.key, outcome, why)),
             wake=lambda: None,
             **more,
         )
@@ -100,7 +102,10 @@ async def test_what_plugins_want_written_comes_first_and_only_on_that_very_pod()
     from dataclasses import replace
 
     bench = Bench(None)
-    bind = replace(bench.decide(), patch={"metadata": {"annotations": {"k": "v"}}})
+    bind = bench.decide()
+    (placed,) = bind.members
+    wanted = Patch(PODS, "a", {"metadata": {"annotations": {"k": "v"}, "uid": "a-uid"}}, "shop")
+    bind = replace(bind, members=(replace(placed, plan=replace(placed.plan, patch=wanted)),))
     bench.bindings.start(bind)
     await bench.bindings.finish(None)
     assert bench.client.patched == [{"metadata": {"annotations": {"k": "v"}, "uid": "a-uid"}}]
@@ -239,26 +244,3 @@ async def test_no_more_is_decided_than_the_api_server_can_take() -> None:
     assert bench.bindings.is_full
     await bench.bindings.finish(None)
     assert not bench.bindings.is_full
-
-
-async def test_a_pod_waits_for_others_and_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    bench = Bench(None)
-    bind = replace(bench.decide(), wait_s=30.0)
-    engine = bench.fed.feed.engines["koord-scheduler"]
-    waits = {"s": 30.0}
-    monkeypatch.setattr(type(engine), "wait_s", lambda self, ask, row: waits["s"])
-    bench.bindings.start(bind)
-    bench.bindings.look_after_waiting()
-    assert (bench.client.bound, bench.fed.placed) == ([], {KEY: "n1"})
-    bench.fed.clock.advance(30)
-    bench.bindings.look_after_waiting()
-    assert bench.told == [(KEY, "failed", "it waited for others in vain")]
-    assert bench.fed.placed == {}
-    bench.fed.clock.advance(3)
-    bench.bindings.start(replace(bench.fed.bind(), wait_s=30.0))
-    waits["s"] = 0.0
-    bench.bindings.look_after_waiting()
-    await bench.bindings.finish(None)
-    assert bench.told[-1] == (KEY, "bound", "")

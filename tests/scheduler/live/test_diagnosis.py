@@ -31,12 +31,15 @@ from koord.kube.serving_tls import ServingTls
 from koord.scheduler.auditor import Limits
 from koord.scheduler.live import diagnosis, monitor
 from koord.scheduler.live.diagnosis import Inspection
+from koord.scheduler.live.metrics import uncounted
+from koord.scheduler.live.onlooker import Onlooker
 from koord.scheduler.live.run import Options
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from tests.allowing import EVERYBODY
 from tests.control_plane import ControlPlane
+from tests.kube.manual_clock import ManualClock
 from tests.kube.test_health import Certificates
-from tests.scheduler.live.build import Fed, node, pod
+from tests.scheduler.core.build import Fed, node, pod
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 
 pytestmark = pytest.mark.timeout(120)
@@ -238,8 +241,8 @@ def test_diagnoses_that_nobody_writes_are_dropped_beyond_so_many_unless_written_
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnosis, "MOST_UNWRITTEN", 2)
-    fed, inspection = Fed(), Inspection()
-    fed.cycle._inspection = inspection
+    inspection = Inspection()
+    fed = Fed(observer=Onlooker(ManualClock(), uncounted, inspection))
     fed.put(node("n1"), *(pod(f"p{number}", cpu="100") for number in range(4)))
     inspection.flags.set("d", "true")
     with caplog.at_level(logging.INFO):
@@ -437,7 +440,7 @@ async def test_plugins_may_be_asked_for_things_with_two_names_or_none(monkeypatc
     }
     monkeypatch.setattr(LoadAwareScheduling, "services", lambda plugin: services)
     fed, inspection = Fed(SHIPPED), Inspection()
-    inspection.look_at(lambda: fed.feed, lambda: True)
+    inspection.look_at(lambda: fed.core, lambda: True)
     base = "/apis/v1/plugins/LoadAwareScheduling"
     async with HealthServer("127.0.0.1:0", authorizer=EVERYBODY) as server:
         server.add_paths(inspection.handle)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from koord.scheduler.core.decision import Bind, Nowhere
+from koord.scheduler.core.queue import HEAVY_EVERY_S, Where
 from koord.scheduler.framework.bounds import BOUNDS, TRIED_TERMS
-from koord.scheduler.live.cycle import Bind, Nowhere
 from koord.scheduler.plugins.default_preemption import NOT_TRIED
-from koord.scheduler.queue import HEAVY_EVERY_S, Where
-from tests.scheduler.live.build import Fed, changed, node, pod
+from tests.scheduler.core.build import Fed, changed, node, pod
 
 HOST = "kubernetes.io/hostname"
 REQUIRED, PREFERRED = (

@@ -9,13 +9,13 @@ import pytest
 
 from koord.kube.client import Client
 from koord.kube.metrics import Metrics
+from koord.scheduler.core.queue import Where
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
 from koord.scheduler.live.telling import Telling
-from koord.scheduler.queue import Where
 from tests.scheduler.builders import ask
-from tests.scheduler.live.build import Fed, node, pod
+from tests.scheduler.core.build import Fed, node, pod
 
 
 def test_attempts_that_take_too_long_are_reported_while_they_do_and_when_they_end(
@@ -76,7 +76,7 @@ class Nobody:
 
     async def settled(self, uid: str) -> None: ...
 
-    def awaits_volumes(self, *given: object) -> None: ...
+    def awaits(self, *given: object) -> None: ...
 
 
 def test_the_loop_puts_back_whom_nobody_is_at_and_lets_its_place_go() -> None:
@@ -84,10 +84,11 @@ def test_the_loop_puts_back_whom_nobody_is_at_and_lets_its_place_go() -> None:
     fed.put(node("n1"), pod("lost"))
     metrics = SchedulerMetrics(Metrics(process=False))
     loop = Loop(
-        cast(Client, nobody), fed.feed, cast(Telling, nobody), metrics, asyncio.Event(), pod_of=lambda key: None
+        cast(Client, nobody), fed.core, fed.clock, cast(Telling, nobody), metrics, asyncio.Event(), lambda key: None
     )
     # It is decided, and then nobody carries it out.
-    fed.bind()
+    bind = fed.bind()
+    fed.core.forget(bind)
     assert fed.placed == {"shop/lost": "n1"}
     for _ in range(2):
         loop._look(fed.clock.monotonic())

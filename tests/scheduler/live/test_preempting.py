@@ -8,10 +8,10 @@ import pytest
 
 from koord.kube.client import Client
 from koord.kube.errors import Status, error_for
-from koord.scheduler.live.cycle import Nowhere
+from koord.scheduler.core.decision import Nowhere
 from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.telling import Telling
-from tests.scheduler.live.build import Fed, deleting, node, pod
+from tests.scheduler.core.build import Fed, deleting, node, pod
 
 
 class FakeClient:
@@ -45,7 +45,8 @@ class Bench:
         self.fed, self.client, self.telling = Fed(), FakeClient(), FakeTelling()
         self.preempting = Preempting(
             cast(Client, self.client),
-            self.fed.feed,
+            self.fed.core,
+            self.fed.clock,
             cast(Telling, self.telling),
             pod_of=self.fed.pods.get,
             wake=lambda: None,

@@ -16,10 +16,10 @@ from koord.api.kinds import PODS, PRIORITY_CLASSES
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists
-from koord.scheduler.live.cycle import Bind, Broken, Nowhere
-from koord.scheduler.patience import MESSAGE
-from koord.scheduler.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S
-from tests.scheduler.live.build import Fed, changed, deleting, node, pod
+from koord.scheduler.core.decision import Bind, Decision, Nowhere
+from koord.scheduler.core.patience import MESSAGE
+from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S
+from tests.scheduler.core.build import Fed, changed, deleting, node, pod
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, until, until_bound
 from tests.scheduler.live.witness import Witness, at_rest, following
 
@@ -62,8 +62,8 @@ class Played:
             assert self.steps <= most_steps, "it does not come to rest"
             self._carry_out(decision)
 
-    def _carry_out(self, decision: Bind | Nowhere | Broken) -> None:
-        assert not isinstance(decision, Broken), decision
+    def _carry_out(self, decision: Decision) -> None:
+        assert isinstance(decision, Bind | Nowhere), decision
         if isinstance(decision, Bind):
             self.reasons.pop(decision.ask.key, None)
             self.fed.feed.queue.done(decision.attempt)

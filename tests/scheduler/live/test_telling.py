@@ -11,10 +11,10 @@ from koord.kube.client import Client
 from koord.kube.errors import NotFound, Status
 from koord.kube.events import EventRecorder
 from koord.kube.store import Delta
-from koord.scheduler.live.cycle import Broken, Nowhere
+from koord.scheduler.core.decision import Broken, Nowhere
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.message import MOST_OF_AN_EVENT, for_an_event
-from tests.scheduler.live.build import Fed, changed, node, pod
+from tests.scheduler.core.build import Fed, changed, node, pod
 
 
 class FakeClient:
@@ -112,7 +112,7 @@ async def test_what_changes_faster_than_it_can_be_written_is_one_write_of_the_ne
 
 
 def _as(decision: Nowhere, message: str) -> Broken:
-    return Broken(decision.attempt, decision.ask, decision.profile, message)
+    return Broken(decision.attempt, decision.profile, decision.asks, message)
 
 
 async def test_a_pod_that_is_about_to_be_bound_waits_for_what_is_being_written() -> None:

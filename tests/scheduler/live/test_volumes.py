@@ -13,7 +13,7 @@ import pytest
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
 from koord.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from koord.kube.client import Client
-from koord.scheduler.live import volumes
+from koord.scheduler.framework import writes
 from koord.scheduler.state.storage import SELECTED_NODE_ANNOTATION
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
 
@@ -134,7 +134,7 @@ MAKER = "The claim default/data waits for example.com/disks, the provisioner of 
 async def test_who_is_to_make_a_volume_is_said_where_nobody_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volumes, "LATE_S", 0.3)
+    monkeypatch.setattr(writes, "LATE_S", 0.3)
     async with cluster(tmp_path, "example.com/disks") as client:
         found: list[str] = []
 
@@ -145,7 +145,7 @@ async def test_who_is_to_make_a_volume_is_said_where_nobody_does(
 
         await until(told)
         node = await node_of_claim(client)
-        assert found[0] == f"It is to go to {node}, and waits for its volumes. {MAKER} on {node}."
+        assert found[0] == f"It will go to {node} and waits for its volumes. {MAKER} on {node}."
 
 
 async def test_claims_that_are_bound_at_once_and_have_no_volume_are_explained(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from koord.kube.informer import Informer
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 from koord.scheduler.live.run import Options, Runner
-from tests.scheduler.live.build import Fed, picture
+from tests.scheduler.core.build import Fed, picture
 from tests.scheduler.live.embedded import until
 
 SOON_S = 30.0
@@ -85,10 +85,10 @@ def free_milli(nodes: Sequence[Node], pods: Sequence[Pod]) -> list[int]:
 
 async def knows_what_is_so(client: Client, runner: Runner) -> bool:
     """Whether a scheduler has the state and the queue that follow from what the API server has."""
-    assert runner.feed is not None
+    assert runner.core is not None
     fresh = Fed(SHIPPED, alone=True)
     fresh.put(*await client.list(NODES), *await client.list(PODS))
-    feed = runner.feed
+    feed = runner.core.feed
     same = picture(feed.cluster) == picture(fresh.feed.cluster) and not feed.assumed
     return same and {each.entity.key for each in feed.queue} == fresh.waiting
 

@@ -14,7 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.text.timestamp import from_seconds
-from koord.scheduler.events import load_event, node_event
+from koord.scheduler.core.events import load_event, node_event
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.plugins.node_closing import REPORT_COUNTS_S, NodeClosing
@@ -151,11 +151,11 @@ def test_only_a_node_that_is_open_then_wakes_who_was_turned_away() -> None:
     world.plugin.put_node_slo(slo())
     ask, cluster = Ask(wanted()), world.cluster
     world.engine.place(ask)
-    assert not world.plugin.helps(ask, load_event("n"), cluster)
+    assert not world.plugin.helps(ask, load_event(None, metric("n", usage={})), cluster)
     cluster.now_s = NOW_S + COOL_DOWN_S
-    assert world.plugin.helps(ask, load_event("n"), cluster)
+    assert world.plugin.helps(ask, load_event(None, metric("n", usage={})), cluster)
     world.plugin.put_node_metric(metric("n", usage={"cpu": "64"}, age_s=-COOL_DOWN_S))
-    assert not world.plugin.helps(ask, load_event("n"), cluster)
+    assert not world.plugin.helps(ask, load_event(None, metric("n", usage={})), cluster)
     cluster.put_node(node("m"))
     came = node_event(None, node("m"))
     assert came is not None

@@ -13,6 +13,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.table import Row
 from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
 
@@ -66,12 +67,19 @@ def test_a_job_that_does_not_fit_can_be_tried_inside_a_transaction() -> None:
     assert fits == [False, True]
 
 
+class Luck(Notes):
+    name = "Fails"
+
+
 class Fails(Plugin):
     name = "Fails"
 
-    def reserve(self, ask: Ask, row: Row, cluster: Cluster) -> None:
+    notes = Luck
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         if ask.meta.name == "bad":
             raise OSError("out of luck")
+        return None
 
 
 def test_an_error_takes_a_job_back() -> None:

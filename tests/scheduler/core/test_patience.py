@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord.scheduler.patience import MOST, REST_S, Patience
+from koord.scheduler.core.patience import MOST, REST_S, Patience
 
 
 def test_after_some_times_nobody_has_to_go_for_a_while() -> None:

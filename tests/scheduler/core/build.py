@@ -9,13 +9,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
+from koord.api.kinds import NODES, PODS, Kind
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
-from koord.kube.store import Store
-from koord.scheduler.framework.engine import Engine
-from koord.scheduler.live.cycle import Bind, Broken, Cycle, Decision, Nowhere
-from koord.scheduler.live.feed import Feed
+from koord.kube.store import Delta, Store
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.decision import Bind, Broken, Decision, Nowhere
+from koord.scheduler.core.feed import Feed
+from koord.scheduler.core.moment import Moment
+from koord.scheduler.core.observer import Observer
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 from tests.kube.manual_clock import ManualClock
@@ -65,28 +68,32 @@ def deleting(given: Pod) -> Pod:
 
 
 class Fed:
-    """A feed, what decides on it, and the stores that feed it."""
+    """A core, and the stores that feed it, as informers have them."""
 
-    def __init__(self, config: SchedulerConfiguration = CONFIG, *, alone: bool = False) -> None:
+    def __init__(
+        self, config: SchedulerConfiguration = CONFIG, *, alone: bool = False, observer: Observer | None = None
+    ) -> None:
         self.clock = ManualClock()
-        self.pods: Store[Pod] = Store(indexes={"node": _node_of})
+        self.pods: Store[Pod] = Store()
         self.nodes: Store[Node] = Store()
-        profiles = profiles_of(config)
-        cluster = Cluster()
         self.woken = 0
         self.queued: list[tuple[str, str]] = []
-        self.feed = Feed(
-            cluster,
-            profiles.queue(cluster),
-            {name: Engine(cluster, profile) for name, profile in profiles.profiles.items()},
-            profiles.plugins(),
-            clock=self.clock,
-            pods_of=lambda name: self.pods.by_index("node", name),
+        self.core = Core(
+            profiles_of(config),
             alone=alone,
+            now=self.now,
+            observer=observer,
             wake=self._wake,
             queued=lambda where, event: self.queued.append((where.value, event)),
         )
-        self.cycle = Cycle(self.feed)
+
+    @property
+    def feed(self) -> Feed:
+        return self.core.feed
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.clock.now(), self.clock.monotonic())
 
     def _wake(self) -> None:
         self.woken += 1
@@ -95,22 +102,35 @@ class Fed:
         for thing in things:
             if isinstance(thing, Pod):
                 for pod_delta in self.pods.put(thing):
-                    self.feed.pod(pod_delta)
+                    self.hear(PODS, pod_delta)
             else:
                 for node_delta in self.nodes.put(thing):
-                    self.feed.node(node_delta)
+                    self.hear(NODES, node_delta)
 
     def delete(self, *things: Pod | Node) -> None:
         for thing in things:
             if isinstance(thing, Pod):
                 for pod_delta in self.pods.delete(thing.metadata.key):
-                    self.feed.pod(pod_delta)
+                    self.hear(PODS, pod_delta)
             else:
                 for node_delta in self.nodes.delete(thing.metadata.key):
-                    self.feed.node(node_delta)
+                    self.hear(NODES, node_delta)
+
+    def hear(self, kind: Kind[Any], delta: Delta[Any]) -> None:
+        self.core.at(self.now)
+        if delta.new is not None:
+            self.core.put(kind, delta.new, delta.old)
+        else:
+            self.core.removed(kind, delta.old)
+
+    def failed(self, bind: Bind) -> None:
+        """The binding of a pod failed."""
+        self.core.at(self.now)
+        self.core.failed(bind, bind.ask)
 
     def step(self) -> Decision | None:
-        return self.cycle.step()
+        self.core.at(self.now)
+        return self.core.decide()
 
     def bind(self) -> Bind:
         decision = self.step()
@@ -159,7 +179,3 @@ def picture(cluster: Cluster) -> dict[str, Any]:
         }
         for name, row in cluster.table.row_of.items()
     }
-
-
-def _node_of(pod: Pod) -> tuple[str, ...]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -50,10 +50,17 @@ class Entity(msgspec.Struct, frozen=True):
     priority: int = 0
     heavy: bool = False
     "Whether trying it takes so long that others go before it."
+    profile: str = ""
 
     @staticmethod
-    def of(ask: Ask) -> Entity:
-        return Entity(ask.key, (ask,), ask.spec.priority or 0, ask.is_heavy)
+    def of(ask: Ask, profile: str = "") -> Entity:
+        return Entity(ask.key, (ask,), ask.spec.priority or 0, ask.is_heavy, profile)
+
+    @staticmethod
+    def job(key: str, asks: tuple[Ask, ...], profile: str = "") -> Entity:
+        """A job is as important as its most important member."""
+        priority = max(ask.spec.priority or 0 for ask in asks)
+        return Entity(key, asks, priority, any(ask.is_heavy for ask in asks), profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +113,29 @@ class Attempt(msgspec.Struct, eq=False):
     "What plugins that look closer look at, while it is unschedulable: the same for all that are woken together."
 
 
-class Sorter(Protocol):
-    """Who is first."""
-
-    def order(self, attempt: Attempt) -> Sequence[Any]:
-        """Lower comes first. It may look at `entity` and `queued_at_s`."""
-        ...
+Order: TypeAlias = Callable[[Attempt], Sequence[Any]]
+"""Who is first: lower comes first. It may look at `entity` and `queued_at_s`."""
 
 
-class Gate(Protocol):
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Entities of one lane queue behind each other: the pods of a tenant, say."""
+
+    of: Callable[[Entity], Hashable]
+    is_open: Callable[[Hashable], bool] = lambda lane: True
+    "Whether the first of a lane can go now. Lanes that are closed are passed over, and nothing is popped from them."
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
     """Who must not be tried yet."""
 
-    @property
-    def wakes_on(self) -> int:
-        """Events after which `blocks` may answer otherwise. A change of the entity itself is always looked at."""
-        ...
-
-    def blocks(self, entity: Entity) -> str | None:
-        """Why not, or None."""
-        ...
+    blocks: Callable[[Entity], str | None]
+    "Why not, or None."
+    wakes_on: int = 0
+    "Events after which the answer may be another. A change of the entity itself is always looked at."
+    profile: str | None = None
+    "Whose entities it looks at; None: all."
 
 
 Hint: TypeAlias = Callable[[Entity, Event], bool]
@@ -145,10 +156,11 @@ class Queue:
 
     def __init__(
         self,
-        sorter: Sorter,
+        order: Order,
         wakers: Mapping[str, Waker],
         gates: Iterable[Gate] = (),
         *,
+        lanes: Lanes | None = None,
         first_backoff_s: float = 1.0,
         longest_backoff_s: float = 10.0,
     ) -> None:
@@ -156,10 +168,10 @@ class Queue:
         self._first_backoff_s, self._longest_backoff_s = first_backoff_s, longest_backoff_s
         self._all: dict[str, Attempt] = {}
         self._in_flight: dict[int, Attempt] = {}
-        self._active = _Heap(Where.ACTIVE, sorter.order)
-        self._heavy = _Heap(Where.ACTIVE, sorter.order)
+        self._active = _Heap(Where.ACTIVE, order) if lanes is None else _InLanes(Where.ACTIVE, order, lanes)
+        self._heavy = _Heap(Where.ACTIVE, order)
         self._heavy_again_s = -math.inf
-        in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, sorter.order(attempt))  # noqa: E731
+        in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, order(attempt))  # noqa: E731
         self._backoff = _Heap(Where.BACKOFF, in_windows)
         self._backoff_after_error = _Heap(Where.BACKOFF, in_windows)
         self._resting = (self._backoff, self._backoff_after_error)
@@ -183,6 +195,10 @@ class Queue:
     def __iter__(self) -> Iterator[Attempt]:
         """Everything that is not settled, in no particular order."""
         return iter(self._all.values())
+
+    def entity(self, key: str) -> Entity | None:
+        found = self._all.get(key)
+        return None if found is None else found.entity
 
     def where(self, key: str) -> Where:
         found = self._all.get(key)
@@ -210,6 +226,12 @@ class Queue:
         if known is not None and known.where is not Where.IN_FLIGHT:
             self._leave(known)
 
+    def upcoming(self, now_s: float) -> Entity | None:
+        """Whom `pop` would give."""
+        self.tick(now_s)
+        attempt = self._active.first() or self._heavy.first() or self._backoff.first()
+        return None if attempt is None else attempt.entity
+
     def pop(self, now_s: float) -> Attempt | None:
         """The next one, now in flight; None where none is ready. Its outcome must be told."""
         if self._backoff.items or self._backoff_after_error.items or now_s - self._swept_s >= SWEEP_EVERY_S:
@@ -231,11 +253,16 @@ class Queue:
         heavy, other = self._heavy.first(), self._active.first()
         if heavy is None or other is None or now_s < self._heavy_again_s:
             return None
-        order = self._active.order
+        order = self._heavy.order
         if (order(other), other.arrival) < (order(heavy), heavy.arrival):
             return None
         self._heavy_again_s = now_s + HEAVY_EVERY_S
         return self._heavy.pop()
+
+    def narrow(self, attempt: Attempt, entity: Entity) -> None:
+        """Of an entity in flight, only a part comes back."""
+        if self._is_current(attempt):
+            attempt.entity = entity
 
     def done(self, attempt: Attempt) -> None:
         """It has its place."""
@@ -393,9 +420,10 @@ class Queue:
 
     def _gate_of(self, entity: Entity) -> str | None:
         for gate in self._gates:
-            reason = gate.blocks(entity)
-            if reason is not None:
-                return reason
+            if gate.profile is None or gate.profile == entity.profile:
+                reason = gate.blocks(entity)
+                if reason is not None:
+                    return reason
         return None
 
     def _listening(self, plugins: frozenset[str], event: Event) -> list[Hint | None]:
@@ -464,3 +492,40 @@ class _Heap:
             if attempt._stamp == stamp:
                 return attempt
         return None
+
+
+class _InLanes:
+    """The active ones, a heap for each lane. The first of all open lanes comes next."""
+
+    def __init__(self, where: Where, order: Order, lanes: Lanes) -> None:
+        self._where, self._order, self._lanes = where, order, lanes
+        self._heaps: dict[Hashable, _Heap] = {}
+
+    def push(self, attempt: Attempt) -> None:
+        lane = self._lanes.of(attempt.entity)
+        heap = self._heaps.get(lane)
+        if heap is None:
+            heap = self._heaps[lane] = _Heap(self._where, self._order)
+        heap.push(attempt)
+
+    def first(self) -> Attempt | None:
+        found = self._next()
+        return None if found is None else found.first()
+
+    def pop(self) -> Attempt | None:
+        found = self._next()
+        return None if found is None else found.pop()
+
+    def _next(self) -> _Heap | None:
+        """The open lane whose first one comes before those of the others."""
+        best: tuple[Any, int] | None = None
+        found: _Heap | None = None
+        for lane, heap in list(self._heaps.items()):
+            first = heap.first()
+            if first is None:
+                del self._heaps[lane]
+                continue
+            rank = (self._order(first), first.arrival)
+            if (best is None or rank < best) and self._lanes.is_open(lane):
+                best, found = rank, heap
+        return found

@@ -8,20 +8,21 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec, SchedulingGate
-from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.priority_sort import PrioritySort
-from koord.scheduler.plugins.scheduling_gates import SchedulingGates
-from koord.scheduler.queue import (
+from koord.scheduler.core.queue import (
     MOST_EVENTS,
     POOLED_AT_MOST_S,
     SWEEP_EVERY_S,
     Attempt,
     Entity,
     Event,
+    Gate,
     Queue,
     Waker,
     Where,
 )
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.priority_sort import PrioritySort
+from koord.scheduler.plugins.scheduling_gates import SchedulingGates
 from koord.scheduler.state.table import Reason
 
 FIT = "NodeResourcesFit"
@@ -33,7 +34,7 @@ LABELLED = Event(int(Reason.LABELS))
 
 
 def queue(**wakers: Waker) -> Queue:
-    return Queue(PrioritySort(), {**WAKERS, **wakers}, [SchedulingGates()])
+    return Queue(PrioritySort().order, {**WAKERS, **wakers}, [Gate(SchedulingGates().blocks)])
 
 
 def entity(key: str, priority: int = 0) -> Entity:
@@ -73,7 +74,7 @@ def test_a_plugin_may_sort_otherwise() -> None:
         def order(self, attempt: Attempt) -> tuple[str]:
             return (attempt.entity.key,)
 
-    waiting = Queue(ByName(), {})
+    waiting = Queue(ByName().order, {})
     for key in "cabed":
         waiting.put(entity(key), 0.0)
     assert pop_all(waiting, 0.0) == list("abcde")
@@ -278,7 +279,7 @@ def test_a_gate_of_a_plugin_opens_on_its_events() -> None:
             return self.reason
 
     gate = Closed()
-    waiting = Queue(PrioritySort(), WAKERS, [gate])
+    waiting = Queue(PrioritySort().order, WAKERS, [Gate(gate.blocks, int(gate.wakes_on))])
     waiting.put(entity("a"), 0.0)
     assert waiting.happened(Event(int(Reason.NODE)), 0.0) == 0
     gate.reason = None

@@ -1,9 +1,9 @@
-"""What informers say, taken into the state and the queue.
+"""Objects, taken into the state and the queue.
 
-A pod that has a node counts there; one that waits for us is queued; one that we placed counts from that moment, and its
-binding, once heard of, changes nothing. A pod on a node that is not known is looked for again when the node comes.
-Nothing here waits or writes: handlers of informers call it, in the order of events. Whatever that order, in the end the
-state is that of a feed which was told of the last of it alone.
+A pod that has a node counts there; one that waits for us is queued, alone or with its job; one that we placed counts
+from that moment, and its binding, once heard of, changes nothing. A pod on a node that is not known counts when the
+node comes. Whatever the order in which objects come, in the end the state is that of a feed which was told of the last
+of it alone.
 """
 
 from __future__ import annotations
@@ -11,30 +11,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from koord.api.kubernetes.core import Namespace
+from koord.api.kinds import PODS, Kind
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
-from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.api.protocol.crd.node_slo import NodeSLO
-from koord.kube.clock import Clock
-from koord.kube.store import Delta
-from koord.scheduler.events import load_event, node_event, pod_event, storage_event
+from koord.scheduler.core.inputs import BY_KIND
+from koord.scheduler.core.moment import Moment
+from koord.scheduler.core.patience import Patience
+from koord.scheduler.core.queue import Entity, Event, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Plugin, Remedy
-from koord.scheduler.patience import Patience
+from koord.scheduler.framework.plugin import Plugin, Remedy, Taking
 from koord.scheduler.profiles import profile_for
-from koord.scheduler.queue import Entity, Event, Queue, Where
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.storage import StorageObject
 from koord.scheduler.state.table import Reason, Row
 
 log = logging.getLogger(__name__)
@@ -42,24 +38,6 @@ log = logging.getLogger(__name__)
 FREED: Final = int(Reason.PODS | Reason.FREED)
 LET_GO: Final = "AssignedPodDelete"
 """What metrics call it when a pod gives back a place that it never took."""
-
-
-@runtime_checkable
-class TakesNodeMetrics(Protocol):
-    """A plugin that looks at what nodes report."""
-
-    def put_node_metric(self, metric: NodeMetric) -> None: ...
-
-    def remove_node_metric(self, name: str) -> None: ...
-
-
-@runtime_checkable
-class TakesNodeSLOs(Protocol):
-    """A plugin that looks at how nodes protect their services."""
-
-    def put_node_slo(self, slo: NodeSLO) -> None: ...
-
-    def remove_node_slo(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +53,9 @@ class Assumed:
 
 
 class Feed:
-    """Keeps a cluster and a queue true. `pods_of` tells which pods an informer has on a node.
+    """Keeps a cluster and a queue true. `now` is the time at which it is told something."""
 
-    The queue is told monotonic time, so that no backoff depends on a wall clock; pods are stamped with the wall's.
-    """
+    cluster: Cluster
 
     def __init__(
         self,
@@ -87,20 +64,66 @@ class Feed:
         engines: Mapping[str, Engine],
         plugins: Iterable[Plugin],
         *,
-        clock: Clock,
-        pods_of: Callable[[str], Iterable[Pod]],
         alone: bool = False,
         wake: Callable[[], None] = lambda: None,
-        queued: Callable[[Where, str], None] = lambda where, event: None,
     ) -> None:
-        self.cluster, self.queue, self.engines, self.clock = cluster, queue, engines, clock
+        self.cluster, self.queue, self.engines = cluster, queue, engines
+        self.now = Moment(cluster.now_s, 0.0)
         self.assumed: dict[str, Assumed] = {}
         self.patience = Patience()
-        told = list(plugins)
-        self._metered = [plugin for plugin in told if isinstance(plugin, TakesNodeMetrics)]
-        self._protecting = [plugin for plugin in told if isinstance(plugin, TakesNodeSLOs)]
-        self._pods_of, self._alone, self._wake = pods_of, alone, wake
-        queue.moved = queued
+        self.lost: list[str] = []
+        "Keys of pods that we placed and that went another way since somebody looked."
+        self._alone, self._wake = alone, wake
+        self._taking: dict[Kind[Any], list[Taking]] = {}
+        for plugin in plugins:
+            for taking in plugin.takes():
+                if taking.kind not in BY_KIND:
+                    raise ValueError(f"{plugin.name} takes {taking.kind.kind}, which is not among the inputs")
+                self._taking.setdefault(taking.kind, []).append(taking)
+        self._job_of: dict[str, str] = {}
+        "By pod, the key of its entity, where that is a job."
+        self._homeless: dict[str, dict[str, PodRecord]] = {}
+        "Pods whose node is not known, by node: they count when it comes."
+        self._missing_node_of: dict[str, str] = {}
+
+    def at(self, now: Moment) -> None:
+        """It is that late."""
+        self.now = now
+        self.cluster.now_s = now.wall_s
+
+    def hear(self, kind: Kind[Any], new: Any | None, old: Any | None = None) -> None:
+        """An object is there or has changed (`new`), or is gone (`old` alone)."""
+        entry = BY_KIND[kind]
+        if new is not None:
+            entry.put(self, new, old)
+        elif old is not None:
+            entry.remove(self, old)
+        event = entry.wakes(old, new)
+        if event is not None:
+            self._happened(event)
+
+    def hear_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
+        """Many objects of one kind are there: the same result as one by one, for less."""
+        takings = self._taking.get(kind, [])
+        if kind not in BY_KIND or any(each.put_many is None for each in takings) or not takings:
+            for each in objects:
+                self.hear(kind, each)
+            return
+        for taking in takings:
+            assert taking.put_many is not None
+            taking.put_many(objects)
+        for each in objects:
+            event = BY_KIND[kind].wakes(None, each)
+            if event is not None:
+                self._happened(event)
+
+    def tell_plugins(self, kind: Kind[Any], thing: Any) -> None:
+        for taking in self._taking.get(kind, ()):
+            taking.put(thing)
+
+    def tell_plugins_gone(self, kind: Kind[Any], thing: Any) -> None:
+        for taking in self._taking.get(kind, ()):
+            taking.remove(thing)
 
     def engine_of(self, pod: Pod | Ask) -> Engine | None:
         """Who decides about a pod; None where that is another scheduler."""
@@ -116,16 +139,16 @@ class Feed:
             and self.engine_of(pod) is not None
         )
 
-    def pod(self, delta: Delta[Pod]) -> None:
-        key, old, new = delta.key, delta.old, delta.new
-        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            self.pod(Delta(key, old, None))
-            self.pod(Delta(key, None, new))
-            return
-        if new is None or new.is_finished:
+    def put_pod(self, new: Pod, old: Pod | None) -> None:
+        key = new.metadata.key
+        if old is not None and old.metadata.uid != new.metadata.uid:
+            # Another pod of the same name.
+            self.hear(PODS, None, old)
+            old = None
+        if new.is_finished:
             self._gone(key)
         elif new.spec.node_name:
-            self.queue.remove(key)
+            self._leave_queue(key)
             held, promise = self.assumed.pop(key, None), self.cluster.nominations.withdraw(key)
             self.patience.forget(key)
             self._count(new)
@@ -137,62 +160,33 @@ class Feed:
             self._gone(key)
         else:
             self._waits(key, old, new)
-        self._happened(_pod_event(old, new))
 
-    def node(self, delta: Delta[Node]) -> None:
-        name, old, new = delta.key, delta.old, delta.new
-        # Some of what a node says counts from the moment at which it is heard.
-        self.cluster.now_s = self.clock.now()
-        if new is None:
-            row = self.cluster.table.row_of.get(name)
-            if row is not None:
-                promised = [each.record.key for each in self.cluster.nominations.on(row)]
-                self.cluster.remove_node(name)
-                # Room may be made for them elsewhere.
-                self._activate(promised)
-        else:
-            row = self.cluster.table.row_of.get(name)
-            if row is None:
-                row = self.cluster.put_node(new)
-                self._repopulate(name, row)
-            elif old is None or _node_differs(old, new):
-                self.cluster.put_node(new)
-        self._happened(node_event(old, new))
+    def remove_pod(self, old: Pod) -> None:
+        self._gone(old.metadata.key)
 
-    def namespace(self, delta: Delta[Namespace]) -> None:
-        if delta.new is None:
-            self.cluster.remove_namespace(delta.key)
-        else:
-            self.cluster.put_namespace(delta.new)
-        if delta.old is None or delta.new is None or delta.old.metadata.labels != delta.new.metadata.labels:
-            # Terms choose namespaces by their labels: whose pods are shunned, or sought, is another question now.
-            self._happened(Event(int(Reason.PODS), delta.new or delta.old, "NamespaceUpdate"))
+    def put_node(self, new: Node, old: Node | None) -> None:
+        name = new.metadata.name
+        row = self.cluster.table.row_of.get(name)
+        if row is None:
+            row = self.cluster.put_node(new)
+            for record in self._homeless.pop(name, {}).values():
+                del self._missing_node_of[record.key]
+                self.cluster.place(record, row)
+        elif old is None or _node_differs(old, new):
+            self.cluster.put_node(new)
 
-    def storage(self, delta: Delta[StorageObject]) -> None:
-        if delta.new is not None:
-            self.cluster.put_storage(delta.new)
-        elif delta.old is not None:
-            self.cluster.remove_storage(delta.old)
-        thing = delta.new if delta.new is not None else delta.old
-        if thing is not None:
-            self._happened(storage_event(thing))
-
-    def node_metric(self, delta: Delta[NodeMetric]) -> None:
-        self.cluster.now_s = self.clock.now()
-        for plugin in self._metered:
-            if delta.new is None:
-                plugin.remove_node_metric(delta.key)
-            else:
-                plugin.put_node_metric(delta.new)
-        self._happened(load_event(delta.key))
-
-    def node_slo(self, delta: Delta[NodeSLO]) -> None:
-        for plugin in self._protecting:
-            if delta.new is None:
-                plugin.remove_node_slo(delta.key)
-            else:
-                plugin.put_node_slo(delta.new)
-        self._happened(load_event(delta.key, "NodeSLOUpdate"))
+    def remove_node(self, old: Node) -> None:
+        """Its pods are still there, as far as anybody knows: should the node come back, they count again."""
+        name = old.metadata.name
+        row = self.cluster.table.row_of.get(name)
+        if row is None:
+            return
+        for record in list(self.cluster.pods_on[row].values()):
+            self._keep(record, name)
+        promised = [each.record.key for each in self.cluster.nominations.on(row)]
+        self.cluster.remove_node(name)
+        # Room may be made for them elsewhere.
+        self.activate(promised)
 
     def assume(self, ask: Ask, node: str, promise: Nomination | None = None) -> None:
         """A pod has been placed by an engine; from now on until its binding is heard of, that is our word alone.
@@ -200,6 +194,20 @@ class Feed:
         self.assumed[ask.key] = Assumed(ask, node)
         if promise is not None and self.cluster.table.names[promise.row] != node:
             self._has_room(promise.record)
+
+    def take_over(self, other: Feed) -> None:
+        """What another feed assumes, this one does too, with all that plugins noted of it."""
+        for key, held in other.assumed.items():
+            known = other.cluster.pods.get(key)
+            record = known[0] if known is not None else other._homeless.get(held.node, {}).get(key)
+            if record is None:
+                continue
+            self.assumed[key] = held
+            row = self.cluster.table.row_of.get(held.node)
+            if row is None:
+                self._keep(record, held.node)
+            else:
+                self.cluster.place(record, row)
 
     def stands(self, ask: Ask, node: str) -> Row | None:
         """The row of the node where we placed a pod, while that is how things are; None where it no longer is."""
@@ -214,6 +222,7 @@ class Feed:
         if held is None or held.uid != ask.meta.uid:
             return False
         del self.assumed[ask.key]
+        self._forget_missing(ask.key)
         if ask.key in self.cluster.pods:
             record, _ = self.cluster.pods[ask.key]
             self.cluster.remove_pod(ask.key)
@@ -221,14 +230,14 @@ class Feed:
         return True
 
     def nominate(self, ask: Ask, engine: Engine, remedy: Remedy) -> tuple[str, ...]:
-        """As `Engine.nominate`; who else could have the room that is not kept any more hears of it."""
+        """As `Engine.nominate`; whoever else could have the room that is not kept any more hears of it."""
         nominations = self.cluster.nominations
         before = nominations.of(ask.key)
         outbid = engine.nominate(ask, remedy)
         after = nominations.of(ask.key)
         if before is not None and (after is None or after.row != before.row):
             self._has_room(before.record)
-        self._activate(outbid)
+        self.activate(outbid)
         return outbid
 
     def take_back(self, key: str) -> None:
@@ -236,7 +245,49 @@ class Feed:
         promise = self.cluster.nominations.withdraw(key)
         if promise is not None:
             self._has_room(promise.record)
-            self._activate([key])
+            self.activate([key])
+
+    def activate(self, pods: Sequence[str]) -> None:
+        """Have the entities of these pods tried now."""
+        if pods:
+            self.queue.activate([self._entity(key) for key in pods], self.now.steady_s)
+            self._wake()
+
+    def is_queued(self, key: str) -> bool:
+        """Whether a pod waits, alone or with its job."""
+        return self._entity(key) in self.queue
+
+    def ask_again(self, ask: Ask) -> None:
+        """A pod waits, as it is now."""
+        engine = self.engine_of(ask)
+        job, profile = (None, "") if engine is None else (engine.group(ask), engine.profile.name)
+        if self._job_of.get(ask.key) not in (None, job):
+            self._leave_queue(ask.key)
+        if job is None:
+            entity = Entity.of(ask, profile)
+        else:
+            known = self.queue.entity(job)
+            others = [each for each in known.pods if each.key != ask.key] if known is not None else []
+            entity = Entity.job(job, (*others, ask), profile)
+            self._job_of[ask.key] = job
+        self.queue.put(entity, self.now.steady_s)
+        self._wake()
+
+    def _entity(self, key: str) -> str:
+        return self._job_of.get(key, key)
+
+    def _leave_queue(self, key: str) -> None:
+        """A pod waits no more; the other members of its job still do."""
+        job = self._job_of.pop(key, None)
+        known = None if job is None else self.queue.entity(job)
+        if job is None or known is None:
+            self.queue.remove(key)
+            return
+        left = tuple(each for each in known.pods if each.key != key)
+        if left:
+            self.queue.put(Entity.job(job, left, known.profile), self.now.steady_s)
+        else:
+            self.queue.remove(job)
 
     def _waits(self, key: str, old: Pod | None, new: Pod) -> None:
         held = self.assumed.get(key)
@@ -247,14 +298,15 @@ class Feed:
         changed = old is None or not self.is_ours(old) or _differs(old, new)
         if held is not None:
             # Should its binding fail, it comes back as it is now; once bound, it is not asked about again.
-            if changed and key in self.queue:
-                self.queue.put(Entity.of(Ask(new)), self.clock.monotonic())
+            if changed and self.is_queued(key):
+                self.ask_again(Ask(new))
             return
+        self._forget_missing(key)
         if key in self.cluster.pods:
             # It had a node by a history that is no longer true: the API server was restored from an older state.
             self.cluster.remove_pod(key)
-        if changed or key not in self.queue:
-            self._ask(new)
+        if changed or not self.is_queued(key):
+            self.ask_again(Ask(new))
         self._promised(key, old, new)
 
     def _promised(self, key: str, old: Pod | None, new: Pod) -> None:
@@ -263,47 +315,64 @@ class Feed:
         now, nominations = new.status.nominated_node_name, self.cluster.nominations
         held, row = nominations.of(key), self.cluster.table.row_of.get(now)
         if now and row is not None and held is None and now != before:
-            record = _record(new, self.clock.now())
+            record = self._record(new)
             if record is not None:
                 nominations.put(Nomination(record, row))
         elif before and not now and held is not None and self.cluster.table.names[held.row] == before:
             self.take_back(key)
 
-    def _ask(self, pod: Pod) -> None:
-        self.queue.put(Entity.of(Ask(pod)), self.clock.monotonic())
-        self._wake()
-
-    def _repopulate(self, name: str, row: Row) -> None:
-        """A node has come: with the pods that were on it before we knew of it."""
-        for pod in self._pods_of(name):
-            if not pod.is_finished:
-                self._count(pod)
-        for key, held in self.assumed.items():
-            if held.node == name and key not in self.cluster.pods:
-                # The node was away for a moment, and the binding is under way.
-                self.cluster.place(held.ask.record(self.clock.now()), row)
-
     def _count(self, pod: Pod) -> None:
         key, row = pod.metadata.key, self.cluster.table.row_of.get(pod.spec.node_name)
         known = self.cluster.pods.get(key)
         if row is None:
+            missing = self._homeless.get(pod.spec.node_name, {}).get(key)
+            self._forget_missing(key)
             if known is not None:
                 self.cluster.remove_pod(key)
+            record = self._record(pod, missing)
+            if record is not None:
+                self._keep(record, pod.spec.node_name)
             return
-        record = _record(pod, self.clock.now())
+        self._forget_missing(key)
+        same_place = known is not None and known[1] == row and known[0].uid == pod.metadata.uid
+        record = self._record(pod, known[0] if known is not None and same_place else None)
         if record is None:
             return
         if known is not None:
-            if known[1] == row and _same(record, known[0]):
+            if same_place and _same(record, known[0]):
                 return
-            if known[1] != row or known[0].uid != record.uid:
-                # What plugins took for it where we thought it was is given back.
+            if not same_place:
                 self.cluster.remove_pod(key)
         self.cluster.place(record, row)
 
+    def _record(self, pod: Pod, known: PodRecord | None = None) -> PodRecord | None:
+        """What is kept of a pod that has a node. `known`: what was kept of it there."""
+        record = _record(pod, self.now.wall_s)
+        if record is None:
+            return None
+        if known is not None and known.uid != record.uid:
+            known = None
+        notes = self.cluster.noted(pod, known) if self.cluster.noting else ()
+        return replace(record, notes=notes) if notes else record
+
+    def _keep(self, record: PodRecord, node: str) -> None:
+        self._homeless.setdefault(node, {})[record.key] = record
+        self._missing_node_of[record.key] = node
+
+    def _forget_missing(self, key: str) -> None:
+        node = self._missing_node_of.pop(key, None)
+        if node is not None:
+            there = self._homeless[node]
+            del there[key]
+            if not there:
+                del self._homeless[node]
+
     def _gone(self, key: str) -> None:
-        self.queue.remove(key)
+        self._leave_queue(key)
+        self._forget_missing(key)
         held = self.assumed.pop(key, None)
+        if held is not None:
+            self.lost.append(key)
         self.patience.forget(key)
         if (promise := self.cluster.nominations.withdraw(key)) is not None:
             self._has_room(promise.record)
@@ -322,26 +391,21 @@ class Feed:
         for promise in self.cluster.nominations.on(row):
             left = (key for key, uid in promise.victims if key in there and there[key].uid == uid)
             if promise.victims and not any(left):
-                self.patience.room_was_made(promise.record.key, self.clock.monotonic())
-                self._activate([promise.record.key])
+                self.patience.room_was_made(promise.record.key, self.now.steady_s)
+                self.activate([promise.record.key])
 
     def _has_room(self, record: PodRecord) -> None:
         """A place that was kept for a pod is free, and no change of an object says so."""
         self._happened(Event(FREED, record, LET_GO))
 
-    def _activate(self, keys: Sequence[str]) -> None:
-        if keys:
-            self.queue.activate(keys, self.clock.monotonic())
-            self._wake()
-
-    def _happened(self, event: Event | None) -> None:
-        if event is not None and self.queue.happened(event, self.clock.monotonic()):
+    def _happened(self, event: Event) -> None:
+        if self.queue.happened(event, self.now.steady_s):
             self._wake()
 
 
 def _record(pod: Pod, now_s: float) -> PodRecord | None:
-    """What is kept of a pod that has a node. What cannot be understood of it is left out, and so are terms beyond what
-    is supported, which would cost every other pod; its requests still count."""
+    """What cannot be understood of a pod is left out, and so are terms beyond what is supported, which would cost every
+    other pod; its requests still count."""
     why = too_many_terms(pod.spec)
     if why is None:
         try:
@@ -366,13 +430,6 @@ def _same(record: PodRecord, known: PodRecord) -> bool:
 
 def _fields(pod: Pod) -> dict[str, str]:
     return {"pod": pod.metadata.key, "node": pod.spec.node_name}
-
-
-def _pod_event(old: Pod | None, new: Pod | None) -> Event | None:
-    try:
-        return pod_event(old, new)
-    except BadInput:
-        return Event(FREED, new, "AssignedPodUpdate")
 
 
 def _differs(old: Pod, new: Pod) -> bool:

@@ -9,12 +9,13 @@ import pytest
 from koord.api.configuration.scheduler_config import parse
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import convert
+from koord.scheduler.core.patience import MESSAGE, MOST, REST_S
+from koord.scheduler.core.queue import Where
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.live.cycle import Cycle
 from koord.scheduler.live.metrics import Point, Status
-from koord.scheduler.patience import MESSAGE, MOST, REST_S
-from koord.scheduler.queue import Where
-from tests.scheduler.live.build import Fed, node, pod
+from koord.scheduler.live.onlooker import Onlooker
+from tests.kube.manual_clock import ManualClock
+from tests.scheduler.core.build import Fed, node, pod
 
 
 def test_the_more_important_pod_comes_first() -> None:
@@ -30,7 +31,7 @@ def test_each_profile_decides_for_its_own() -> None:
     assert {fed.bind().profile, fed.bind().profile} == {"koord-scheduler", "other-profile"}
 
 
-@pytest.mark.parametrize("point", ["place", "patch", "wait_s"])
+@pytest.mark.parametrize("point", ["place", "plan", "permit"])
 def test_a_plugin_that_fails_ends_nothing_and_keeps_no_room(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.put(node("n1"), pod("a"), pod("b", priority=10))
@@ -168,12 +169,12 @@ def test_who_fits_on_no_empty_node_is_not_tried_again_for_every_pod_that_leaves(
 def test_room_is_made_by_a_named_plugin_whichever_filters_are_off() -> None:
     off = {"filter": {"disabled": [{"name": "NodePorts"}, {"name": "PodTopologySpread"}]}}
     config = parse({"profiles": [{"schedulerName": "koord-scheduler", "plugins": off}]})
-    fed, told = Fed(config), list[tuple[str, str]]()
+    told: list[tuple[str, str]] = []
 
     def spent(point: Point, status: Status, profile: str, seconds: float, plugin: str = "") -> None:
         told.append((point, plugin))
 
-    fed.cycle = Cycle(fed.feed, spent=spent)
+    fed = Fed(config, observer=Onlooker(ManualClock(), spent))
     fed.put(node("n1"), pod("victim", cpu="4", on="n1"), pod("high", cpu="3", priority=10))
     assert fed.nowhere().remedy.node == "n1"
     assert ("PostFilter", "DefaultPreemption") in told

@@ -7,15 +7,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.api.machinery.codec import convert
-from koord.scheduler.events import load_event, node_event, pod_event, storage_event
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.scheduler.core.events import load_event, node_event, pod_event, storage_event
+from koord.scheduler.core.queue import Entity, Event, Queue, Where
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of
-from koord.scheduler.queue import Entity, Event, Queue, Where
 from koord.scheduler.state.table import Reason
 from tests.scheduler import generate
 from tests.scheduler.build import node, pod
@@ -95,8 +97,8 @@ EVENTS: dict[str, Event | None] = {
     "a label": node_event(node("n"), node("n", labels={"zone": "a"})),
     "a taint": node_event(node("n", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n")),
     "a cordon is lifted": node_event(node("n", unschedulable=True), node("n")),
-    "a claim": storage_event(CLAIM),
-    "a report": load_event("n"),
+    "a claim": storage_event(None, CLAIM),
+    "a report": load_event(None, NodeMetric(ObjectMeta(name="n"))),
 }
 HELPS: dict[str, set[str]] = {
     "NodeResourcesFit": {"a pod ends", "a node comes", "a node grows"},

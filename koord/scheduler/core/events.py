@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.scheduler.queue import Event
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.scheduler.core.queue import Event
 from koord.scheduler.state.cluster import allocatable_of
 from koord.scheduler.state.pods import requests_of
 from koord.scheduler.state.storage import StorageObject
@@ -46,7 +50,11 @@ def pod_event(old: Pod | None, new: Pod | None) -> Event | None:
     if old.metadata.labels != new.metadata.labels or going[0] != going[1]:
         reasons |= Reason.PODS
     if old.spec != new.spec or old.status != new.status:
-        before, now = dict(requests_of(old)), dict(requests_of(new))
+        try:
+            before, now = dict(requests_of(old)), dict(requests_of(new))
+        except BadInput:
+            # What it takes cannot be told: it may be less than before.
+            return Event(int(_LEFT), new, "AssignedPodUpdate")
         if any(now.get(name, 0) < amount for name, amount in before.items()):
             reasons |= Reason.FREED
     return Event(int(reasons), new, _POD_NAMES.get(reasons, "AssignedPodUpdate")) if reasons else None
@@ -76,14 +84,33 @@ def node_event(old: Node | None, new: Node | None) -> Event | None:
     return Event(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate"), grown) if reasons else None
 
 
-def storage_event(thing: StorageObject) -> Event:
+def namespace_event(old: Namespace | None, new: Namespace | None) -> Event | None:
+    """Terms choose namespaces by their labels: whose pods are shunned, or sought, may have changed."""
+    if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
+        return None
+    return Event(int(Reason.PODS), new or old, "NamespaceUpdate")
+
+
+def storage_event(old: StorageObject | None, new: StorageObject | None) -> Event:
     """A claim, a volume, a class, or what a driver says came, changed or went."""
+    thing = old if new is None else new
     return Event(int(Reason.STORAGE), thing, f"{type(thing).__name__}Update")
 
 
-def load_event(node: str, name: str = "NodeMetricUpdate") -> Event:
-    """A node has reported its usage, or protects its services otherwise; or what said so is gone."""
-    return Event(int(Reason.LOAD), node, name)
+def load_event(old: NodeMetric | None, new: NodeMetric | None) -> Event:
+    """A node has reported its usage, or its report is gone."""
+    return Event(int(Reason.LOAD), _node(old, new), "NodeMetricUpdate")
+
+
+def slo_event(old: NodeSLO | None, new: NodeSLO | None) -> Event:
+    """A node protects its services otherwise."""
+    return Event(int(Reason.LOAD), _node(old, new), "NodeSLOUpdate")
+
+
+def _node(old: NodeMetric | NodeSLO | None, new: NodeMetric | NodeSLO | None) -> str:
+    found = old if new is None else new
+    assert found is not None
+    return found.metadata.name
 
 
 def _takes_room(pod: Pod | None) -> bool:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec
+from koord.scheduler.core import queue
+from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Attempt, Entity, Event, Queue, Waker, Where
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
-from koord.scheduler.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Attempt, Entity, Event, Queue, Waker, Where
 from koord.scheduler.state.table import Reason
 
 FIT, TAINTS, EVERYTHING, PICKY = "NodeResourcesFit", "TaintToleration", "OfNobodyKnown", "Picky"
@@ -189,7 +190,10 @@ class Both:
     def __init__(self) -> None:
         self.gate = Gate()
         wakers = {name: Waker(reasons, picky if name == PICKY else None) for name, reasons in LISTENS.items()}
-        self.queue, self.plain = Queue(PrioritySort(), wakers, [self.gate]), PlainQueue(self.gate)
+        self.queue, self.plain = (
+            Queue(PrioritySort().order, wakers, [queue.Gate(self.gate.blocks, GATE_OPENS)]),
+            PlainQueue(self.gate),
+        )
         self.flying: list[tuple[Attempt, Waiting]] = []
         self.now_s = 0.0
 
@@ -263,7 +267,7 @@ def test_everybody_is_where_the_rules_say(seed: int) -> None:
 
 def test_those_that_never_fit_do_not_keep_others_from_their_turn() -> None:
     """However often something wakes them, who was turned away rests first, and then the others are next."""
-    queue = Queue(PrioritySort(), {FIT: Waker(int(Reason.FREED))})
+    queue = Queue(PrioritySort().order, {FIT: Waker(int(Reason.FREED))})
     for i in range(200):
         queue.put(Entity(f"huge-{i}", (), 9), 0.0)
     queue.put(Entity("small", (), 0), 0.0)
@@ -280,7 +284,7 @@ def test_those_that_never_fit_do_not_keep_others_from_their_turn() -> None:
 
 def test_a_busy_queue_tries_everybody_at_least_once_in_a_backoff() -> None:
     """Among those that are turned away for ever and woken by every event, nobody is tried twice as often as another."""
-    queue = Queue(PrioritySort(), {FIT: Waker(int(Reason.FREED))})
+    queue = Queue(PrioritySort().order, {FIT: Waker(int(Reason.FREED))})
     for i in range(50):
         queue.put(Entity(f"p{i}", (), i), 0.0)
     tries: dict[str, int] = {}

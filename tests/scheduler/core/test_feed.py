@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from koord.api.kinds import NAMESPACES, PODS
 from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.kube.store import Delta
-from koord.scheduler.queue import Where
-from tests.scheduler.live.build import Fed, changed, deleting, finished, node, pod
+from koord.scheduler.core.queue import Where
+from tests.scheduler.core.build import Fed, changed, deleting, finished, node, pod
 
 KEY = "shop/a"
 
@@ -140,7 +140,7 @@ def test_another_pod_of_the_same_name_is_another_pod() -> None:
 def test_another_pod_of_the_same_name_is_told_apart_even_without_a_deletion() -> None:
     fed, first, second = Fed(), pod("a", uid="1", on="n1"), pod("a", uid="2")
     fed.put(node("n1"), first)
-    fed.feed.pod(Delta(KEY, first, second))
+    fed.core.put(PODS, second, first)
     assert fed.placed == {}
     assert fed.waiting == {KEY}
 
@@ -239,7 +239,7 @@ def test_a_namespace_that_changes_wakes_whom_affinity_kept_out() -> None:
     elsewhere = pod("b", on="n1", metadata={"namespace": "bank"})
     fed.put(node("n1", labels={"kubernetes.io/hostname": "n1"}), elsewhere, pod("a", affinity=near))
     fed.nowhere()
-    fed.feed.namespace(Delta("bank", None, Namespace(ObjectMeta(name="bank", labels={"team": "red"}))))
+    fed.core.put(NAMESPACES, Namespace(ObjectMeta(name="bank", labels={"team": "red"})))
     fed.clock.advance(5)
     assert fed.bind().node == "n1"
 

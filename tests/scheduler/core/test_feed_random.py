@@ -14,12 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from koord.api import kinds
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.scheduler.live.cycle import Bind, Broken, Decision, Nowhere
-from koord.scheduler.queue import Where
+from koord.scheduler.core.decision import Bind, Broken, Decision, Nowhere
+from koord.scheduler.core.queue import Where
+from tests.scheduler.core.build import Fed, changed, deleting, finished, node, picture, pod
 from tests.scheduler.dice import Dice
-from tests.scheduler.live.build import Fed, changed, deleting, finished, node, picture, pod
 
 PODS = ("a", "b", "c", "d", "e")
 NODES = ("n1", "n2", "n3")
@@ -124,9 +125,9 @@ class Story:
         relist = self.fed.pods.relist()
         for each in self.api.pods.values():
             for delta in relist.put(each):
-                self.fed.feed.pod(delta)
+                self.fed.hear(kinds.PODS, delta)
         for delta in relist.finish():
-            self.fed.feed.pod(delta)
+            self.fed.hear(kinds.PODS, delta)
 
     def _decide(self, number: int) -> None:
         self.fed.clock.advance(number % 4)

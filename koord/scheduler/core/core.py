@@ -1,0 +1,198 @@
+"""The core as drivers see it: objects and time in, decisions out, outcomes back in.
+
+    core = Core(profiles_of(config))
+    core.at(Moment(now_s, now_s))
+    core.put(NODES, node); core.put(PODS, pod)
+    while (decision := core.decide()) is not None: ...      a Bind is carried out, then core.bound(bind, ask)
+
+Live, `koord plan`, `koord explain` and tests drive it, and decide nothing themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from koord.api.kinds import Kind
+from koord.scheduler.core.cycle import Cycle
+from koord.scheduler.core.decision import Bind, Decision
+from koord.scheduler.core.feed import Assumed, Feed
+from koord.scheduler.core.moment import Moment
+from koord.scheduler.core.observer import Observer
+from koord.scheduler.core.queue import Attempt, Entity, Queue, Where
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.writes import Write
+from koord.scheduler.profiles import Profiles
+from koord.scheduler.state.cluster import Cluster
+
+START: Final = Moment(0.0, 0.0)
+Outcome: TypeAlias = Literal["bound", "refused", "failed"]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A bind that is being carried out."""
+
+    bind: Bind
+    open: set[str]
+    bound: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+
+
+class Core:
+    """One state, one queue, an engine for each profile.
+
+    `alone`: no other scheduler is there, so pods that name none are ours. `hints`: say what would let pods in that fit
+    nowhere; `scores`: how nodes scored. `most_tries`: how often an entity is tried. `wake` is called when there may be
+    something to decide, `queued` when an entity moves into a part of the queue.
+    """
+
+    def __init__(
+        self,
+        profiles: Profiles,
+        *,
+        seed: int = 0,
+        alone: bool = False,
+        now: Moment = START,
+        observer: Observer | None = None,
+        hints: bool = True,
+        scores: bool = False,
+        most_tries: int | None = None,
+        wake: Callable[[], None] = lambda: None,
+        queued: Callable[[Where, str], None] = lambda where, event: None,
+    ) -> None:
+        self.profiles = profiles
+        self.cluster = Cluster(seed)
+        self.cluster.now_s = now.wall_s
+        # Plugins are there before nodes and pods, and so hear of all of them.
+        self.engines = {name: Engine(self.cluster, profile) for name, profile in profiles.profiles.items()}
+        self.queue: Queue = profiles.queue(self.cluster)
+        self.queue.moved = queued
+        self.feed = Feed(self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, wake=wake)
+        self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
+        self._flights: dict[int, _Flight] = {}
+        self.at(now)
+
+    @property
+    def now(self) -> Moment:
+        return self.feed.now
+
+    @property
+    def assumed(self) -> dict[str, Assumed]:
+        """Pods that were placed and whose binding has not been heard of."""
+        return self.feed.assumed
+
+    def at(self, now: Moment) -> None:
+        """It is that late, from now on."""
+        self.feed.at(now)
+
+    def put(self, kind: Kind[Any], new: Any, old: Any | None = None) -> None:
+        """An object is there, or has changed. `old`: what it was, where the driver knows."""
+        self.feed.hear(kind, new, old)
+
+    def put_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
+        """Many objects of one kind are there, or have changed."""
+        self.feed.hear_many(kind, objects)
+
+    def removed(self, kind: Kind[Any], old: Any) -> None:
+        """An object is gone."""
+        self.feed.hear(kind, None, old)
+
+    def decide(self) -> Decision | None:
+        """The next decision; None where nobody is ready."""
+        decision = self._cycle.step()
+        if isinstance(decision, Bind):
+            self._flights[id(decision.attempt)] = _Flight(decision, {each.ask.key for each in decision.members})
+        return decision
+
+    def take_writes(self) -> list[Write]:
+        """What plugins want written since somebody asked, beside bindings: the status of other kinds."""
+        outbox = self.cluster.outbox
+        return [outbox.popleft() for _ in range(len(outbox))]
+
+    def upcoming(self) -> Entity | None:
+        """Who is decided about next, apart from those who wait for others."""
+        return self.queue.upcoming(self.now.steady_s)
+
+    def next_change_s(self) -> float | None:
+        """When time alone may lead to a decision."""
+        return self._cycle.next_change_s()
+
+    @property
+    def awaited(self) -> list[Attempt]:
+        """Attempts that somebody is at: they are being bound, or wait for others."""
+        flights = [flight.bind.attempt for flight in self._flights.values()]
+        return [*flights, *(bind.attempt for bind in self._cycle.waiting)]
+
+    def waiting(self) -> int:
+        """How many entities have their places and wait for others."""
+        return len(self._cycle.waiting)
+
+    def stands(self, ask: Ask, node: str) -> bool:
+        """Whether a pod is still to go to the node where it was placed, and that is there."""
+        return self.feed.stands(ask, node) is not None
+
+    def bound(self, bind: Bind, ask: Ask) -> None:
+        """A pod of a bind is on its node."""
+        self._ended(bind, ask, "bound")
+
+    def refused(self, bind: Bind, ask: Ask) -> None:
+        """A pod of a bind is gone, another one, or on another node: what the API says counts, and will be heard."""
+        self.feed.let_go(ask)
+        self._ended(bind, ask, "refused")
+
+    def failed(self, bind: Bind, ask: Ask) -> Outcome:
+        """A pod of a bind was not bound: its place is free again, and it is tried again later."""
+        if not self.feed.is_queued(ask.key):
+            # Whoever is gone, or on a node, waits for nothing.
+            self.refused(bind, ask)
+            return "refused"
+        self.feed.let_go(ask)
+        self._ended(bind, ask, "failed")
+        return "failed"
+
+    def forget(self, bind: Bind) -> None:
+        """Nobody will tell how a bind ended."""
+        self._flights.pop(id(bind.attempt), None)
+
+    def unattended(self, attempt: Attempt) -> None:
+        """Nobody is at an attempt, and nobody will be: its pods are tried again."""
+        self._flights.pop(id(attempt), None)
+        for ask in attempt.entity.pods:
+            self.feed.let_go(ask)
+        self.queue.failed(attempt, self.now.steady_s)
+
+    def take_back(self, pod: str) -> None:
+        """A pod is promised nothing any more, because its victims stay."""
+        self.feed.take_back(pod)
+
+    def give_up_waiting(self, why: str) -> None:
+        """Whoever waits for others gives up: decisions say so."""
+        self._cycle.give_up_waiting(why)
+
+    def take_over(self, other: Core) -> None:
+        """What another core placed, and nobody has heard of yet, is placed here too."""
+        self.feed.take_over(other.feed)
+
+    def _ended(self, bind: Bind, ask: Ask, outcome: Outcome) -> None:
+        flight = self._flights.get(id(bind.attempt))
+        if flight is None:
+            return
+        flight.open.discard(ask.key)
+        if outcome == "bound":
+            flight.bound.add(ask.key)
+        elif outcome == "failed":
+            flight.failed.add(ask.key)
+        if flight.open:
+            return
+        del self._flights[id(bind.attempt)]
+        attempt, now_s = bind.attempt, self.now.steady_s
+        left = tuple(each for each in attempt.entity.pods if each.key not in flight.bound)
+        if left and len(left) < len(attempt.entity.pods):
+            self.queue.narrow(attempt, Entity.job(attempt.entity.key, left, attempt.entity.profile))
+        if flight.failed or (bind.unplaced and left):
+            self.queue.failed(attempt, now_s)
+        else:
+            self.queue.done(attempt)

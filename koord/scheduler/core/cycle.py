@@ -1,0 +1,206 @@
+"""One decision after the other: from the queue to a place, or to the reasons why there is none.
+
+What is decided counts at once; whoever carries it out tells the outcome. Nothing that a pod says, and no fault of a
+plugin, ends it: such an entity is told of, and tried again later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from koord.api.machinery.faults import BadInput
+from koord.scheduler.core import patience
+from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, TriedEnough, Wait
+from koord.scheduler.core.feed import Feed
+from koord.scheduler.core.observer import Observer
+from koord.scheduler.core.queue import Attempt
+from koord.scheduler.core.waiting import Waiting
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.framework.plugin import Permit, Remedy
+from koord.scheduler.message import fits_nowhere, hint_for
+from koord.scheduler.smallest import Hints
+from koord.scheduler.state.nominations import Nomination
+from koord.scheduler.suggestion import suggestion_for
+
+
+class Cycle:
+    """Decides for all profiles, on the one state and the one queue of a feed.
+
+    `hints`: say what would let a pod in that fits nowhere. `scores`: say of every placement how it scored.
+    `most_tries`: how often an entity is tried, where there is an end to it.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        observer: Observer | None = None,
+        *,
+        hints: bool = True,
+        scores: bool = False,
+        most_tries: int | None = None,
+    ) -> None:
+        self._feed, self._observer, self._scores, self._most_tries = feed, observer or Observer(), scores, most_tries
+        self._hints = {each.profile.name: Hints(each) for each in feed.engines.values()} if hints else {}
+        self.waiting = Waiting()
+        self._out: deque[Decision] = deque()
+
+    def step(self) -> Decision | None:
+        """The next decision; None where nobody is ready."""
+        self._look_after_waiting()
+        if self._out:
+            return self._out.popleft()
+        feed = self._feed
+        attempt = feed.queue.pop(feed.now.steady_s)
+        if attempt is None:
+            return None
+        asks = attempt.entity.pods
+        engine = feed.engine_of(asks[0])
+        assert engine is not None  # others are not queued
+        if self._most_tries is not None and attempt.tries > self._most_tries:
+            feed.queue.done(attempt)
+            return TriedEnough(attempt, engine.profile.name, asks)
+        try:
+            return self._decide(attempt, asks, engine)
+        except BadInput as error:
+            return self._broken(attempt, asks, engine, str(error), None)
+        except Exception as error:  # noqa: BLE001 - the decision says what it was
+            # The one place that keeps decisions coming, whatever a plugin does. Whoever drives logs the error.
+            message = f"a plugin failed: {type(error).__name__}: {error}"
+            return self._broken(attempt, asks, engine, message, error)
+
+    def next_change_s(self) -> float | None:
+        """When time alone may lead to a decision; None where nothing waits for time."""
+        changes = [
+            each for each in (self._feed.queue.next_change_s(), self.waiting.next_change_s()) if each is not None
+        ]
+        return min(changes, default=None)
+
+    def give_up_waiting(self, why: str) -> None:
+        """Whoever waits for others gives up."""
+        for bind in list(self.waiting):
+            self.waiting.drop(bind.ask.key)
+            self._let_go(bind, why)
+
+    def _decide(self, attempt: Attempt, asks: tuple[Ask, ...], engine: Engine) -> Decision:
+        observer = self._observer
+        observer.placing(engine, asks)
+        nominations = self._feed.cluster.nominations
+        promises = {ask.key: nominations.of(ask.key) for ask in asks} if nominations.any else {}
+        if len(asks) == 1:
+            placements = [engine.place(asks[0], explain=self._scores)]
+        else:
+            placements = engine.place_all(asks)
+        found = any(each.node is not None for each in placements)
+        observer.placed(engine, found=found)
+        if found:
+            return self._placed(attempt, asks, placements, engine, promises)
+        return self._nowhere(attempt, asks, placements, engine)
+
+    def _placed(
+        self,
+        attempt: Attempt,
+        asks: tuple[Ask, ...],
+        placements: Sequence[Placement],
+        engine: Engine,
+        promises: Mapping[str, Nomination | None],
+    ) -> Decision:
+        feed, row_of = self._feed, self._feed.cluster.table.row_of
+        members, unplaced = [], []
+        wait, allows = Permit(), list[str]()
+        for ask, placement in zip(asks, placements, strict=True):
+            if placement.node is None:
+                unplaced.append(ask)
+                continue
+            row = row_of[placement.node]
+            members.append(Placed(ask, placement.node, engine.plan(ask, row), placement))
+            permit = engine.permit(ask, row)
+            allows += permit.allows
+            if permit.wait_s > wait.wait_s:
+                wait = permit
+        for member in members:
+            feed.assume(member.ask, member.node, promises.get(member.ask.key))
+        bind = Bind(attempt, engine.profile.name, tuple(members), tuple(unplaced))
+        for group in dict.fromkeys(allows):
+            self._out.extend(self._released(each) for each in self.waiting.leave(group))
+        if wait.wait_s <= 0:
+            return bind
+        return Wait(bind, self.waiting.add(bind, wait, feed.now.steady_s), wait.wait_s)
+
+    def _nowhere(
+        self, attempt: Attempt, asks: tuple[Ask, ...], placements: Sequence[Placement], engine: Engine
+    ) -> Decision:
+        feed, profile, now_s = self._feed, engine.profile, self._feed.now.steady_s
+        ask, placement = asks[0], placements[0]
+        if len(asks) > 1:
+            ask, placement = next(
+                (pair for pair in zip(asks, placements, strict=True) if pair[1].why_not), (ask, placement)
+            )
+        if feed.patience.is_over(ask.key, now_s):
+            remedy = Remedy(message=patience.MESSAGE, clears=True)
+        else:
+            remedy = engine.remedy(ask) if len(asks) == 1 else engine.remedy_for_job(asks)
+        helped = remedy.node is not None
+        self._observer.helped(engine, found=helped)
+        suggestion = suggestion_for(engine, ask, placement, remedy)
+        self._observer.nowhere(engine, ask, placement, remedy, suggestion)
+        # Where room is being made, nobody need do anything.
+        in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
+        hints = None if in_the_making else self._hints.get(profile.name)
+        hint = "" if hints is None else hint_for(engine, hints, ask, placement)
+        told = "" if suggestion is None else suggestion.told
+        message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
+        # Where there are no nodes nobody turned it away, and whatever comes may help.
+        by_whom = {name for each in placements for name in each.rejected_by}
+        turned_away = by_whom or {plugin.name for plugin in profile.plugins}
+        feed.queue.rejected(attempt, turned_away, now_s)
+        outbid = self._promise(engine, asks, ask, remedy)
+        for group in remedy.rejects:
+            for bind in self.waiting.leave(group):
+                self._let_go(bind, remedy.message or "others that it waited for cannot be placed")
+        return Nowhere(attempt, profile.name, asks, placement, remedy, message, suggestion, outbid)
+
+    def _promise(self, engine: Engine, asks: Sequence[Ask], first: Ask, remedy: Remedy) -> tuple[str, ...]:
+        outbid = list(self._feed.nominate(first, engine, remedy))
+        by_key = {ask.key: ask for ask in asks}
+        for move in remedy.others:
+            outbid += self._feed.nominate(by_key[move.pod], engine, Remedy(move.node, move.victims))
+        return tuple(outbid)
+
+    def _broken(
+        self, attempt: Attempt, asks: tuple[Ask, ...], engine: Engine, message: str, error: Exception | None
+    ) -> Broken:
+        feed = self._feed
+        for ask in asks:
+            if ask.key in feed.cluster.pods and ask.key not in feed.assumed:
+                feed.cluster.remove_pod(ask.key)
+        feed.queue.failed(attempt, feed.now.steady_s)
+        return Broken(attempt, engine.profile.name, asks, message, error)
+
+    def _look_after_waiting(self) -> None:
+        """Whoever waited too long, or lost a member, gives up."""
+        lost, self._feed.lost = self._feed.lost, []
+        for key in lost:
+            bind = self.waiting.drop(key)
+            if bind is not None:
+                self._let_go(bind, f"{key} went away, or elsewhere, meanwhile")
+        for group in self.waiting.overdue(self._feed.now.steady_s):
+            for bind in self.waiting.leave(group):
+                self._let_go(bind, "it waited for others in vain")
+
+    def _released(self, bind: Bind) -> Decision:
+        """A bind that need not wait any more, if all of its places still stand."""
+        if all(self._feed.stands(each.ask, each.node) is not None for each in bind.members):
+            return bind
+        self._free(bind)
+        return LetGo(bind, "a node that it was to go to went away")
+
+    def _let_go(self, bind: Bind, why: str) -> None:
+        self._free(bind)
+        self._out.append(LetGo(bind, why))
+
+    def _free(self, bind: Bind) -> None:
+        for member in bind.members:
+            self._feed.let_go(member.ask)
+        self._feed.queue.failed(bind.attempt, self._feed.now.steady_s)

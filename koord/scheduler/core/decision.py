@@ -1,0 +1,140 @@
+"""What the core decides, as data. Whoever drives it carries decisions out and tells it how that ended.
+
+The unit is an entity: a pod, or all pods of a job. A job is decided in one transaction, and told of member by member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from koord.scheduler.core.queue import Attempt
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Placement
+from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.writes import BindingPlan
+from koord.scheduler.suggestion import Suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One pod of an entity has a place, and is to be bound to it."""
+
+    ask: Ask
+    node: str
+    plan: BindingPlan
+    "What is written, and waited for, before the binding; and the binding itself."
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """An entity has its places."""
+
+    attempt: Attempt
+    profile: str
+    members: tuple[Placed, ...]
+    unplaced: tuple[Ask, ...] = ()
+    "Members that found no place, where the job goes ahead without them."
+
+    @property
+    def ask(self) -> Ask:
+        return self.members[0].ask
+
+    @property
+    def node(self) -> str:
+        return self.members[0].node
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """An entity has its places, and waits for others before it is bound."""
+
+    bind: Bind
+    group: str
+    "Who waits together, and is let go together."
+    wait_s: float
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.bind.attempt
+
+    @property
+    def profile(self) -> str:
+        return self.bind.profile
+
+    @property
+    def ask(self) -> Ask:
+        return self.bind.ask
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """An entity waited for others in vain. Its places are free again, and it is tried again later."""
+
+    bind: Bind
+    why: str
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.bind.attempt
+
+    @property
+    def profile(self) -> str:
+        return self.bind.profile
+
+    @property
+    def ask(self) -> Ask:
+        return self.bind.ask
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """An entity has no place."""
+
+    attempt: Attempt
+    profile: str
+    asks: tuple[Ask, ...]
+    placement: Placement
+    "Of the first member that found no place."
+    remedy: Remedy
+    message: str
+    suggestion: Suggestion | None = None
+    outbid: tuple[str, ...] = ()
+    "Keys of less important pods that were promised a node which this entity is promised now."
+
+    @property
+    def ask(self) -> Ask:
+        return self.asks[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An entity that cannot be understood, or about which a plugin failed."""
+
+    attempt: Attempt
+    profile: str
+    asks: tuple[Ask, ...]
+    message: str
+    error: Exception | None = None
+    "What a plugin raised; None where the pod itself is at fault."
+
+    @property
+    def ask(self) -> Ask:
+        return self.asks[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedEnough:
+    """An entity would be tried again, and was tried as often as the driver wanted."""
+
+    attempt: Attempt
+    profile: str
+    asks: tuple[Ask, ...]
+
+    @property
+    def ask(self) -> Ask:
+        return self.asks[0]
+
+
+Decision: TypeAlias = Bind | Wait | LetGo | Nowhere | Broken | TriedEnough

@@ -1,0 +1,75 @@
+"""What is to be written to the API, as values: one executor carries them out, and knows no plugin.
+
+A placed pod has a plan: steps before its binding (patches, and what must come true meanwhile), then the binding itself,
+which is a pod's binding or the status of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from koord.api.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change of one object. It names only the fields that its author owns."""
+
+    kind: Kind[Any]
+    name: str
+    body: Mapping[str, Any]
+    namespace: str = ""
+    type: Literal["merge", "strategic"] = "merge"
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodBinding:
+    """A pod goes to a node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+Write: TypeAlias = Patch | PodBinding
+
+
+LATE_S: Final = 5.0
+
+
+class CannotBind(Exception):
+    """What a placement needs does not come, or not there: the pod is placed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Something that others do, and that is waited for."""
+
+    missing: Callable[[], str]
+    "What is still missing, empty when it has come true. Raises `CannotBind` where it never will."
+    within_s: float
+    late_s: float = field(default_factory=lambda: LATE_S)
+    "After so long, people are told what is waited for."
+    waits_for: Callable[[], str] = field(default=lambda: "")
+    "The same, for people."
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one plugin has done before a pod is bound. Writes are worked out when it is their turn."""
+
+    plugin: str
+    writes: Callable[[], tuple[Write, ...]]
+    until: Until | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BindingPlan:
+    binding: Write
+    patch: Patch | None = None
+    "What plugins want written on the pod itself, all in one."
+    steps: tuple[Step, ...] = ()
