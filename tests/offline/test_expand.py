@@ -92,9 +92,9 @@ def manifests(*objects: dict[str, Any]) -> Manifests:
     return parse(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), "input")
 
 
-def expanded(*objects: dict[str, Any]) -> list[dict[str, Any]]:
+def expanded(*objects: dict[str, Any], now_s: float = NOW_S) -> list[dict[str, Any]]:
     """The pods that objects stand for, as an API server would store them."""
-    found = expand(manifests(*objects), now_s=NOW_S).manifests
+    found = expand(manifests(*objects), now_s=now_s).manifests
     arrivals = Arrivals(found.items, ())
     return [arrivals.completed(item.data, "shop") for item in found.items if item.kind is kinds.PODS]
 

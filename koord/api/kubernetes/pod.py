@@ -75,6 +75,7 @@ class ContainerPort(Struct):
     host_port: int = 0
     host_ip: str = ""
     protocol: Protocol = Protocol.TCP
+    name: str = ""
 
 
 class Container(Struct):

@@ -26,7 +26,7 @@ from koord.minicluster.apiserver.negotiation import Form, NotAcceptable, as_yaml
 from koord.minicluster.apiserver.registry import Registry
 from koord.minicluster.apiserver.request_info import RequestInfo, request_info
 from koord.minicluster.apiserver.resource import Resource
-from koord.minicluster.apiserver.routing import NoPage, Unrouted, no_such_path, not_allowed
+from koord.minicluster.apiserver.routing import NoPage, Unrouted, no_such_path, not_allowed, not_served
 from koord.minicluster.apiserver.status import StatusError, bad_request
 from koord.minicluster.apiserver.telemetry import Telemetry
 from koord.minicluster.apiserver.wire.answers import JSON, TEXT, Answer, Response
@@ -176,8 +176,11 @@ class HttpApi:
             if resource.deprecation:
                 deprecations.append(resource.deprecation)
             return await self._resources(request, resource)
-        if info.is_resource and self._registry.has_built_in(info.group):
-            raise no_such_path()
+        if info.is_resource:
+            if (why := not_served(info.group, info.resource)) is not None:
+                raise why
+            if self._registry.has_built_in(info.group):
+                raise no_such_path()
         found = await self._otherwise(request)
         if found is not None and http.method != "GET":
             raise not_allowed()

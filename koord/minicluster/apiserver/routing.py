@@ -29,6 +29,18 @@ LEFT_OUT: Final = {
 }
 """What kubectl may ask for and this server does not have, with the reason that it gets."""
 
+_NO_NETWORK: Final = "nothing here routes traffic into pods; their addresses are in the EndpointSlices of a Service"
+NOT_SERVED: Final = {
+    ("autoscaling", "horizontalpodautoscalers"): "nothing here scales workloads by load; set spec.replicas",
+    ("networking.k8s.io", "ingresses"): _NO_NETWORK,
+    ("networking.k8s.io", "ingressclasses"): _NO_NETWORK,
+    ("networking.k8s.io", "networkpolicies"): _NO_NETWORK,
+    ("certificates.k8s.io", "certificatesigningrequests"): "koord makes its certificates itself",
+    ("resource.k8s.io", "resourceclaims"): "request devices as extended resources",
+    ("apiregistration.k8s.io", "apiservices"): "add kinds by a CustomResourceDefinition",
+}
+"""Kinds that manifests often have and this server does not serve, with the way out."""
+
 
 class Unrouted(StatusError):
     """A path or method that does not exist: nothing more is said of the resource, not even that it is deprecated."""
@@ -86,6 +98,15 @@ def _check_subresource(resource: Resource, info: RequestInfo, method: str, mispl
 
 def no_such_path() -> StatusError:
     return Unrouted(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_served(group: str, plural: str) -> StatusError | None:
+    """Why a kind that other clusters have is not here; None for kinds that nobody expects."""
+    why = NOT_SERVED.get((group, plural))
+    if why is None:
+        return None
+    text = f"koord's API server does not serve {plural}.{group}: {why}, or use another cluster for this object"
+    return Unrouted(404, "NotFound", text, group=group, kind=plural)
 
 
 def not_allowed() -> StatusError:

@@ -9,6 +9,8 @@
 | `stateful_set` | pods with a name of their own, in order |
 | `daemon_set` | one pod on every node that takes it |
 | `job`, `job_pods`, `job_indexes` | pods that end |
+| `cron_job` | which Job is due |
+| `endpoint_slices` | where the pods of a Service can be reached |
 | `garbage`, `namespace` | what goes with its owner, or with its namespace |
 | `node_lifecycle`, `taint_eviction` | nodes that are silent, and their pods |
 | `disruption`, `pod_gc` | how many pods may be away; pods that nobody will miss |

@@ -22,9 +22,11 @@ from koord.kube.leader import LeaderElection, run_as_leader
 from koord.minicluster.controllers.live.claim_protection import ClaimProtectionLoop
 from koord.minicluster.controllers.live.class_protection import ClassProtectionLoop
 from koord.minicluster.controllers.live.cluster import Cluster
+from koord.minicluster.controllers.live.cron_job import CronJobLoop
 from koord.minicluster.controllers.live.daemon_set import DaemonSetLoop
 from koord.minicluster.controllers.live.deployment import DeploymentLoop
 from koord.minicluster.controllers.live.disruption import DisruptionLoop
+from koord.minicluster.controllers.live.endpoint_slices import EndpointSliceLoop
 from koord.minicluster.controllers.live.garbage import GarbageLoop
 from koord.minicluster.controllers.live.job import JobLoop, JobOrphanLoop
 from koord.minicluster.controllers.live.namespace import NamespaceLoop, ServiceAccountLoop
@@ -72,6 +74,8 @@ def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[L
         DaemonSetLoop(cluster),
         JobLoop(cluster, workers=workers),
         JobOrphanLoop(cluster),
+        CronJobLoop(cluster),
+        EndpointSliceLoop(cluster),
         NodeLifecycleLoop(cluster, grace_s=options.node_grace_s, startup_grace_s=options.node_startup_grace_s),
         TaintEvictionLoop(cluster),
         PodGcLoop(cluster, finished_kept=options.finished_pods_kept, quarantine_s=options.lost_pod_grace_s),
