@@ -84,6 +84,7 @@ def explain(
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
+    from koord.offline.expand import expand
     from koord.offline.explain import explain as explain_of
     from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
@@ -108,6 +109,7 @@ def explain(
             listed = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"))
             manifests = plan_live.merged(manifests, listed)
             unanswered = plan_live.unanswered(kubeconfig, context, time.time())
+        manifests = expand(manifests.require_valid(), now_s=now_s).manifests
         given = scheduler_configuration(config, manifests)
         is_previewed = has_config(manifests)
         if is_previewed:

@@ -216,3 +216,12 @@ def test_strict_fails_on_an_ignored_object_and_names_its_file(
     said = capsys.readouterr().err
     assert f"{file}, document 1, Ingress front" in said
     assert "koord does not know this kind" in said
+
+
+def test_a_pod_of_a_workload_can_be_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capacity = {"cpu": "1", "memory": "8Gi", "pods": "10"}
+    objects = [node("n1", status={"capacity": capacity}), workload("StatefulSet", "db", replicas=2, serviceName="db")]
+    file = tmp_path / "app.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    koord(["explain", "pod/db-1", "-n", "shop", "-f", str(file)])
+    assert "Insufficient cpu" in capsys.readouterr().out
