@@ -101,8 +101,8 @@ def pod_of(pod: RunnablePod, driver: CgroupDriver) -> AgentPod:
         band=priority_class(pod),
         directory=directory,
         containers=tuple(_container(each, statuses.get(each.name), directory, driver) for each in containers),
-        requests=pod_requests(pod),
-        limits=pod_limits(pod),
+        requests=pod_requests(pod, capped=True),
+        limits=pod_limits(pod, capped=True),
         started=pod.status.start_time,
     )
 
@@ -127,6 +127,6 @@ def _container(
         id=container_id,
         directory=directory,
         is_running=status is not None and status.state.running is not None,
-        requests=amounts(container.resources.requests),
-        limits=amounts(container.resources.limits),
+        requests=amounts(container.resources.requests, capped=True),
+        limits=amounts(container.resources.limits, capped=True),
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from koord.api.kubernetes.resource_names import is_huge_pages, may_overcommit
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text.quantity import (
     Number,
     canonical,
@@ -233,7 +233,7 @@ def round_amounts(amounts: dict[str, Any] | None) -> None:
             amounts[name] = rounded(quantity)
 
 
-@lru_cache(4096)
+@short_cache(4096)
 def is_latest(image: str) -> bool:
     """Whether an image's tag is `latest`, which it is where neither tag nor digest is given."""
     name, _, digest = image.partition("@")

@@ -9,13 +9,13 @@ granted and what is in force counts, so that nothing is promised twice. Older na
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from koord.api.kubernetes.pod import Container, ContainerStatus, Pod
 from koord.api.kubernetes.words import PodConditionType
+from koord.api.machinery.short_cache import short_cache
 from koord.api.protocol.old_names import with_current_names
-from koord.api.text.quantity import INT64_MAX, Number, ResourceList, parse, value
+from koord.api.text.quantity import INT64_MAX, Number, QuantityError, ResourceList, parse, value
 
 NON_ZERO_REQUESTS: Final[Mapping[str, int]] = {"cpu": 100, "memory": 200 * 1024**2}
 """What a container that names no request counts for when nodes are compared: 100m and 200Mi."""
@@ -27,57 +27,65 @@ _CPU: Final = "cpu"
 
 
 def pod_requests(
-    pod: Pod, *, overhead: bool = True, use_status: bool = True, missing: Mapping[str, int] | None = None
+    pod: Pod,
+    *,
+    overhead: bool = True,
+    use_status: bool = True,
+    missing: Mapping[str, int] | None = None,
+    capped: bool = False,
 ) -> dict[str, int]:
     """What the pod takes from a node.
 
     `use_status` counts a resize that is under way. `missing` are amounts for containers that do not name a resource
-    (for example `NON_ZERO_REQUESTS`); an explicit 0 stays 0.
+    (for example `NON_ZERO_REQUESTS`); an explicit 0 stays 0. `capped`: an amount beyond an int64 counts as the largest
+    one; otherwise it raises QuantityError. A node takes the pods that it is given, whatever they say.
     """
+    exact = _exact_or_capped if capped else _exact
     statuses = _reported(pod) if use_status else {}
     infeasible = bool(statuses) and _resize_is_infeasible(pod)
     default = {name: amount if name == _CPU else amount * 1000 for name, amount in (missing or {}).items()}
 
     def requests(container: Container) -> _Thousandths:
-        own = _exact(container.resources.requests)
+        own = exact(container.resources.requests)
         status = statuses.get(container.name)
         if status is not None and status.resources is not None:
-            granted, in_force = _exact(status.allocated_resources), _exact(status.resources.requests)
+            granted, in_force = exact(status.allocated_resources), exact(status.resources.requests)
             own = _largest((granted, in_force) if infeasible else (own, granted, in_force))
         return {**default, **own} if default else own
 
     total = _running_or_starting(pod, requests)
     if pod.spec.resources is not None:
-        total |= _pod_level(pod.spec.resources.requests)
+        total |= _pod_level(exact(pod.spec.resources.requests))
     if overhead:
-        _add(total, _exact(pod.spec.overhead))
+        _add(total, exact(pod.spec.overhead))
     return _rounded(total)
 
 
-def pod_limits(pod: Pod, *, overhead: bool = True, use_status: bool = True) -> dict[str, int]:
+def pod_limits(pod: Pod, *, overhead: bool = True, use_status: bool = True, capped: bool = False) -> dict[str, int]:
     """What the pod may use at most. A resource that only some containers limit has the sum of those limits."""
+    exact = _exact_or_capped if capped else _exact
     statuses = _reported(pod) if use_status else {}
     infeasible = bool(statuses) and _resize_is_infeasible(pod)
 
     def limits(container: Container) -> _Thousandths:
-        own = _exact(container.resources.limits)
+        own = exact(container.resources.limits)
         status = statuses.get(container.name)
         if status is not None and status.resources is not None:
-            in_force = _exact(status.resources.limits)
+            in_force = exact(status.resources.limits)
             own = in_force if infeasible else _largest((own, in_force))
         return own
 
     total = _running_or_starting(pod, limits)
     if pod.spec.resources is not None:
-        total |= _pod_level(pod.spec.resources.limits)
+        total |= _pod_level(exact(pod.spec.resources.limits))
     if overhead:
-        _add(total, {name: amount for name, amount in _exact(pod.spec.overhead).items() if total.get(name)})
+        _add(total, {name: amount for name, amount in exact(pod.spec.overhead).items() if total.get(name)})
     return _rounded(total)
 
 
-def amounts(resources: ResourceList) -> dict[str, int]:
-    """Any list of resources in integers: a node's allocatable, a quota's maximum."""
-    return _rounded(_exact(resources))
+def amounts(resources: ResourceList, *, capped: bool = False) -> dict[str, int]:
+    """Any list of resources in integers: a node's allocatable, a quota's maximum. `capped` as for `pod_requests`."""
+    return _rounded(_exact_or_capped(resources) if capped else _exact(resources))
 
 
 def _running_or_starting(pod: Pod, of: Callable[[Container], _Thousandths]) -> dict[str, int]:
@@ -99,9 +107,8 @@ def _running_or_starting(pod: Pod, of: Callable[[Container], _Thousandths]) -> d
     return _largest((running, starting))
 
 
-def _pod_level(resources: ResourceList) -> _Thousandths:
+def _pod_level(exact: _Thousandths) -> _Thousandths:
     """The pod-level amounts that Kubernetes heeds."""
-    exact = _exact(resources)
     return {name: exact[name] for name in exact if name in ("cpu", "memory") or name.startswith("hugepages-")}
 
 
@@ -127,7 +134,19 @@ def _exact(resources: ResourceList) -> dict[str, int]:
     return {name: _thousandths(quantity) for name, quantity in with_current_names(resources).items()}
 
 
-@lru_cache(maxsize=16384, typed=True)
+def _exact_or_capped(resources: ResourceList) -> dict[str, int]:
+    return {name: _capped(quantity) for name, quantity in with_current_names(resources).items()}
+
+
+def _capped(quantity: Number) -> int:
+    try:
+        return _thousandths(quantity)
+    except QuantityError:
+        most = INT64_MAX * 1000
+        return -most if parse(quantity).mantissa < 0 else most
+
+
+@short_cache(16384)
 def _thousandths(quantity: Number) -> int:
     value(quantity)  # refuses what cannot be counted
     mantissa, exponent, _ = parse(quantity)

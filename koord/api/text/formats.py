@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from functools import lru_cache
 from typing import Final
+
+from koord.api.machinery.short_cache import short_cache
 
 Faults = tuple[str, ...]
 
@@ -55,7 +56,7 @@ def range_fault(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def dns_label(value: str) -> Faults:
     faults = () if len(value) <= 63 else ("must be no more than 63 characters",)
     if _dns_label(value):
@@ -69,16 +70,21 @@ def dns_label(value: str) -> Faults:
     return (*faults, pattern_fault(text, DNS_LABEL, "my-name", "123-abc"))
 
 
-@lru_cache(_CACHED)
 def dns_subdomain(value: str, unit: str = "characters") -> Faults:
-    faults = () if len(value) <= 253 else (f"must be no more than 253 {unit}",)
+    faults = _subdomain_faults(value)
+    return faults if len(value) <= 253 else (f"must be no more than 253 {unit}", *faults)
+
+
+@short_cache(_CACHED)
+def _subdomain_faults(value: str) -> Faults:
+    """Of its characters."""
     if _dns_subdomain(value):
-        return faults
+        return ()
     text = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
         "and must start and end with an alphanumeric character"
     )
-    return (*faults, pattern_fault(text, DNS_SUBDOMAIN, "example.com"))
+    return (pattern_fault(text, DNS_SUBDOMAIN, "example.com"),)
 
 
 def dns_search_path(value: str) -> Faults:
@@ -93,7 +99,7 @@ def dns_search_path(value: str) -> Faults:
     return (*faults, pattern_fault(text, _UNDERSCORE_SUBDOMAIN, "example.com"))
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def dns_1035_label(value: str) -> Faults:
     faults = () if len(value) <= 63 else ("must be no more than 63 characters",)
     if _dns_1035_label(value):
@@ -105,7 +111,7 @@ def dns_1035_label(value: str) -> Faults:
     return (*faults, pattern_fault(text, DNS_1035_LABEL, "my-name", "abc-123"))
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def path_segment(value: str) -> Faults:
     """What may stand between two slashes of a URL: names of roles and the like."""
     if value in (".", ".."):
@@ -113,7 +119,7 @@ def path_segment(value: str) -> Faults:
     return tuple(f"may not contain '{mark}'" for mark in ("/", "%") if mark in value)
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def label_key(value: str) -> Faults:
     """A label key, or any other qualified name: an optional DNS subdomain and `/`, then a name."""
     prefix, slash, name = value.partition("/")
@@ -136,7 +142,7 @@ def label_key(value: str) -> Faults:
     return tuple(faults)
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def label_value(value: str) -> Faults:
     faults = () if len(value) <= 63 else ("must be no more than 63 bytes",)
     if _label_value(value):
@@ -145,7 +151,7 @@ def label_value(value: str) -> Faults:
     return (*faults, pattern_fault(text, LABEL_VALUE, "MyValue", "my_value", "12345"))
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def config_key(value: str) -> Faults:
     """A key of a ConfigMap or Secret."""
     faults: list[str] = [] if len(value) <= 253 else ["must be no more than 253 characters"]
@@ -159,7 +165,7 @@ def config_key(value: str) -> Faults:
     return tuple(faults)
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def env_name(value: str) -> Faults:
     if value and all(" " <= character <= "~" and character != "=" for character in value):
         return ()
@@ -178,7 +184,7 @@ def c_identifier(value: str) -> Faults:
     return (pattern_fault(text, C_IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
 
 
-@lru_cache(_CACHED)
+@short_cache(_CACHED)
 def port_name(value: str) -> Faults:
     faults: list[str] = [] if len(value) <= 15 else ["must be no more than 15 characters"]
     if not _port_characters(value):

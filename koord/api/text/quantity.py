@@ -1,6 +1,7 @@
 """Quantities: `500m`, `1.5Gi`, `2e3`, exactly as Kubernetes reads and prints them.
 
-A quantity is a decimal of at most nine fractional digits; what is finer is rounded away from zero. Accounting uses
+A quantity is a decimal of at most nine fractional digits; what is finer is rounded away from zero. It has at most
+`MOST_DIGITS` digits, so that arithmetic with what others sent takes no time. Accounting uses
 integers only: `milli` (CPU) and `value` (all else) round away from zero too, so that nobody gets less than was
 asked for, and what an int64 cannot hold is refused.
 
@@ -10,14 +11,15 @@ Written with a binary suffix, a quantity prints with one where it is a whole num
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from math import isfinite
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
 from koord.api.machinery.faults import BadInput
+from koord.api.machinery.short_cache import LONGEST, short_cache
 
 Format: TypeAlias = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 Number: TypeAlias = str | int | float
@@ -31,7 +33,10 @@ _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.item
 _BINARY_SUFFIX: Final = ("", *_BINARY)
 _NANO: Final = -9
 _INT32_MAX: Final = 2**31 - 1
-_LONGEST: Final = 1000
+MOST_DIGITS: Final = 1000
+"""Before the decimal point. Far more than an int64 can count, and few enough to add in a microsecond."""
+_LONGEST: Final = 1100
+"""Characters: all digits, a sign, a point with a fraction, a suffix."""
 _BYTES: Final = ("memory", "storage", "ephemeral-storage")
 
 _SYNTAX: Final = re.compile(
@@ -56,12 +61,8 @@ class Parsed(NamedTuple):
     format: Format
 
 
-_Result = TypeVar("_Result")
-
-
-def _cached(function: Callable[[Number], _Result]) -> Callable[[Number], _Result]:
-    # A cluster writes the same few thousand quantities over and over. Typed, because 1 == 1.0 == True.
-    return lru_cache(maxsize=16384, typed=True)(function)
+# A cluster writes the same few thousand quantities over and over.
+_cached: Final = short_cache(16384)
 
 
 @_cached
@@ -88,6 +89,8 @@ def parse(quantity: Number) -> Parsed:
         exponent += _DECIMAL[suffix or ""]
     if mantissa == 0:
         return Parsed(0, 0, format_)
+    if len(whole) + exponent + len(fraction) > MOST_DIGITS:
+        raise QuantityError(f"{text[:40]!r} is too large for a quantity; it must have at most {MOST_DIGITS} digits")
     if exponent < _NANO:
         mantissa, exponent = _divided(mantissa, _NANO - exponent), _NANO
     if format_ == "BinarySI":
@@ -120,17 +123,23 @@ def canonical(quantity: Number) -> str:
 
 def plus(one: Number, other: Number) -> str:
     """The exact sum, printed in the format of the first; of the second where the first is nothing."""
-    first, second = parse(one), parse(other)
-    exponent = min(first.exponent, second.exponent)
-    mantissa = first.mantissa * _power(first.exponent - exponent) + second.mantissa * _power(second.exponent - exponent)
-    return _print(Parsed(mantissa, exponent, first.format if first.mantissa else second.format))
+    return _print(_sum(parse(one), parse(other)))
 
 
 def minus(one: Number, other: Number) -> str:
     """The exact difference, printed in the format of the first; of the second where the first is nothing."""
     mantissa, exponent, format_ = parse(other)
-    negative = _print(Parsed(-mantissa, exponent, format_))
-    return plus(one, negative)
+    return _print(_sum(parse(one), Parsed(-mantissa, exponent, format_)))
+
+
+def _sum(first: Parsed, second: Parsed) -> Parsed:
+    """Exact, up to the largest quantity: what is beyond it counts as that, so that any sum can be read again."""
+    exponent = min(first.exponent, second.exponent)
+    mantissa = first.mantissa * _power(first.exponent - exponent) + second.mantissa * _power(second.exponent - exponent)
+    format_ = first.format if first.mantissa else second.format
+    if abs(mantissa) >= _power(MOST_DIGITS - exponent):
+        return Parsed(-1 if mantissa < 0 else 1, MOST_DIGITS - 1, format_)
+    return Parsed(mantissa, exponent, format_)
 
 
 def from_milli(thousandths: int) -> str:
@@ -232,7 +241,7 @@ def _print(parsed: Parsed) -> str:
     return f"{mantissa * _power(exponent - target)}{_DECIMAL_SUFFIX[target]}"
 
 
-@lru_cache(16384, typed=True)
+@_cached
 def rounded(quantity: Number) -> str:
     """A quantity as the server keeps it: canonical, and rounded up to thousandths."""
     mantissa, exponent, _ = parse(quantity)
@@ -244,11 +253,15 @@ def rounded(quantity: Number) -> str:
     return from_milli(-(-abs(mantissa) // scale) * (1 if mantissa > 0 else -1))
 
 
-@lru_cache(16384, typed=True)
 def compare(one: Number, other: Number) -> int:
     """-1, 0 or 1, exactly."""
+    short = all(each.__class__ is not str or len(each) <= LONGEST for each in (one, other))
+    return _compared(one, other) if short else _compared.__wrapped__(one, other)
+
+
+@lru_cache(16384, typed=True)
+def _compared(one: Number, other: Number) -> int:
     a, b = parse(one), parse(other)
     low = min(a.exponent, b.exponent)
-    left: int = a.mantissa * 10 ** min(a.exponent - low, 60)
-    right: int = b.mantissa * 10 ** min(b.exponent - low, 60)
+    left, right = a.mantissa * _power(a.exponent - low), b.mantissa * _power(b.exponent - low)
     return (left > right) - (left < right)

@@ -13,12 +13,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Final, NoReturn
 
 import yaml
 
 from koord.api.machinery.faults import BadInput
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text import yaml_lines
 from koord.api.text.yaml_scalars import as_json, float_key, resolve
 
@@ -371,7 +371,7 @@ def _scalar(obj: object) -> str:
             raise TypeError(f"{type(obj).__name__} cannot be said in JSON")
 
 
-@lru_cache(maxsize=1 << 14)
+@short_cache(1 << 14)
 def _string(text: str) -> str:
     """A string, in quotes where it could be taken for anything else, by kubectl or by readers of YAML 1.1."""
     if (

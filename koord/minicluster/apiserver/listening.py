@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 
@@ -18,6 +19,8 @@ HANDSHAKE_WITHIN_S = 10.0
 IDLE_WITHIN_S = 90.0
 STOP_WITHIN_S = 2.0
 BACKLOG = 4096
+UNREAD_S = 30.0
+"How long a client may take nothing of an answer that waits for it."
 
 
 @contextlib.asynccontextmanager
@@ -36,6 +39,10 @@ async def listening(
         ssl_handshake_timeout=HANDSHAKE_WITHIN_S,
         backlog=BACKLOG,
     )
+    for listening_socket in listener.sockets:
+        # The kernel sees how far a client has read, which the loop's buffers under TLS do not show. A connection takes
+        # this over from the socket that it came by: who reads slowly goes on, who reads nothing is cut off.
+        listening_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1000))
     try:
         yield listener.sockets[0].getsockname()[:2]
     finally:

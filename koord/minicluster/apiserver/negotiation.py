@@ -7,11 +7,11 @@ gets JSON, one that does not gets 406.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
+from koord.api.machinery.short_cache import short_cache
 from koord.minicluster.apiserver.status import StatusError
 
 Shape = Literal["object", "table", "partial"]
@@ -44,7 +44,7 @@ class NotAcceptable(Exception):
         self.shape = shape
 
 
-@lru_cache(maxsize=256)
+@short_cache(256)
 def negotiate(accept: str) -> Form:
     """The first form in the header that can be given."""
     known = False

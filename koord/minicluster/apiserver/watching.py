@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import msgspec
 
+from koord.api.machinery.short_cache import short_cache
 from koord.minicluster.apiserver.bodies import typed
 from koord.minicluster.apiserver.listing import Filter, item_value
 from koord.minicluster.apiserver.resource import Obj, Resource
@@ -94,7 +94,7 @@ class Watch:
         return cached
 
 
-@lru_cache(1024)
+@short_cache(1024)
 def _within(prefix: str) -> Callable[[Event], bool]:
     """One function for all who watch the same place."""
     return lambda event: event.entry.key.startswith(prefix)

@@ -193,7 +193,7 @@ def _shared(wanted: Sequence[int], firm: Sequence[bool], available: int) -> list
 
 def shape_of(pod: Pod, started_s: float) -> PodShape:
     """A pod as the model sees it. Batch and mid resources count as the cpu and memory that they stand for."""
-    requests, limits = pod_requests(pod), pod_limits(pod)
+    requests, limits = pod_requests(pod, capped=True), pod_limits(pod, capped=True)
     request = Usage(_first(requests, _CPU_NAMES), _first(requests, _MEMORY_NAMES))
     return PodShape(
         uid=pod.metadata.uid,

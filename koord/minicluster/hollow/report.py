@@ -125,7 +125,7 @@ def _pod_metric(pod: Pod, used: Sequence[Usage]) -> PodMetricInfo:
 
 def by_container(pod: Pod, usage: Usage) -> dict[str, Mapping[str, str]]:
     """A pod's usage dealt to its containers in proportion to their requests, else evenly."""
-    requests = [amounts(container.resources.requests) for container in pod.spec.containers]
+    requests = [amounts(container.resources.requests, capped=True) for container in pod.spec.containers]
     cpu = _dealt(usage.cpu_milli, [request.get("cpu", 0) for request in requests])
     memory = _dealt(usage.memory_bytes, [request.get("memory", 0) for request in requests])
     return {
@@ -183,7 +183,7 @@ def _prod_requests(pods: Sequence[Pod]) -> Usage:
     total = _ZERO
     for pod in pods:
         if priority_class(pod) is PriorityClass.PROD:
-            requests = pod_requests(pod)
+            requests = pod_requests(pod, capped=True)
             total += Usage(requests.get("cpu", 0), requests.get("memory", 0))
     return total
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from koord.api.kubernetes.resources import amounts
 from koord.api.kubernetes.runnable import EnvVar, KeyReference, RunnableContainer, RunnablePod
-from koord.api.text.quantity import milli, value
+from koord.api.text.quantity import QuantityError, milli, value
 
 _REFERENCE: Final = re.compile(r"\$(?:\$|\((?P<name>[^()]+)\))")
 
@@ -125,9 +125,12 @@ def _resource(container: RunnableContainer, resource: str, divisor: str) -> str:
     both = {"limits": container.resources.limits, "requests": container.resources.requests}
     if part not in both:
         raise ConfigError(f"resource {resource!r} is not known; valid is limits.NAME or requests.NAME")
-    amount = amounts(both[part]).get(name, 0)
-    if name == "cpu":
-        unit = milli(divisor) if divisor not in ("", "0") else 1000
-    else:
-        unit = value(divisor) if divisor not in ("", "0") else 1
+    amount = amounts(both[part], capped=True).get(name, 0)
+    try:
+        if name == "cpu":
+            unit = milli(divisor) if divisor not in ("", "0") else 1000
+        else:
+            unit = value(divisor) if divisor not in ("", "0") else 1
+    except QuantityError as error:
+        raise ConfigError(f"the divisor of {resource!r}: {error}") from None
     return str(-(-amount // unit))

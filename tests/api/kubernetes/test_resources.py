@@ -178,3 +178,11 @@ def test_requests_follow_the_formula(containers: list[int], init: list[tuple[int
     sidecars = sum(m for m, sidecar in init if sidecar)
     before = [m + sum(n for n, other in init[:i] if other) for i, (m, sidecar) in enumerate(init) if not sidecar]
     assert pod_requests(subject)["cpu"] == max([sum(containers) + sidecars, *before]) + overhead
+
+
+def test_a_node_counts_what_is_beyond_an_int64_as_the_largest_amount() -> None:
+    asked = {"cpu": "1e30", "memory": "-1e30", "example.com/x": "3"}
+    most = 2**63 - 1
+    assert amounts(asked, capped=True) == {"cpu": most, "memory": -most, "example.com/x": 3}
+    with pytest.raises(QuantityError):
+        amounts(asked)

@@ -216,3 +216,25 @@ def test_any_text_is_a_quantity_or_a_named_error(text: str) -> None:
 def test_sums_are_exact_and_keep_the_first_format(one: str, other: str, total: str) -> None:
     assert quantity.plus(one, other) == total
     assert quantity.milli(quantity.minus(total, other)) == quantity.milli(one)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e3000000", "1e2147483647", "9" * 1001, "1e1000", "0.5e1001", "1" + "0" * 999 + "Ki"]
+)
+def test_what_has_more_digits_than_can_be_added_at_once_is_refused(text: str) -> None:
+    if text.endswith("Ki"):
+        # A binary suffix is capped instead, as the server does.
+        assert canonical(text) == str(quantity.INT64_MAX)
+        return
+    with pytest.raises(QuantityError):
+        quantity.parse(text)
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "9" * 1000, "1e-3000000", "9" * 1000 + "." + "9" * 9])
+def test_the_largest_quantities_add_up_to_what_can_be_read_again(text: str) -> None:
+    total = text
+    for _ in range(12):
+        total = quantity.plus(total, total)
+        assert quantity.compare(quantity.minus(total, "1n"), total) <= 0
+    assert canonical(total) == total
+    assert quantity.compare(total, "1e1") in (-1, 1)

@@ -143,3 +143,10 @@ def test_pods_of_a_deployment_are_one_app_across_rollouts() -> None:
 @pytest.mark.parametrize(("label", "band"), [("BE", Band.BEST_EFFORT), ("LS", Band.SERVICE), ("LSR", Band.SERVICE)])
 def test_the_qos_class_says_how_a_pod_behaves(label: str, band: Band) -> None:
     assert shape_of(pod(labels={"koordinator.sh/qosClass": label}, cpu="1"), 0.0).band is band
+
+
+def test_a_pod_that_asks_for_more_than_can_be_counted_is_taken_for_the_largest() -> None:
+    shape = shape_of(pod(cpu="1e30", memory="1e30", limits={"cpu": "1e30", "memory": "1e30"}), 0.0)
+    assert shape.request == shape.limit == Usage(2**63 - 1, 2**63 - 1)
+    node = NodeShape("n1", Usage(4000, 8 << 30))
+    assert usage_at(SeededLoad(1), node, [shape], 60.0).pods[0].cpu_milli <= 4000

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
 import yaml as pyyaml
 
 from koord.api.machinery.object_schema import Schema
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text import yaml
 from koord.minicluster.apiserver import schemas, structural
 from koord.minicluster.apiserver.bodies import canonical, json_text, protobuf, typed
@@ -264,7 +264,7 @@ def _from_protobuf(body: bytes, content_type: str, kind: str = "") -> tuple[byte
         raise (_unrecognized(kind, str(fault), body) if kind else bad_request(str(fault))) from None
 
 
-@lru_cache(64)
+@short_cache(64)
 def _is_yaml(content_type: str) -> bool:
     media_type, _, rest = content_type.partition(";")
     media_type = media_type.strip().lower()

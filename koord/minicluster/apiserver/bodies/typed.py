@@ -11,10 +11,11 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
 from koord.api.machinery.object_schema import Schema
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text import quantity, timestamp
 from koord.minicluster.apiserver import schemas
 from koord.minicluster.apiserver.bodies.json_text import Number
@@ -440,7 +441,7 @@ def _bad_base64_at(text: str) -> int:
 
 
 def _time(layout: str, write: Callable[[int], str]) -> Callable[[Schema], Read]:
-    @lru_cache(4096)
+    @short_cache(4096)
     def read_text(text: str) -> tuple[str, str | None]:
         """What is wrong with it, or else how it is kept. Most times are read many times: they are in every object."""
         if fault := time_fault(text, layout):

@@ -7,8 +7,8 @@ asks for any. Burstable: all else. Resources of the pod as a whole count instead
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text.quantity import Number, parse
 from koord.minicluster.apiserver.builtin.checks import Part
 
@@ -52,7 +52,7 @@ def _total(parts: Sequence[Part], key: str) -> dict[str, int]:
     return total
 
 
-@lru_cache(4096, typed=True)
+@short_cache(4096)
 def _nano(quantity: Number) -> int:
     """In thousand millionths."""
     mantissa, exponent, _ = parse(quantity)

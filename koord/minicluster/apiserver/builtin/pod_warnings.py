@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text import formats
 from koord.api.text.quantity import Number, canonical, parse
 from koord.minicluster.apiserver.builtin.checks import Part
@@ -150,7 +150,7 @@ def _fractions(resources: Part, where: str) -> Iterator[str]:
                 )
 
 
-@lru_cache(4096, typed=True)
+@short_cache(4096)
 def _is_fraction(quantity: Number) -> bool:
     mantissa, exponent, _ = parse(quantity)
     return exponent < 0 and mantissa % 10**-exponent != 0

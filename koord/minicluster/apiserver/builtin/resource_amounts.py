@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from koord.api.kubernetes.resource_names import HUGE_PAGES, is_huge_pages, is_native, may_overcommit
+from koord.api.machinery.short_cache import short_cache
 from koord.api.text import formats
 from koord.api.text.quantity import Number, canonical, compare, parse, value
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, quantity_sign
@@ -42,7 +43,7 @@ _OF_CONTAINERS: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OF_PODS: Final = ("cpu", "memory")
 
 
-@lru_cache(4096)
+@short_cache(4096)
 def is_extended(name: str) -> bool:
     if is_native(name) or name.startswith("requests."):
         return False
@@ -54,7 +55,7 @@ def is_whole(name: str) -> bool:
     return name in _COUNTED or is_extended(name)
 
 
-@lru_cache(4096)
+@short_cache(4096)
 def _name_faults(name: str) -> tuple[str, ...]:
     if faults := formats.label_key(name):
         return faults
@@ -63,7 +64,7 @@ def _name_faults(name: str) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(4096)
+@short_cache(4096)
 def _container_name_faults(name: str) -> tuple[str, ...]:
     faults = _name_faults(name)
     if "/" not in name:

@@ -10,10 +10,11 @@ keys, `v:"x"` the item of a set with this value, `i:0` an index. A step belongs 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
+
+from koord.api.machinery.short_cache import short_cache
 
 Set = dict[str, Any]
 Path = tuple[str, ...]
@@ -150,7 +151,7 @@ def from_paths(*members: Path) -> Set:
     return result
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def _rank(step: str) -> tuple[int, Any]:
     kind = step[:2]
     if kind == "f:":
@@ -217,7 +218,7 @@ def parse(raw: object) -> Set:
     return result
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def _canonical(step: str) -> str | None:
     if len(step) < 2 or step[1] != ":":
         raise MalformedFields(f"missing colon: {step}")
@@ -241,7 +242,7 @@ def show(path: Path) -> str:
     return "".join(map(_show_step, path))
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def _show_step(step: str) -> str:
     kind, rest = step[:2], step[2:]
     if kind == "f:":

@@ -18,6 +18,8 @@ from koord.minicluster.apiserver.patch.plan import Plan, Shape, Untyped
 _ABSENT: Final = object()
 _MOST_SHAPES: Final = 256
 _MOST_NAMES: Final = 64
+_LONGEST_NAMES: Final = 4096
+"Characters of all names of a shape that is kept."
 
 
 class Changes(NamedTuple):
@@ -177,6 +179,11 @@ def whole(plan: Plan, value: Any) -> Set:
     return whole(plan.of(value), value)
 
 
+def is_kept(names: tuple[str, ...]) -> bool:
+    """Whether what is known of maps with these fields is kept: names come from outside, so that memory is bounded."""
+    return len(names) <= _MOST_NAMES and sum(map(len, names)) <= _LONGEST_NAMES
+
+
 def shape(plan: Plan, names: tuple[str, ...]) -> Shape:
     """The set of a map with just these fields, each as a leaf; and the fields that are none. Most maps of a kind have
     one of a few shapes, so these are kept."""
@@ -191,7 +198,7 @@ def shape(plan: Plan, names: tuple[str, ...]) -> Shape:
         if not below.leaf:
             deeper.append((name, step, below))
     made = (node, tuple(deeper))
-    if len(names) <= _MOST_NAMES:
+    if is_kept(names):
         if len(plan.shapes) >= _MOST_SHAPES:
             plan.shapes.clear()
         plan.shapes[names] = made

@@ -7,11 +7,11 @@ of a tree that is then written. `merging.compare` says the same as a tree, and `
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from koord.api.machinery.short_cache import short_cache
 from koord.minicluster.apiserver.patch import fields, merging
 from koord.minicluster.apiserver.patch.fields import Set
 from koord.minicluster.apiserver.patch.plan import Plan, Untyped, Write
@@ -19,7 +19,6 @@ from koord.minicluster.apiserver.resource import Obj
 
 _LEAF: Final = "{}"
 _MOST_TEMPLATES: Final = 256
-_MOST_NAMES: Final = 64
 
 
 def added(plan: Plan, empty: dict[str, Any], new: dict[str, Any]) -> Set:
@@ -83,7 +82,7 @@ def _map_writer(plan: Plan) -> Write:
             else:
                 pieces[-1] += f"{_LEAF},"
         pieces[-1] = pieces[-1][:-1] + "}"
-        if len(names) <= _MOST_NAMES:
+        if merging.is_kept(names):
             if len(templates) >= _MOST_TEMPLATES:
                 templates.clear()
             templates[names] = (pieces, places)
@@ -133,7 +132,7 @@ def _items(plan: Plan, items: list[Any]) -> dict[str, str]:
     return result
 
 
-@lru_cache(4096)
+@short_cache(4096)
 def _quoted(step: str) -> str:
     return msgspec.json.encode(step).decode()
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from koord.api.machinery.object_schema import MISSING, Schema
+from koord.api.machinery.short_cache import LONGEST
 from koord.minicluster.apiserver import schemas
 from koord.minicluster.apiserver.patch import fields
 
 Kind = Literal["scalar", "map", "list", "any"]
 ANY_SCALAR: Final = "untyped"
-_REMEMBERED: Final = (str, int)
 _MOST_STEPS: Final = 4096
 
 
@@ -79,11 +79,11 @@ class Plan:
         if type(item) is dict and keys:
             if len(keys) == 1:
                 known: object = item.get(keys[0])
-                if type(known) is not str:
+                if type(known) is not str or len(known) > LONGEST:
                     return self._step(item)
             else:
                 known = tuple([item.get(name) for name in keys])
-                if not all(type(value) in _REMEMBERED for value in known):
+                if not all(value.__class__ is int or (type(value) is str and len(value) <= LONGEST) for value in known):
                     return self._step(item)
             step = self._steps.get(known)
             if step is None:

@@ -13,8 +13,12 @@ from urllib.parse import parse_qsl
 
 from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 
+from koord.api.machinery.short_cache import short_cache
+
 MOST_BYTES: Final = 64 << 10
 "Of a head. The rest of a request is its body."
+MOST_PARAMETERS: Final = 1000
+"Of a query. The longest that clients send are a dozen."
 _WORTH_KEEPING_BYTES: Final = 1 << 10
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
@@ -117,9 +121,12 @@ def _framing(headers: CIMultiDict[str]) -> tuple[int, bool]:
     return int(lengths[0]), False
 
 
-@lru_cache(512)
+@short_cache(512)
 def _query(text: str) -> MultiDictProxy[str]:
-    return MultiDictProxy(MultiDict(parse_qsl(text, keep_blank_values=True)))
+    try:
+        return MultiDictProxy(MultiDict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)))
+    except ValueError:
+        raise BadHead(f"more than {MOST_PARAMETERS} parameters in the query") from None
 
 
 _NO_QUERY: Final[MultiDictProxy[str]] = MultiDictProxy(MultiDict())

@@ -375,4 +375,5 @@ def _root(container: RunnableContainer) -> str:
 
 def _as_seen(container: RunnableContainer) -> AgentContainer:
     resources = container.resources
-    return AgentContainer(container.name, "", "", False, amounts(resources.requests), amounts(resources.limits))
+    requests, limits = amounts(resources.requests, capped=True), amounts(resources.limits, capped=True)
+    return AgentContainer(container.name, "", "", False, requests, limits)
