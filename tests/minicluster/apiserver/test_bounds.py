@@ -128,9 +128,10 @@ def pod(name: str, **requests: str) -> dict[str, Any]:
 
 async def test_huge_amounts_are_refused_or_counted_at_once(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
-        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1e999", "requests.memory": "4e18"}}}
+        hard = {"requests.cpu": "1e999", "requests.memory": "4e18"}
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
         assert (await client.ask("POST", "/api/v1/namespaces/default/resourcequotas", quota))[0] == 201
-        status = {"status": {"hard": quota["spec"]["hard"], "used": {"requests.cpu": "0", "requests.memory": "0"}}}
+        status = {"status": {"hard": hard, "used": {"requests.cpu": "0", "requests.memory": "0"}}}
         path = "/api/v1/namespaces/default/resourcequotas/q/status"
         merge = {"Content-Type": "application/merge-patch+json"}
         assert (await client.ask("PATCH", path, status, **merge))[0] == 200
