@@ -46,6 +46,8 @@ class YamlError(BadInput):
 
     def __init__(self, source: str, line: int, column: int, problem: str) -> None:
         self.source, self.line, self.column, self.problem = source, line, column, problem
+        self.parser_error: yaml.MarkedYAMLError | None = None
+        "Where the parser did not understand the text: what it said."
         super().__init__(source, line, column, problem)
 
     def __str__(self) -> str:
@@ -258,7 +260,9 @@ class _Reader:
             problem = "a tab cannot indent; use spaces" if char == "\t" else f"{char!r} cannot begin a value; quote it"
         elif error.context and _position(error.context_mark)[0] != line:
             problem += f" ({error.context} that begins in line {_position(error.context_mark)[0]})"
-        return YamlError(self.source, line, column, problem)
+        told = YamlError(self.source, line, column, problem)
+        told.parser_error = error
+        return told
 
 
 def _position(mark: yaml.Mark | yaml._yaml.Mark | None) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.minicluster.apiserver.list_options import query_flag, query_number
@@ -17,6 +17,8 @@ from koord.minicluster.apiserver.resource import Obj, Resource, Strategy
 from koord.minicluster.apiserver.status import Cause, conflict, invalid, not_supported, unprocessable
 
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
+MOST_GRACE_S: Final = 100 * 365 * 24 * 3600
+"""A hundred years: what is asked for beyond them would end at a time that cannot be written."""
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
 Options = Mapping[str, Any]
@@ -90,7 +92,7 @@ def outcome(strategy: Strategy, old: Obj, options: Options, now_s: float) -> Out
     if strategy.graceful is not None:
         asked_s = options.get("gracePeriodSeconds")
         if not meta.get("deletionTimestamp"):
-            graceful, left_s = True, strategy.graceful(old, asked_s)
+            graceful, left_s = True, min(strategy.graceful(old, asked_s), MOST_GRACE_S)
             _end_at(meta, now_s + left_s, left_s)
         elif current_s := int(meta.get("deletionGracePeriodSeconds") or 0):
             if asked_s is None or asked_s >= current_s:

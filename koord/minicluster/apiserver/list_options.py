@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver.status import Cause, StatusError, bad_request, forbidden, not_supported, unprocessable
 
 _LARGEST = (1 << 63) - 1
@@ -80,7 +81,7 @@ def query_number(query: Mapping[str, str], name: str) -> int:
     fault = "invalid syntax"
     digits = text[1:] if text[0] in "+-" else text
     if digits.isascii() and digits.isdigit():
-        value = int(text)
+        value = whole_number(text)
         if -_LARGEST - 1 <= value <= _LARGEST:
             return value
         fault = "value out of range"
@@ -98,12 +99,12 @@ def revision_of(version: str) -> int:
     text = version_fault(version)
     if text:
         raise StatusError(500, "", text, details=False)
-    return int(version or "0")
+    return whole_number(version or "0")
 
 
 def version_fault(version: str) -> str:
     """Why a text is no resourceVersion; empty where it is one."""
-    if not version or (version.isascii() and version.isdigit() and int(version) < 1 << 64):
+    if not version or (version.isascii() and version.isdigit() and whole_number(version) < 1 << 64):
         return ""
     fault = "value out of range" if version.isascii() and version.isdigit() else "invalid syntax"
     return f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": {fault}'

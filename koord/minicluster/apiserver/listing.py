@@ -18,6 +18,7 @@ import msgspec
 
 from koord.api.text.field_selector import FieldMatcher, FieldRequirement
 from koord.api.text.selector import LabelMatcher
+from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver.bodies import json_text
 from koord.minicluster.apiserver.list_options import ListOptions, version_fault
 from koord.minicluster.apiserver.request_info import RequestInfo
@@ -165,7 +166,7 @@ def item_value(resource: Resource, value: bytes) -> bytes:
 def _list_revision(version: str) -> int:
     if fault := version_fault(version):
         raise bad_request(f"invalid resource version: {fault}")
-    return int(version)
+    return whole_number(version)
 
 
 async def reach(store: Store, rev: int) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api.text.timestamp import from_seconds
+from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver import deletion, metadata, structural
 from koord.minicluster.apiserver.access.authn import UserInfo
 from koord.minicluster.apiserver.admission import Admission, Attributes
@@ -363,7 +364,7 @@ class Objects:
         version = meta.get("resourceVersion") or ""
         if version and not (version.isascii() and version.isdigit()):
             raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax', details=False)
-        if int(version or 0) == 0:
+        if whole_number(version or "0") == 0:
             if not resource.strategy.unconditional_update:
                 cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
                 raise unprocessable(resource.plural, resource.group, name, [cause])

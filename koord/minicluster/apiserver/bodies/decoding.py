@@ -31,7 +31,6 @@ _TYPE_META: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 _PARAMETER: Final = re.compile(r"\s*[\w-]+=(?:\"[^\"]*\"|[^\s;]*)\s*|\s*")
-_LOADER: Final = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
 _OLD_VERSIONS: Final = {
     "apps": ("apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"),
     "batch": ("batch/v1beta1",),
@@ -140,7 +139,7 @@ def decode_any(body: bytes, content_type: str = "application/json") -> Any:
     except JsonFault as fault:
         raise bad_request(f"error decoding patch: {fault}") from None
     except yaml.YamlError as error:
-        raise bad_request(f"error decoding YAML: {_yaml_fault(error, body.decode(errors='replace'))}") from None
+        raise bad_request(f"error decoding YAML: {_yaml_fault(error)}") from None
 
 
 def decode_applied(resource: Resource, body: bytes) -> tuple[Obj, list[str]]:
@@ -150,7 +149,7 @@ def decode_applied(resource: Resource, body: bytes) -> tuple[Obj, list[str]]:
     try:
         value = _load_yaml(body, repeats)
     except yaml.YamlError as error:
-        fault = _yaml_fault(error, body.decode(errors="replace"))
+        fault = _yaml_fault(error)
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {fault}") from None
     if value is None:
         value = {}
@@ -175,7 +174,7 @@ def decode_delete_options(body: bytes, content_type: str) -> Obj:
     except JsonFault as fault:
         raise bad_request(f"couldn't get version/kind; json parse error: {fault}") from None
     except yaml.YamlError as error:
-        raise bad_request(_yaml_fault(error, body.decode(errors="replace"))) from None
+        raise bad_request(_yaml_fault(error)) from None
     value = {} if text.value is None else text.value
     if not isinstance(value, dict):
         raise bad_request(f"couldn't get version/kind; json parse error: {_no_type_meta(value)}")
@@ -251,7 +250,7 @@ def _parse(kind: str, body: bytes, content_type: str, *, is_custom: bool = False
     except JsonFault as fault:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {fault}", body) from None
     except yaml.YamlError as error:
-        raise _unrecognized(kind, _yaml_fault(error, body.decode(errors="replace")), body) from None
+        raise _unrecognized(kind, _yaml_fault(error), body) from None
 
 
 def _from_protobuf(body: bytes, content_type: str, kind: str = "") -> tuple[bytes, str]:
@@ -424,19 +423,15 @@ def _load_yaml(body: bytes, repeats: list[str]) -> object:
     return yaml.load_first(text, "body", repeated)
 
 
-def _yaml_fault(error: yaml.YamlError, text: str) -> str:
+def _yaml_fault(error: yaml.YamlError) -> str:
     """What Go's YAML parser, which descends from the same C library, says of a text."""
-    try:
-        for _ in pyyaml.parse(text, Loader=_LOADER):
-            pass
-    except pyyaml.MarkedYAMLError as fault:
+    fault = error.parser_error
+    if fault is not None:
         line = fault.problem_mark.line if fault.problem_mark else 0
         if line and isinstance(fault, pyyaml.scanner.ScannerError):
             line += 1
         line = line or (fault.context_mark.line if fault.context_mark else 0)
         return f"yaml: line {line}: {fault.problem}" if line else f"yaml: {fault.problem}"
-    except pyyaml.YAMLError:
-        pass
     if itself := re.match("the value of &(.*) contains itself", error.problem):
         return f"yaml: anchor '{itself[1]}' value contains itself"
     return f"yaml: line {error.line}: {error.problem}"

@@ -176,9 +176,17 @@ def prepare_daemon_set_create(obj: Obj) -> None:
         annotations[TEMPLATE_GENERATION] = "1"
 
 
+_LONGEST_COUNT: Final = 18
+"""Digits of a generation that is counted on; others wrote what has more."""
+
+
 def prepare_daemon_set_update(new: Obj, old: Obj) -> None:
     count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
-    if new["spec"].get("template") != old["spec"].get("template") and count.isdecimal():
+    if (
+        new["spec"].get("template") != old["spec"].get("template")
+        and count.isdecimal()
+        and len(count) <= _LONGEST_COUNT
+    ):
         count = str(int(count) + 1)
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = count
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from koord.api.text import formats
 from koord.api.text.timestamp import parse_timestamp
+from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all
 from koord.minicluster.apiserver.builtin.statuses import counters
 from koord.minicluster.apiserver.resource import Obj
@@ -132,11 +133,11 @@ def _indexes(text: str, completions: int) -> tuple[int, str]:
         for limit in limits:
             if not _INTEGER.fullmatch(limit):
                 return 0, f'cannot convert string to integer for index: "{limit}"'
-            if int(limit) >= completions:
+            if whole_number(limit) >= completions:
                 return 0, f'too large index: "{limit}"'
-            if numbers and numbers[0] >= int(limit):
+            if numbers and numbers[0] >= whole_number(limit):
                 return 0, f"non-increasing order, previous: {numbers[0]}, current: {limit}"
-            numbers.append(int(limit))
+            numbers.append(whole_number(limit))
         if last >= numbers[0]:
             return 0, f"non-increasing order, previous: {last}, current: {numbers[0]}"
         last = numbers[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koord.api.text import formats
+from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver.builtin.checks import Faults, add_all
 from koord.minicluster.apiserver.status import invalid
 
@@ -19,7 +20,7 @@ def number_of(value: int | str) -> int:
     if isinstance(value, int):
         return value
     figure = value.removesuffix("%")
-    return int(figure) if figure.isdecimal() and figure.isascii() else 0
+    return whole_number(figure) if figure.isdecimal() and figure.isascii() else 0
 
 
 def below_all(faults: Faults, value: int | str, path: str) -> None:

@@ -13,6 +13,7 @@ from koord.api.kubernetes.pod_defaults import container_total
 from koord.api.kubernetes.resource_names import is_huge_pages
 from koord.api.text import formats
 from koord.api.text.quantity import canonical, compare
+from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver.builtin.checks import Faults, Part, add_all, annotation_map, label_map
 from koord.minicluster.apiserver.builtin.pod_containers import validate_containers, validate_file_refs
 from koord.minicluster.apiserver.builtin.pod_scheduling import (
@@ -228,7 +229,7 @@ def _is_deletion_cost(cost: str) -> bool:
     digits = cost.removeprefix("-")
     if not digits.isdecimal() or not digits.isascii() or (digits[0] == "0" and cost != "0"):
         return False
-    return -(2**31) <= int(cost) < 2**31
+    return -(2**31) <= whole_number(cost) < 2**31
 
 
 def validate_template(faults: Faults, template: Part, path: str) -> None:

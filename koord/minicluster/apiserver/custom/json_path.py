@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from koord.api.text.whole_number import whole_number
+
 Step = Callable[[Any], Iterator[Any]]
 Find = Callable[[Any], list[Any]]
 
@@ -93,14 +95,14 @@ def _at(text: str) -> Step:
     if text == "*":
         return _wildcard
     if ":" not in text:
-        index = int(text)
+        index = whole_number(text)
 
         def one(value: Any) -> Iterator[Any]:
             if isinstance(value, list) and -len(value) <= index < len(value):
                 yield value[index]
 
         return one
-    bounds = [int(part) if part else None for part in text.split(":")]
+    bounds = [whole_number(part) if part else None for part in text.split(":")]
 
     def some(value: Any) -> Iterator[Any]:
         if isinstance(value, list):

@@ -9,15 +9,19 @@ keys, `v:"x"` the item of a set with this value, `i:0` an index. A step belongs 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from koord.api.machinery.short_cache import short_cache
+from koord.api.text.whole_number import whole_number
 
 Set = dict[str, Any]
 Path = tuple[str, ...]
+
+_INDEX: Final = re.compile("[+-]?[0-9]+", re.ASCII)
 
 
 class MalformedFields(ValueError):
@@ -161,7 +165,7 @@ def _rank(step: str) -> tuple[int, Any]:
         return (2, [(name, value_rank(value)) for name, value in sorted(fields.items())])
     if kind == "v:":
         return (3, value_rank(msgspec.json.decode(step[2:])))
-    return (4, int(step[2:])) if kind == "i:" else (0, step)
+    return (4, whole_number(step[2:])) if kind == "i:" else (0, step)
 
 
 def value_rank(value: Any) -> tuple[int, Any]:
@@ -231,10 +235,16 @@ def _canonical(step: str) -> str | None:
         if kind == "v":
             return value(msgspec.json.decode(rest))
         if kind == "i":
-            return f"i:{int(rest)}"
+            return f"i:{_index(rest)}"
     except (msgspec.MsgspecError, ValueError) as error:
         raise MalformedFields(f"{step}: {error}") from error
     return None
+
+
+def _index(text: str) -> int:
+    if not _INDEX.fullmatch(text):
+        raise ValueError(f"not an index: {text[:40]}")
+    return whole_number(text)
 
 
 def show(path: Path) -> str:

@@ -73,15 +73,17 @@ def _map_writer(plan: Plan) -> Write:
     def template(names: tuple[str, ...]) -> tuple[list[str], list[tuple[int, str, Write]]]:
         leaves, deeper = merging.shape(plan, names)
         below = {step: (name, _writer(plan)) for name, step, plan in deeper}
-        pieces, places = ["{"], []
+        pieces, places, fixed = list[str](), list[tuple[int, str, Write]](), ["{"]
         for step in leaves:
-            pieces[-1] += f"{_quoted(step)}:"
+            fixed.append(f"{_quoted(step)}:")
             if step in below:
+                pieces.append("".join(fixed))
                 places.append((len(pieces), *below[step]))
-                pieces += [_LEAF, ","]
+                pieces.append(_LEAF)
+                fixed = [","]
             else:
-                pieces[-1] += f"{_LEAF},"
-        pieces[-1] = pieces[-1][:-1] + "}"
+                fixed.append(f"{_LEAF},")
+        pieces.append("".join(fixed)[:-1] + "}")
         if merging.is_kept(names):
             if len(templates) >= _MOST_TEMPLATES:
                 templates.clear()

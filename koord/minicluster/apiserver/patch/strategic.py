@@ -8,7 +8,12 @@ replaced, null deletes. `$patch: delete|replace` deletes or replaces a map or an
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from heapq import heappop, heappush
+from itertools import compress
 from typing import Any, Final
+
+import msgspec
 
 from koord.api.machinery.object_schema import Schema
 from koord.minicluster.apiserver.patch import go_text
@@ -116,10 +121,11 @@ def _without_nulls(value: Any) -> Any:
 def _retain(result: Map, patch: Map, keys: Any) -> None:
     if not isinstance(keys, list):
         raise bad_request(_BAD_RETAIN_KEYS)
+    kept = {key for key in keys if isinstance(key, str)}
     for key, value in patch.items():
-        if value is not None and not key.startswith((_DELETE, _ORDER)) and key not in keys:
+        if value is not None and not key.startswith((_DELETE, _ORDER)) and key not in kept:
             raise bad_request(_BAD_RETAIN_KEYS)
-    for key in [key for key in result if key not in keys]:
+    for key in [key for key in result if key not in kept]:
         del result[key]
 
 
@@ -162,21 +168,36 @@ def _left_behind(current: list[Any], patch: list[Any], merge_key: str) -> list[A
     Items move up into the places of deleted ones, and new items take the places that become free at the end: an item
     that is deleted and one that is added in the same patch look like a renamed one.
     """
-    slots, filled = list(current), len(current)
-    for item in patch:
-        if item.get(_DIRECTIVE) == "delete":
-            while (place := _find(slots[:filled], merge_key, item[merge_key])) is not None:
-                slots[place : filled - 1] = slots[place + 1 : filled]
-                filled -= 1
+    kept, freed = _deleted(current, [item[merge_key] for item in patch if item.get(_DIRECTIVE) == "delete"], merge_key)
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
-        return slots
+        return kept + freed
+    known = _Index(kept, merge_key)
+    room = len(freed)
     for item in patch:
-        if filled == len(slots):
+        if not room:
             break
-        if _DIRECTIVE not in item and _find(slots[:filled], merge_key, item[merge_key]) is None:
-            slots[filled] = item
-            filled += 1
-    return slots
+        if _DIRECTIVE not in item and known.find(item[merge_key]) is None:
+            known.add(item[merge_key], len(kept))
+            kept.append(item)
+            room -= 1
+    return kept + freed[len(freed) - room :]
+
+
+def _deleted(items: list[Any], keys: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+    """The items without those of some keys, and what is left in the places that become free at the end: with each item
+    that goes, the others move up, and the last one also stays where it was."""
+    places: dict[Any, list[int]] = {}
+    for place, item in enumerate(items):
+        if merge_key in item:
+            places.setdefault(_hashable(item[merge_key]), []).append(place)
+    gone, freed, last = set[int](), list[Any](), len(items) - 1
+    for key in keys:
+        for place in places.pop(_hashable(key), ()):
+            freed.append(items[last])
+            gone.add(place)
+            while last in gone:
+                last -= 1
+    return [item for place, item in enumerate(items) if place not in gone], freed[::-1]
 
 
 def _check_order(wanted: list[Any], order: list[Any], merge_key: str) -> None:
@@ -218,7 +239,8 @@ def _merged_list(current: list[Any], patch: list[Any], schema: Schema, deleting:
         return current
     if not _element_is_map(current, patch):
         if deleting:
-            return [item for item in current if item not in patch]
+            taken = set(map(_hashable, patch))
+            return [item for item in current if _hashable(item) not in taken]
         merged = _deduplicated([*current, *patch])
         named, others = _parted(merged, patch, "")
         return _in_order(named, others, patch, current, "")
@@ -227,13 +249,18 @@ def _merged_list(current: list[Any], patch: list[Any], schema: Schema, deleting:
         raise _failed("cannot merge lists without merge key for struct")
     current, patch = _with_special_items(current, patch, merge_key)
     merged = list(current)
+    known = _Index(merged, merge_key)
     for item in patch:
         if merge_key not in item:
             raise _no_merge_key(item, merge_key)
-        place = _find(merged, merge_key, item[merge_key])
+        place = known.find(item[merge_key])
         if place is None:
+            known.add(item[merge_key], len(merged))
             merged.append(item)
         else:
+            if item[merge_key] is None:
+                # The null takes the key away.
+                known.forget(None)
             merged[place] = _merged_map(merged[place], item, schema.items or _NO_SCHEMA)
     named, others = _parted(merged, patch, merge_key)
     return _in_order(named, others, patch, current, merge_key)
@@ -242,6 +269,7 @@ def _merged_list(current: list[Any], patch: list[Any], schema: Schema, deleting:
 def _with_special_items(current: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """Carries out the items that are directives: deletions, or the replacement of the whole list."""
     plain, replacing = [], False
+    deleted = set[Any]()
     for item in patch:
         if _DIRECTIVE not in item:
             plain.append(item)
@@ -250,28 +278,35 @@ def _with_special_items(current: list[Any], patch: list[Any], merge_key: str) ->
         if directive == "delete":
             if merge_key not in item:
                 raise _no_merge_key(item, merge_key)
-            current = [each for each in current if merge_key not in each or each[merge_key] != item[merge_key]]
+            deleted.add(_hashable(item[merge_key]))
         elif directive == "replace":
             replacing = True
         elif directive == "merge":
             raise _failed("merging lists cannot yet be specified in the patch")
         else:
             raise _failed(f"unknown patch type: {go_text.plain(directive)} in map: {go_text.plain(item)}")
-    return (plain, []) if replacing else (current, plain)
+    if replacing:
+        return plain, []
+    if deleted:
+        current = [each for each in current if merge_key not in each or _hashable(each[merge_key]) not in deleted]
+    return current, plain
 
 
 def _parted(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """The items that a list names, and the others."""
     if not merge_key:
-        return [item for item in items if item in by], [item for item in items if item not in by]
+        listed = set(map(_hashable, by))
+        is_named = [_hashable(item) in listed for item in items]
+        return list(compress(items, is_named)), [item for item, is_ in zip(items, is_named, strict=True) if not is_]
     named: list[Any] = []
     others: list[Any] = []
+    known = _Index(by, merge_key)
     for item in items:
         if not isinstance(item, dict):
             raise _bad_type("map[string]interface {}", item)
         if merge_key not in item:
             raise _no_merge_key(item, merge_key)
-        (others if _find(by, merge_key, item[merge_key]) is None else named).append(item)
+        (others if known.find(item[merge_key]) is None else named).append(item)
     return named, others
 
 
@@ -302,15 +337,25 @@ def _sorted_by(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
                 raise _no_merge_key(item, merge_key)
         deleted = [item for item in items if item.get(_DIRECTIVE) == "delete"]
         items = [item for item in items if item.get(_DIRECTIVE) != "delete"]
-    place = _Places(order, merge_key)
+    place_of = _Places(order, merge_key)
+    # As an insertion sort would have it, which is what the real server does: items that the order does not name have no
+    # place that a comparison could tell, and go before all that are there; others go behind the last that is not
+    # behind them, or before all. `following` links the items, by their numbers; the first follows -1.
+    following: dict[int, int] = {-1: -1}
+    placed: list[tuple[int, int]] = []
+    for number, item in enumerate(items):
+        place, before = place_of(item), -1
+        if place >= 0:
+            at = bisect_right(placed, (place, number))
+            if at:
+                before = placed[at - 1][1]
+            placed.insert(at, (place, number))
+        following[number], following[before] = following[before], number
     result: list[Any] = []
-    for item in items:
-        # An insertion sort, because items that the order does not name have no place that a comparison could tell:
-        # they go before whatever they are compared with.
-        at = len(result)
-        while at and (place(item) < 0 or place(result[at - 1]) < 0 or place(item) < place(result[at - 1])):
-            at -= 1
-        result.insert(at, item)
+    number = following[-1]
+    while number >= 0:
+        result.append(items[number])
+        number = following[number]
     return result + deleted
 
 
@@ -319,39 +364,64 @@ class _Places:
 
     def __init__(self, items: list[Any], merge_key: str) -> None:
         self._merge_key = merge_key
-        self._values = [item.get(merge_key) if isinstance(item, dict) else None for item in items]
-        if not merge_key:
-            self._values = items
+        self._places: dict[Any, int] = {}
+        for place, item in enumerate(items):
+            value = item if not merge_key else item.get(merge_key) if isinstance(item, dict) else None
+            self._places.setdefault(_hashable(value), place)
 
     def __call__(self, item: Any) -> int:
-        value = item.get(self._merge_key) if self._merge_key else item
-        try:
-            return self._values.index(value)
-        except ValueError:
-            return -1
+        return self._places.get(_hashable(item.get(self._merge_key) if self._merge_key else item), -1)
 
 
-def _find(items: list[Any], merge_key: str, value: Any) -> int | None:
-    for place, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise _failed(f"value for key {place} is not a map")
-        if merge_key in item and item[merge_key] == value:
-            return place
-    return None
+class _Index:
+    """Where the first item with a value of the merge key stands in a list."""
+
+    def __init__(self, items: list[Any], merge_key: str) -> None:
+        self._places: dict[Any, int] = {}
+        self._wrong = -1
+        for place, item in enumerate(items):
+            if not isinstance(item, dict):
+                self._wrong = place
+                break
+            if merge_key in item:
+                self.add(item[merge_key], place)
+
+    def add(self, value: Any, place: int) -> None:
+        self._places.setdefault(_hashable(value), place)
+
+    def forget(self, value: Any) -> None:
+        self._places.pop(_hashable(value), None)
+
+    def find(self, value: Any) -> int | None:
+        place = self._places.get(_hashable(value))
+        if place is None and self._wrong >= 0:
+            raise _failed(f"value for key {self._wrong} is not a map")
+        return place
+
+
+def _hashable(value: Any) -> Any:
+    """Equal for values that are equal, and fit for a set."""
+    if isinstance(value, dict | list):
+        return (_hashable, msgspec.json.encode(value, order="sorted"))
+    return value
 
 
 def _deduplicated(items: list[Any]) -> list[Any]:
     """Each value once. A repeated one gives its place to the last of the list, which the real server's order shows."""
+    places: dict[Any, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(_hashable(item), []).append(place)
     i = 0
     while i < len(items):
-        j = i + 1
-        while j < len(items):
-            if items[i] == items[j]:
+        value = _hashable(items[i])
+        repeated = places[value]
+        while repeated:
+            place = heappop(repeated)
+            if i < place < len(items) and _hashable(items[place]) == value:
                 last = items.pop()
-                if j < len(items):
-                    items[j] = last
-            else:
-                j += 1
+                if place < len(items):
+                    items[place] = last
+                    heappush(places[_hashable(last)], place)
         i += 1
     return items
 

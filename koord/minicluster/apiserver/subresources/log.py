@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from koord.minicluster.apiserver.http import Request
+from koord.minicluster.apiserver.list_options import query_number
 from koord.minicluster.apiserver.resource import Obj, Resource
 from koord.minicluster.apiserver.status import (
     Cause,
@@ -92,7 +93,8 @@ class NodeLog:
 
 
 def _check_options(name: str, query: Mapping[str, str]) -> None:
-    numbers = {key: _number(query[key]) for key in ("tailLines", "limitBytes", "sinceSeconds") if query.get(key)}
+    names = ("tailLines", "limitBytes", "sinceSeconds")
+    numbers = {key: query_number(query, key) for key in names if query.get(key)}
     faults: list[Cause] = []
     if numbers.get("tailLines", 0) < 0:
         faults.append(invalid("tailLines", numbers["tailLines"], "must be greater than or equal to 0"))
@@ -104,13 +106,6 @@ def _check_options(name: str, query: Mapping[str, str]) -> None:
         faults.append(invalid("sinceSeconds", numbers["sinceSeconds"], "must be greater than 0"))
     if faults:
         raise unprocessable("PodLogOptions", "", name, faults)
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def _container(pod: Obj, asked: str) -> str:
