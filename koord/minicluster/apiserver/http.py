@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 from urllib.parse import unquote
 
@@ -40,6 +41,9 @@ BODY_WITHIN_S = 30.0
 "How long a body may take to arrive."
 PLAIN_404 = b"404 page not found\n"
 _NO_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
+MOST_WARNED, LONGEST_WARNING = 4096, 256
+"Characters of all warnings of an answer; and of each, where they are more."
+_CONTROL = re.compile("[\x00-\x1f]")
 _ONLY_READ = frozenset({"/version", "/api"})
 _SAME_WITH_SLASH = frozenset(
     {"/api/", "/apis/", "/version/", "/healthz/", "/livez/", "/readyz/", "/openapi/v2/", "/openapi/v3/"}
@@ -256,8 +260,12 @@ def created() -> Response:
 
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters; each text once."""
-    plain = dict.fromkeys("".join(" " if ord(c) < 32 else c for c in text) for text in warnings)
+    """As RFC 7234 has them: `299 - "text"`, quotes escaped, no control characters; each text once. What is too much
+    for a head is cut: first each text, then those that follow."""
+    plain: list[str] = list(dict.fromkeys(_CONTROL.sub(" ", text) for text in warnings))
+    if sum(map(len, plain)) > MOST_WARNED:
+        cut = [text[:LONGEST_WARNING] for text in plain[:MOST_WARNED]]
+        plain = [text for text, total in zip(cut, accumulate(map(len, cut)), strict=True) if total <= MOST_WARNED]
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in plain)
     return [("Warning", f'299 - "{text}"') for text in quoted]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from koord.api.text.whole_number import whole_number
 from koord.minicluster.apiserver import deletion, metadata, structural
 from koord.minicluster.apiserver.access.authn import UserInfo
 from koord.minicluster.apiserver.admission import Admission, Attributes
+from koord.minicluster.apiserver.aside import HEAVY_BYTES, Aside
 from koord.minicluster.apiserver.patch import managed_fields
 from koord.minicluster.apiserver.patch.reach import reach_of
 from koord.minicluster.apiserver.resource import Obj, Resource
@@ -49,6 +50,8 @@ from koord.minicluster.apiserver.stored import (
 )
 
 MOST_ATTEMPTS = 10
+MOST_OBJECT_BYTES = 3 << 20
+"""Of an object as it is stored. The real server's bound is half of this, in a denser encoding."""
 MOST_INCOMPLETE = 4096
 
 
@@ -62,6 +65,8 @@ class Context(msgspec.Struct, frozen=True, eq=False):
     "Filled on the way; sent as Warning headers."
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     "The request's options object, for admission webhooks."
+    weight_bytes: int = 0
+    "Of what was sent."
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -80,6 +85,7 @@ class Objects:
 
     def __init__(self, store: Store, admission: Admission, now_s: Callable[[], float]) -> None:
         self.store, self.admission, self._now_s = store, admission, now_s
+        self.aside = Aside()
         self._incomplete: dict[tuple[str, str], int] = {}
         "What the real server has stored without what reading adds: a write stores that, even if it changes nothing."
 
@@ -98,10 +104,10 @@ class Objects:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created", details=False)
         if resource.namespaced and meta.get("namespace") not in (None, "", namespace):
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        self._default(resource, obj)
-        metadata.clear_on_create(obj, resource, namespace)
-        if not tracked:
-            self._track(resource, None, obj, context)
+        if context.weight_bytes < HEAVY_BYTES:
+            self._complete_new(resource, namespace, obj, context, tracked)
+        else:
+            await self.aside.do(resource, partial(self._complete_new, resource, namespace, obj, context, tracked))
         obj = await self._admit(_attributes("CREATE", resource, "", obj, None, context))
         generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
         metadata.fill_on_create(obj, resource, namespace, self.now())
@@ -115,6 +121,12 @@ class Objects:
             if end is not None:
                 end(uid)
 
+    def _complete_new(self, resource: Resource, namespace: str, obj: Obj, context: Context, tracked: bool) -> None:
+        self._default(resource, obj)
+        metadata.clear_on_create(obj, resource, namespace)
+        if not tracked:
+            self._track(resource, None, obj, context)
+
     async def _add(
         self, resource: Resource, namespace: str, obj: Obj, context: Context, *, generated: bool
     ) -> Awaitable[Written]:
@@ -122,7 +134,12 @@ class Objects:
         self._refuse_if_invalid(resource, obj, [*resource.strategy.begin(obj, None, context.dry_run)])
         resource.strategy.prepare_create(obj)
         key = resource.key(namespace, obj["metadata"].get("name", ""))
-        faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
+        if context.weight_bytes < HEAVY_BYTES:
+            faults = [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
+        else:
+            faults = await self.aside.do(
+                resource, lambda: [*self._faults(resource, obj), *resource.strategy.validate_create(obj)]
+            )
         if not faults and not resource.strategy.metadata_checks.of_new:
             faults = metadata.faults_of_any_object(obj, resource)
         self._refuse_if_invalid(resource, obj, faults)
@@ -206,10 +223,11 @@ class Objects:
                 if create_missing is not None:
                     return await self.create(resource, namespace, create_missing(), context, tracked=tracked)
                 raise await self._absent(collection, resource, key, name)
-            old = decode(resource, head.value)
-            new = _own(change(old)) if pure else change(decode(resource, head.value))
+            heavy = max(context.weight_bytes, len(head.value)) >= HEAVY_BYTES
+            worked_out = partial(_worked_out, resource, head.value, change, pure)
+            old, new = await self.aside.do(resource, worked_out) if heavy else worked_out()
             self._check_version(resource, new, old, head, sent_whole)
-            new = await self._changed(resource, subresource, new, old, context, tracked)
+            new = await self._changed(resource, subresource, new, old, context, tracked, heavy)
             read_back(resource, new, old)
             if same(new, old) and self._incomplete.get((resource.collection, key)) != head.rev:
                 # Also for a rehearsal: nothing to write, and the version stays.
@@ -245,17 +263,15 @@ class Objects:
         raise conflict(resource.plural, resource.group, name, MODIFIED)
 
     async def _changed(
-        self, resource: Resource, subresource: str, new: Obj, old: Obj, context: Context, tracked: bool
+        self, resource: Resource, subresource: str, new: Obj, old: Obj, context: Context, tracked: bool, heavy: bool
     ) -> Obj:
-        """The object to be stored: completed, admitted, checked."""
+        """The object to be stored: completed, admitted, checked. `heavy`: large enough to be worked on aside."""
         strategy = resource.strategy
-        if strategy.validate_metadata is None or not shares_all_but_metadata(new, old):
-            # What was stored and is not touched has its defaults.
-            self._default(resource, new)
-        if not tracked:
-            # Before the rest is carried over: who sent a field owns it, even where this write cannot reach it.
-            self._track(resource, old, new, context, subresource)
-        self._prepare(resource, subresource, new, old)
+        complete = partial(self._complete, resource, subresource, new, old, context, tracked)
+        if heavy:
+            await self.aside.do(resource, complete)
+        else:
+            complete()
         attributes = _attributes("UPDATE", resource, subresource, new, old, context)
         admitted = await self._admit(attributes)
         if admitted is not new:
@@ -267,6 +283,29 @@ class Objects:
             metadata.bump_generation(new, old, resource)
         if subresource == "":
             self._refuse_if_invalid(resource, new, [*strategy.begin(new, old, context.dry_run)])
+        judge = partial(self._faults_of_change, resource, subresource, new, old, context)
+        self._refuse_if_invalid(resource, new, await self.aside.do(resource, judge) if heavy else judge())
+        await self.admission.validate(attributes)
+        if subresource == "" and strategy.warns_again(new, old):
+            context.warnings.extend(strategy.warnings(new))
+        return new
+
+    def _complete(
+        self, resource: Resource, subresource: str, new: Obj, old: Obj, context: Context, tracked: bool
+    ) -> None:
+        strategy = resource.strategy
+        if strategy.validate_metadata is None or not shares_all_but_metadata(new, old):
+            # What was stored and is not touched has its defaults.
+            self._default(resource, new)
+        if not tracked:
+            # Before the rest is carried over: who sent a field owns it, even where this write cannot reach it.
+            self._track(resource, old, new, context, subresource)
+        self._prepare(resource, subresource, new, old)
+
+    def _faults_of_change(
+        self, resource: Resource, subresource: str, new: Obj, old: Obj, context: Context
+    ) -> list[Cause]:
+        strategy = resource.strategy
         causes = metadata.faults_of_any_change(new, old, resource)
         of_change = metadata.faults_of_change(new, old, resource, of_status=subresource == "status")
         if subresource == "status":
@@ -285,11 +324,7 @@ class Objects:
             else:
                 causes += of_change
                 causes += [*change, *whole] if strategy.judges_change_first else [*whole, *change]
-        self._refuse_if_invalid(resource, new, causes)
-        await self.admission.validate(attributes)
-        if subresource == "" and strategy.warns_again(new, old):
-            context.warnings.extend(strategy.warnings(new))
-        return new
+        return causes
 
     def _prepare(self, resource: Resource, subresource: str, new: Obj, old: Obj) -> None:
         """Carry over what this kind of write cannot change."""
@@ -440,7 +475,7 @@ class Objects:
 
     def _put(self, collection: Collection, resource: Resource, key: str, expect_rev: int, obj: Obj) -> Awaitable[Entry]:
         index = index_of(resource, obj)
-        return collection.put(key, expect_rev, lambda rev: encode(resource, obj, rev), index)
+        return collection.put(key, expect_rev, lambda rev: _bounded(encode(resource, obj, rev)), index)
 
     def _remove(self, collection: Collection, resource: Resource, key: str, head: Entry, obj: Obj) -> Awaitable[Entry]:
         return collection.delete(key, head.rev, lambda rev: encode(resource, obj, rev))
@@ -455,6 +490,19 @@ class Objects:
             return await writing
         except WriteFailed as error:
             raise internal_error(str(error)) from error
+
+
+def _worked_out(resource: Resource, value: bytes, change: Change, pure: bool) -> tuple[Obj, Obj]:
+    """The stored object, and what a change makes of it."""
+    old = decode(resource, value)
+    return old, _own(change(old)) if pure else change(decode(resource, value))
+
+
+def _bounded(value: bytes) -> bytes:
+    """Patches can make more of an object than one body can bring."""
+    if len(value) > MOST_OBJECT_BYTES:
+        raise StatusError(500, "", "etcdserver: request is too large", details=False)
+    return value
 
 
 def _registry_path(resource: Resource, obj: Obj) -> str:

@@ -127,6 +127,7 @@ class ApiServer:
         )
         self._stack.push_async_callback(admission.close)
         self.objects = Objects(self.store, admission, time.time)
+        self._stack.callback(self.objects.aside.close)
         admission.quotas.charge = self._charge
         for plural, role_kind in (
             ("roles", "Role"), ("clusterroles", "ClusterRole"),

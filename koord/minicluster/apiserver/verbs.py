@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from koord.minicluster.apiserver import deletion, listing, tables, watching
+from koord.minicluster.apiserver.aside import HEAVY_BYTES
 from koord.minicluster.apiserver.bodies import decoding, patched
 from koord.minicluster.apiserver.bodies.emptiness import as_sent
 from koord.minicluster.apiserver.http import Request, details_of, json_answer, warning_headers
@@ -36,6 +38,8 @@ PATCH_TYPES = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
+
+T = TypeVar("T")
 
 Subresource = Callable[[Request, Resource], Awaitable[Answer]]
 
@@ -133,22 +137,26 @@ class Verbs:
 
     async def _create(self, request: Request, resource: Resource) -> Answer:
         options = options_of(request)
-        context = context_of(request, options)
         body = await request.body()
+        context = context_of(request, options, len(body))
         try:
-            # The object is handed on without a name here, so that it can be let go of once its bytes are made.
-            written = await self._objects.create(
-                resource, request.info.namespace, _decoded(request, resource, context, body, options), context
-            )
+            if len(body) < HEAVY_BYTES:
+                # The object is handed on without a name here, so that it can be let go of once its bytes are made.
+                written = await self._objects.create(
+                    resource, request.info.namespace, _decoded(request, resource, context, body, options), context
+                )
+            else:
+                obj = await self._aside(resource, body, partial(_decoded, request, resource, context, body, options))
+                written = await self._objects.create(resource, request.info.namespace, obj, context)
         except StatusError as error:
             raise as_sent(error, lambda: decoding.decode_any(body, request.content_type)) from None
         return self._object(request, resource, written.value, status=201)
 
     async def _update(self, request: Request, resource: Resource) -> Answer:
         options, info = options_of(request), request.info
-        context = context_of(request, options)
         body = await request.body()
-        obj = _decoded(request, resource, context, body, options)
+        context = context_of(request, options, len(body))
+        obj = await self._aside(resource, body, partial(_decoded, request, resource, context, body, options))
         check_name(obj, info.name, info.namespace if resource.namespaced else "")
         try:
             written = await self._objects.update(
@@ -178,11 +186,11 @@ class Verbs:
                 details=False,
             )
         options, info = options_of(request), request.info
-        context = context_of(request, options)
         body = await request.body()
+        context = context_of(request, options, len(body))
         if content_type in APPLY_TYPES:
             return await self._apply(request, resource, body, context, options)
-        patch = patched.read(body, content_type)
+        patch = await self._aside(resource, body, partial(patched.read, body, content_type))
         made: Obj = {}
 
         def change(old: Obj) -> Obj:
@@ -210,7 +218,7 @@ class Verbs:
         self, request: Request, resource: Resource, body: bytes, context: Context, options: WriteOptions
     ) -> Answer:
         info = request.info
-        obj, context.warnings[:] = decoding.decode_applied(resource, body)
+        obj, context.warnings[:] = await self._aside(resource, body, partial(decoding.decode_applied, resource, body))
 
         def applied(live: Obj | None) -> Obj:
             merged = managed_fields.apply(
@@ -248,7 +256,7 @@ class Verbs:
 
     async def _delete(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
-        options = await self._delete_options(request)
+        options = await self._delete_options(request, resource)
         _warn_of_orphans(resource, options, context)
         context = replace(context, dry_run=bool(options.get("dryRun")))
         value, gone = await self._objects.delete(resource, info.namespace, info.name, options, context)
@@ -269,7 +277,7 @@ class Verbs:
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Answer:
         context, info = context_of(request), request.info
-        options, which = await self._delete_options(request), list_options(request.query)
+        options, which = await self._delete_options(request, resource), list_options(request.query)
         if which.version not in ("", "0") and not which.match:
             # The real server lists what it deletes page by page, and pages show one moment.
             which = replace(which, match="Exact")
@@ -290,10 +298,15 @@ class Verbs:
             return json_answer(self._shaped_list(request, resource, listed), content_type=form.content_type)
         return json_answer(b"".join(listing.encode_list(resource, listed))[:-1])
 
-    async def _delete_options(self, request: Request) -> Mapping[str, Any]:
+    async def _aside(self, resource: Resource, body: bytes, read: Callable[[], T]) -> T:
+        """Read a body, where others do not wait for it if it is large."""
+        return read() if len(body) < HEAVY_BYTES else await self._objects.aside.do(resource, read)
+
+    async def _delete_options(self, request: Request, resource: Resource) -> Mapping[str, Any]:
         body = await request.body()
         if body:
-            options = decoding.decode_delete_options(body, request.content_type)
+            read = partial(decoding.decode_delete_options, body, request.content_type)
+            options = await self._aside(resource, body, read)
         else:
             options = deletion.options_of(request.query, request.http.query.getall("dryRun", []))
         deletion.check_options(options)
@@ -390,10 +403,10 @@ def _decoded(request: Request, resource: Resource, context: Context, body: bytes
     return obj
 
 
-def context_of(request: Request, options: WriteOptions | None = None) -> Context:
+def context_of(request: Request, options: WriteOptions | None = None, weight_bytes: int = 0) -> Context:
     """Who writes, as which field manager, and whether for real."""
     options = options or options_of(request)
-    return Context(request.user, options.manager, options.dry_run, request.warnings, options.shown or {})
+    return Context(request.user, options.manager, options.dry_run, request.warnings, options.shown or {}, weight_bytes)
 
 
 def options_of(request: Request) -> WriteOptions:

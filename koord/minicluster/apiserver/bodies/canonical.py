@@ -39,6 +39,11 @@ def is_kept(schema: Schema, value: object, text: bytes) -> bool:
     return True
 
 
+def prepare(schema: Schema) -> None:
+    """Compile what is otherwise compiled at its first use."""
+    _shape_of(schema)
+
+
 _shapes: dict[str, tuple[Any, Finish]] = {}
 
 

@@ -413,7 +413,7 @@ def _settle(prefix: str, faults: list[str], yaml_repeats: list[str], field_valid
 
 def _load_yaml(body: bytes, repeats: list[str]) -> object:
     """The first document of a YAML body."""
-    if not _INEXACT_IN_JSON.search(body) and (value := json_text.compact(body)) is not None:
+    if (value := json_text.compact(body)) is not None and not _INEXACT_IN_JSON.search(body):
         return value
     text = body.decode(errors="replace")
 

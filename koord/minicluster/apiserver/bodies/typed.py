@@ -120,6 +120,12 @@ def _find_unknown(schema: Schema, value: object, path: str, found: list[str]) ->
             _find_unknown(schema.items, item, f"{path}[{i}]", found)
 
 
+def prepare(schema: Schema) -> None:
+    """Compile what is otherwise compiled at its first use."""
+    _settler(schema)
+    reader(schema)
+
+
 def settle(schema: Schema, obj: Any) -> None:
     """Writes what is about to be stored as it will be read back: a list that always appears is null when empty."""
     _settler(schema)(obj)
@@ -222,9 +228,9 @@ def _struct(schema: Schema) -> Read:
     compiled = False
 
     def compile_() -> None:
-        # At the first use, since a definition may contain itself.
+        # At the first use, since a definition may contain itself. Known when it is whole: other threads may look.
         nonlocal compiled
-        compiled = True
+        appearing: list[tuple[str, Callable[[], Any]]] = []
         for key, field in schema.properties.items():
             exact = {"string": str, "boolean": bool}.get(field.type) if not field.format else None
             # An empty list or map is stored as none at all. Where a list always appears, `settle` sees to it: until
@@ -234,7 +240,9 @@ def _struct(schema: Schema) -> Read:
             )
             plan[key] = (exact, _late(field), field.written == "filled" or emptied)
             if always_appears(schema, key):
-                always.append((key, zero(field)))
+                appearing.append((key, zero(field)))
+        always[:] = appearing
+        compiled = True
 
     def read_struct(value: Any, unknown: list[str]) -> Any:
         if not compiled:
