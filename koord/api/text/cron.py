@@ -15,6 +15,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from koord.api.machinery.faults import BadInput
+from koord.api.machinery.short_cache import LONGEST
 from koord.api.text.duration import DurationError, parse_ns
 
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -98,9 +99,13 @@ def _stamp(local: datetime) -> int:
     return int(local.timestamp())
 
 
-@lru_cache(1024)
 def parse(schedule: str, zone: str | None = None) -> Schedule:
     """A schedule with its time zone (UTC where none is given). Raises CronError."""
+    return _parse(schedule, zone) if len(schedule) <= LONGEST else _parse.__wrapped__(schedule, zone)
+
+
+@lru_cache(1024)
+def _parse(schedule: str, zone: str | None) -> Schedule:
     if schedule.startswith(("TZ=", "CRON_TZ=")):
         given, _, schedule = schedule.partition(" ")
         zone, schedule = given.partition("=")[2], schedule.strip()
