@@ -11,12 +11,13 @@ import contextlib
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from koord.api.kubernetes.access import MASTERS, UserInfo
+from koord.kube.beside import beside
 from koord.minicluster.apiserver import certs, structural
 from koord.minicluster.apiserver.access import bootstrap
 from koord.minicluster.apiserver.access.authn import Authenticator
@@ -77,7 +78,8 @@ class ServeOptions:
 
 
 class ApiServer:
-    """A running server. `url` and `kubeconfig` are set once it is entered."""
+    """A running server. `url` and `kubeconfig` are set once it is entered. An error in one of its background tasks ends
+    the block that it runs in, with that error."""
 
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
@@ -101,13 +103,13 @@ class ApiServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
+        await self._stack.__aexit__(kind, error, trace)
 
     async def _start(self) -> None:
         options = self.options
         self.store = await Store.open(options.data_dir, options.durability)
         self._stack.callback(self.store.close)
-        await self._stack.enter_async_context(_running(self.store.run(), "store writer"))
+        await self._stack.enter_async_context(beside(self.store.run(), name="store writer"))
 
         pki = options.data_dir / "pki"
         authority = certs.Authority.open(pki)
@@ -174,7 +176,7 @@ class ApiServer:
         await self._publish_authority(authority.pem.decode())
         definitions = Definitions(self.objects, self.registry)
         definitions.load()
-        await self._stack.enter_async_context(_running(definitions.run(), "definitions"))
+        await self._stack.enter_async_context(beside(definitions.run(), name="definitions"))
         context = certs.server_context(certificate, key, pki / "ca.crt")
         host, port = await self._stack.enter_async_context(
             listening(api.handle, context, options.host, options.port, self.store.end_watches)
@@ -277,18 +279,6 @@ class ApiServer:
 
     def _address(self) -> str:
         return self.url.removeprefix("https://")
-
-
-@contextlib.asynccontextmanager
-async def _running(work: Coroutine[None, None, None], name: str) -> AsyncIterator[None]:
-    """Work that goes on beside the requests, until the server stops."""
-    task = asyncio.create_task(work, name=name)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def _default(resource: Resource, obj: Obj) -> None:

@@ -95,6 +95,8 @@ class Store:
         self._collections: dict[str, Collection] = {}
         self._unclaimed: dict[str, list[Row]] = {}
         self._queue: list[Write] = []
+        self._group: list[Write] = []
+        "What is being written."
         self._work = asyncio.Event()
         self._closing = False
         self.ending = False
@@ -187,7 +189,7 @@ class Store:
     def enqueue(self, write: Write) -> Awaitable[Entry]:
         done = write.done()
         if self._closing:
-            write.fail(WriteFailed("the server is stopping"))
+            write.fail(WriteFailed(self.fault or "the server is stopping"))
             return done
         write.collection.stage(write)
         self._queue.append(write)
@@ -199,6 +201,12 @@ class Store:
         writing = asyncio.create_task(self._write_groups())
         try:
             await asyncio.shield(writing)
+        except Exception as error:
+            # A defect: what was written and what was not is known to the disk alone. Nobody may wait for an answer, and
+            # whoever runs this must begin anew from there.
+            self._closing = True
+            self._fail(self._group, f"the store's writer has failed: {error!r}")
+            raise
         finally:
             self._closing = True
             self._work.set()
@@ -256,16 +264,18 @@ class Store:
 
     async def _commit_group(self) -> None:
         group, self._queue = self._queue, []
+        self._group = group
         began_s = time.perf_counter()
         try:
             await self._commit([write.row() for write in group])
         except (sqlite3.Error, OSError, ValueError) as error:
-            self._fail(group, error)
+            self._fail(group, str(error))
             return
         self.fault = ""
         self.on_commit(len(group), time.perf_counter() - began_s)
         self._publish(group)
         self._trim()
+        self._group = []
         for waiter in self._advanced:
             wake(waiter)
 
@@ -282,15 +292,15 @@ class Store:
         for write in group:
             write.succeed()
 
-    def _fail(self, group: list[Write], error: Exception) -> None:
-        self.fault = str(error)
+    def _fail(self, group: list[Write], why: str) -> None:
+        self.fault = why
         behind, self._queue = self._queue, []
         refused = group + behind
-        log.error("%d writes refused, since the disk did not take them: %s", len(refused), error)
+        log.error("%d writes refused: %s", len(refused), why)
         for collection in self._collections.values():
             collection.unstage_all()
         for write in refused:
-            write.fail(WriteFailed(str(error)))
+            write.fail(WriteFailed(why))
 
     def _trim(self) -> None:
         """Drop the oldest events from memory: those the disk has forgotten, and those that weigh too much."""

@@ -24,7 +24,7 @@ from koord.minicluster.apiserver.in_flight import Bounds, InFlight
 from koord.minicluster.apiserver.request_info import request_info
 from koord.minicluster.apiserver.server import ApiServer, ServeOptions
 from koord.minicluster.apiserver.status import StatusError
-from koord.minicluster.apiserver.store import Event
+from koord.minicluster.apiserver.store import Event, Index, Store, WriteFailed
 from koord.minicluster.apiserver.watching import Watch
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -343,3 +343,36 @@ async def test_an_apply_that_names_another_object_reports_a_conflict_first(
     assert refused[0] == code
     assert reason in refused[2]
     assert "b" not in names
+
+
+async def test_an_error_in_the_stores_writer_answers_those_who_wait_and_ends_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_rows: object) -> None:
+        raise RuntimeError("a defect")
+
+    answered: list[int] = []
+    with pytest.raises(RuntimeError, match="a defect"):
+        async with asyncio.timeout(20), served(tmp_path) as client:
+            monkeypatch.setattr(client.server.store, "_publish", broken)
+            answered.append((await client.ask("POST", CONFIG_MAPS, config_map("a")))[0])
+            answered.append((await client.ask("POST", CONFIG_MAPS, config_map("b")))[0])
+            await asyncio.Event().wait()
+    assert all(code == 500 for code in answered)
+
+
+async def test_a_request_that_waits_for_a_failed_writer_is_refused_and_readiness_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await Store.open(tmp_path, "fast")
+    monkeypatch.setattr(store, "_publish", lambda _group: 1 / 0)
+    running = asyncio.create_task(store.run())
+    things = store.collection("things", lambda _value: Index({}, {}, ""))
+    with pytest.raises(WriteFailed, match="writer has failed"):
+        await asyncio.wait_for(things.put("a", 0, lambda _rev: b"{}", Index({}, {}, "")), 10)
+    with pytest.raises(WriteFailed, match="writer has failed"):
+        await asyncio.wait_for(things.put("b", 0, lambda _rev: b"{}", Index({}, {}, "")), 10)
+    assert "ZeroDivisionError" in store.fault
+    with pytest.raises(ZeroDivisionError):
+        await running
+    store.close()
