@@ -6,13 +6,19 @@ one, so a new package fails until somebody has decided where it stands. A packag
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
 ROOT = "koord"
 EVERYTHING = "*"
+PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
+BEGIN: Final = "<!-- imports: written by `python -m tools.layers docs/architecture.md` -->"
+END: Final = "<!-- end of imports -->"
 
 
 def parse(rows: list[str]) -> dict[str, frozenset[str]]:
@@ -31,6 +37,31 @@ def row_of(module: str, table: dict[str, frozenset[str]]) -> str | None:
         if (name := ".".join(parts[:length])) in table:
             return name
     return None
+
+
+def rows_of_the_project() -> list[str]:
+    """The table as pyproject.toml has it."""
+    contracts = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
+    (rows,) = [each["rows"] for each in contracts if each["type"] == "allowed"]
+    return list(rows)
+
+
+def markdown(rows: list[str]) -> str:
+    """The table for people."""
+    lines = ["| package | may import |", "| --- | --- |"]
+    for package, allowed in parse(rows).items():
+        named = "everything" if EVERYTHING in allowed else ", ".join(f"`{each}`" for each in sorted(allowed))
+        lines.append(f"| `{package}` | {named or 'nothing of koord'} |")
+    return "\n".join(lines)
+
+
+def rewritten(page: str, rows: list[str]) -> str:
+    """A page with the table between its two marks made anew."""
+    before, found, rest = page.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise ValueError(f"the page needs the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{markdown(rows)}\n{END}{after}"
 
 
 class Allowed(Contract):
@@ -67,3 +98,9 @@ class Allowed(Contract):
         for module, imported, mine, theirs, lines in found["broken"]:
             where = ", ".join(map(str, lines))
             output.print_error(f"{module} (line {where}) imports {imported}: the row {mine} does not allow {theirs}")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        page = Path(name)
+        page.write_text(rewritten(page.read_text(), rows_of_the_project()))

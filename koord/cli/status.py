@@ -37,7 +37,7 @@ def status(data_dir: Path | None, kubeconfig: str | None, context: str | None, o
         import msgspec
 
         body = {"healthy": found.healthy, **msgspec.to_builtins(found.facts)}
-        body["checks"] = msgspec.to_builtins(found.outcomes)
+        body["checks"] = msgspec.to_builtins(found.findings)
         body["problems"] = msgspec.to_builtins(found.problems)
         body["notes"] = list(found.notes)
         structured.say(body, output)
@@ -102,8 +102,8 @@ def _print(status: Status) -> None:
         tried = f"admit a pod (dry run, {facts.webhooks.took_s:.2f} s)" if facts.webhooks.took_s else "not tried"
         click.echo(f"\nnodes       {facts.nodes.ready}/{facts.nodes.total} ready{cordoned}\npods        {phases}")
         click.echo(f"schedulers  {answering}\nwebhooks    {'fail' if facts.webhooks.failure else tried}")
-    passed = [each.name for each in status.outcomes if each.ok]
-    click.echo(f"checks      {len(passed)} of {len(status.outcomes)} pass: {', '.join(passed) or 'none'}")
+    passed = [each.name for each in status.findings if each.ok]
+    click.echo(f"checks      {len(passed)} of {len(status.findings)} pass: {', '.join(passed) or 'none'}")
     for note in status.notes:
         click.echo(f"\nnote: {note}")
     if not status.problems:

@@ -30,7 +30,7 @@ def lease_name(scheduler_name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SchedulerLease:
     """A scheduler name that somebody answered to when the lease was last renewed."""
 
     lease: str
@@ -46,7 +46,7 @@ class Held:
 class Schedulers:
     """What the leases say, by scheduler name."""
 
-    by_name: Mapping[str, Held]
+    by_name: Mapping[str, SchedulerLease]
 
     @property
     def answered(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def schedulers(leases: Iterable[Lease], now_s: float) -> Schedulers:
     """Reads the leases of kube-system and koordinator-system, and all announcements."""
     known = list(leases)
     announcing = {each.spec.holder_identity for each in known if _is_announcement(each)}
-    found: dict[str, Held] = {}
+    found: dict[str, SchedulerLease] = {}
     for each in known:
         if not _is_announcement(each) and each.spec.holder_identity in announcing:
             # The election of a scheduler that announces what it schedules for: its lease may have any name.
@@ -93,7 +93,7 @@ def _scheduler_name(lease: Lease) -> str:
     return meta.name
 
 
-def _held(lease: Lease, now_s: float) -> Held:
+def _held(lease: Lease, now_s: float) -> SchedulerLease:
     spec = lease.spec
     try:
         age_s = now_s - parse_timestamp(spec.renew_time or "")
@@ -101,4 +101,4 @@ def _held(lease: Lease, now_s: float) -> Held:
         age_s = float("inf")
     fresh = bool(spec.holder_identity) and age_s <= max(1, spec.lease_duration_seconds)
     schedules = _is_announcement(lease) or lease.metadata.name in (_KUBE_SCHEDULER, LEASE_SCHEDULER)
-    return Held(lease.metadata.key, spec.holder_identity, age_s, fresh, schedules)
+    return SchedulerLease(lease.metadata.key, spec.holder_identity, age_s, fresh, schedules)

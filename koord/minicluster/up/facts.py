@@ -99,7 +99,7 @@ class Scheduler(Fact, frozen=True):
     answers: bool
 
 
-class Webhooks(Fact, frozen=True):
+class WebhooksFact(Fact, frozen=True):
     """Whether new pods pass koord's webhooks, tried with a dry run."""
 
     missing: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Facts(Fact, frozen=True):
     missing_kinds: tuple[str, ...] = ()
     missing_priority_classes: tuple[str, ...] = ()
     schedulers: tuple[Scheduler, ...] = ()
-    webhooks: Webhooks = Webhooks()
+    webhooks: WebhooksFact = WebhooksFact()
     unacted: Mapping[str, int] = {}
     "Objects that nothing acts on yet, by what is said of them."
     unread: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """How a cluster is, judged: what is wrong, and how to mend it.
 
-`judge` is pure: facts in, one outcome per examination out. `EXAMINATIONS` is the one list.
+`judge` is pure: facts in, one finding per examination out. `EXAMINATIONS` is the one list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Problem(Fact, frozen=True):
     "What mends it: a command where there is one."
 
 
-class Outcome(Fact, frozen=True):
+class Finding(Fact, frozen=True):
     """What one examination found."""
 
     name: str
@@ -34,14 +34,14 @@ class Outcome(Fact, frozen=True):
 
 class Status(Fact, frozen=True):
     healthy: bool
-    outcomes: tuple[Outcome, ...]
+    findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     "What a user should know that is no fault."
     facts: Facts
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return tuple(problem for outcome in self.outcomes for problem in outcome.problems)
+        return tuple(problem for finding in self.findings for problem in finding.problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Examination:
 def judge(facts: Facts) -> Status:
     asked = [each for each in EXAMINATIONS if each.offline or facts.server.reachable]
     found = [(each.name, tuple(each.problems(facts))) for each in asked]
-    outcomes = tuple(Outcome(name, not problems, problems) for name, problems in found)
-    return Status(all(each.ok for each in outcomes), outcomes, tuple(_notes(facts)), facts)
+    findings = tuple(Finding(name, not problems, problems) for name, problems in found)
+    return Status(all(each.ok for each in findings), findings, tuple(_notes(facts)), facts)
 
 
 def _server(facts: Facts) -> Iterator[Problem]:

@@ -47,7 +47,7 @@ from koord.minicluster.up.facts import (
     Pods,
     Scheduler,
     Server,
-    Webhooks,
+    WebhooksFact,
     nodes_of,
     parse_checks,
     pods_of,
@@ -93,7 +93,7 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         tried("objects that nothing acts on", _unacted, dict[str, int]()),
     )
     # The pod that is tried needs its PriorityClass.
-    answered = await tried("webhooks", partial(webhooks, ask=PRIORITY_CLASS_BATCH not in classes), Webhooks())
+    answered = await tried("webhooks", partial(webhooks, ask=PRIORITY_CLASS_BATCH not in classes), WebhooksFact())
     return Facts(
         version=__version__,
         server=server,

@@ -13,7 +13,7 @@ from koord.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, PODS, VALIDATING_WE
 from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, Forbidden, NotFound
-from koord.minicluster.up.facts import Webhooks
+from koord.minicluster.up.facts import WebhooksFact
 
 NAMESPACE: Final = "default"
 CONFIGURATIONS: Final[tuple[tuple[Kind[Any], str], ...]] = (
@@ -26,7 +26,7 @@ ANSWER_WITHIN_S: Final = 10.0
 """Longer than the API server waits for a webhook, so that its own words are heard."""
 
 
-async def webhooks(client: Client, *, ask: bool) -> Webhooks:
+async def webhooks(client: Client, *, ask: bool) -> WebhooksFact:
     """`ask`: whether to try a pod. Raises `ApiError` if the configurations cannot be read."""
     missing = []
     for kind, name in CONFIGURATIONS:
@@ -35,11 +35,11 @@ async def webhooks(client: Client, *, ask: bool) -> Webhooks:
         except NotFound:
             missing.append(name)
     if missing or not ask:
-        return Webhooks(tuple(missing))
+        return WebhooksFact(tuple(missing))
     client = client.limited(timeout_s=ANSWER_WITHIN_S, attempts=1)
     began_s = time.monotonic()
     failure = await _completed(client) or await _refused(client)
-    return Webhooks(asked=True, took_s=round(time.monotonic() - began_s, 3), failure=failure)
+    return WebhooksFact(asked=True, took_s=round(time.monotonic() - began_s, 3), failure=failure)
 
 
 async def _completed(client: Client) -> str:

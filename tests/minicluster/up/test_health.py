@@ -21,7 +21,7 @@ from koord.minicluster.up.facts import (
     Scheduler,
     Server,
     Untried,
-    Webhooks,
+    WebhooksFact,
     nodes_of,
     parse_checks,
     pods_of,
@@ -34,7 +34,7 @@ FINE = Facts(
     components=(ComponentFact("hollow", "ready", 12, log="/d/logs/hollow.log"),),
     leaders=(MANAGER := Leader(MANAGER_LEASE, "me", 3.0, False),),
     schedulers=(Scheduler("default-scheduler", "me", 3.0, True),),
-    webhooks=Webhooks(asked=True, took_s=0.01),
+    webhooks=WebhooksFact(asked=True, took_s=0.01),
     nodes=Nodes(3, 3),
 )
 
@@ -93,8 +93,8 @@ class Case:
             "PriorityClasses are missing: koord-batch",
             "kubectl create priorityclass koord-batch --value=5000",
         ),
-        Case({"webhooks": Webhooks(missing=("m",))}, "webhooks are not registered", "--webhook-address"),
-        Case({"webhooks": Webhooks(asked=True, failure="timed out")}, "timed out", "manager"),
+        Case({"webhooks": WebhooksFact(missing=("m",))}, "webhooks are not registered", "--webhook-address"),
+        Case({"webhooks": WebhooksFact(asked=True, failure="timed out")}, "timed out", "manager"),
         Case({"nodes": Nodes(3, 3, silent=("n2",))}, "do not report what they use: n2", "koord agent"),
         Case({"pods": Pods(astray=("shop/web",))}, "nodes that do not exist: shop/web", "kubectl -n shop delete pod"),
         Case({"pods": Pods(not_starting=("shop/web",))}, "do not start: shop/web", "describe pod web"),
@@ -129,8 +129,8 @@ def test_a_lease_that_nobody_holds_is_no_fault() -> None:
 
 def test_every_examination_is_told_with_its_outcome() -> None:
     status = judge(msgspec.structs.replace(FINE, missing_kinds=("devices.x",)))
-    assert [each.name for each in status.outcomes] == [each.name for each in EXAMINATIONS]
-    assert [each.name for each in status.outcomes if not each.ok] == ["kinds"]
+    assert [each.name for each in status.findings] == [each.name for each in EXAMINATIONS]
+    assert [each.name for each in status.findings if not each.ok] == ["kinds"]
 
 
 def test_of_a_server_that_does_not_answer_only_that_is_told() -> None:

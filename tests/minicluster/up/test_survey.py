@@ -33,7 +33,7 @@ async def found(client: Client) -> Status:
 
 
 def failing(status: Status) -> dict[str, str]:
-    return {each.name: " ".join(problem.what for problem in each.problems) for each in status.outcomes if not each.ok}
+    return {each.name: " ".join(problem.what for problem in each.problems) for each in status.findings if not each.ok}
 
 
 async def register(client: Client, policy: Literal["Fail", "Ignore"]) -> None:
