@@ -78,7 +78,8 @@ def test_the_page_about_the_agent(tmp_path: Path) -> None:
     printed = in_a_shell(["set -ex", *commands("what-the-agent-does-to-a-node.md")], tmp_path)
     assert "idle class" in printed
     # 12 of 16 GiB is 75%, and the threshold is 70%.
-    assert "pod: default/report" in printed
+    assert "evict default/report: BEMemoryEvict" in printed
+    assert "170000 100000" in printed
     assert "the node's memory usage is 75%, at or above 70%" in printed
     assert "nothing is recorded" in printed
     assert "put back 0 settings" in printed
