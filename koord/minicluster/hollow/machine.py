@@ -10,21 +10,18 @@ import ipaddress
 import uuid
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from koord.api.kubernetes.heartbeat import conditions
 from koord.api.kubernetes.node import Node
 from koord.api.text.quantity import render
-
-Json: TypeAlias = dict[str, object]
+from koord.minicluster.kubelet.node_status import Build, Json
+from koord.minicluster.kubelet.node_status import node_status as kubelet_status
 
 LABEL_FLEET: Final = "hollow.koord.sh/fleet"
 """On every modelled node: the prefix of the fleet's names."""
 ANNOTATION_DOWN: Final = "hollow.koord.sh/down"
 """`true` on a node makes it fall silent, as if it had lost power; without the annotation it comes back."""
 
-HOST_IP: Final = "127.0.0.1"
-KUBELET_VERSION: Final = "v1.35.0"
 _POD_NETWORK: Final = ipaddress.ip_network("10.0.0.0/8")
 _POD_BITS: Final = 10
 _IDENTITY: Final = uuid.UUID("5a1de7ab-0000-4000-8000-000000000000")
@@ -96,28 +93,9 @@ def node_object(machine: Machine, now_s: float, *, kubelet_port: int, version: s
 
 
 def node_status(machine: Machine, known: Node | None, now_s: float, *, kubelet_port: int, version: str) -> Json:
-    """The whole status. `known` is the node as it is: conditions keep the time since when they hold."""
     identity = uuid.uuid5(_IDENTITY, machine.name)
-    return {
-        "capacity": machine.resources(),
-        "allocatable": machine.resources(),
-        "conditions": conditions(known, now_s),
-        # No Hostname: API servers would prefer it, and nothing resolves it.
-        "addresses": [{"type": "InternalIP", "address": HOST_IP}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
-        "nodeInfo": {
-            "architecture": "amd64",
-            "bootID": str(identity),
-            "containerRuntimeVersion": f"hollow://{version}",
-            "kernelVersion": "6.12.0-hollow",
-            "kubeProxyVersion": "",
-            "kubeletVersion": KUBELET_VERSION,
-            "machineID": identity.hex,
-            "operatingSystem": "linux",
-            "osImage": "koord hollow node",
-            "systemUUID": str(identity),
-        },
-    }
+    build = Build(identity, "amd64", "6.12.0-hollow", f"hollow://{version}", "koord hollow node")
+    return kubelet_status(build, machine.resources(), known, now_s, kubelet_port=kubelet_port)
 
 
 def is_down(node: Node) -> bool:

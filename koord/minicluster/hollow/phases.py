@@ -20,15 +20,20 @@ from koord.api.kubernetes.words import PodPhase, RestartPolicy
 from koord.api.text.duration import DurationError, parse_duration
 from koord.api.text.timestamp import parse_timestamp
 from koord.minicluster.hollow.chance import spread
+from koord.minicluster.kubelet.states import (
+    BACKOFF_FIRST_S,
+    BACKOFF_MOST_S,
+    BACKOFF_RESET_S,
+    Ended,
+    Running,
+    State,
+    Waiting,
+)
 
 ANNOTATION_DURATION: Final = "hollow.koord.sh/duration"
 ANNOTATION_EXIT_CODE: Final = "hollow.koord.sh/exit-code"
 ANNOTATION_WAITING: Final = "hollow.koord.sh/waiting"
 
-BACKOFF_FIRST_S: Final = 10.0
-BACKOFF_MOST_S: Final = 300.0
-BACKOFF_RESET_S: Final = 600.0
-"""A container that ran this long is restarted at once, as if it had never failed."""
 SHORTEST_RUN_S: Final = 1.0
 KILLED: Final = 143
 
@@ -41,31 +46,6 @@ class Pace:
     init_s: float = 0.5
     stop_s: float = 1.0
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    since_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    started_s: float
-    ended_s: float
-
-    @property
-    def reason(self) -> str:
-        return "Completed" if self.code == 0 else "Error"
-
-
-State = Waiting | Running | Ended
 
 
 @dataclass(frozen=True, slots=True)

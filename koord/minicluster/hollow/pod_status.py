@@ -7,27 +7,14 @@ status that already says what it should gives no patch; conditions keep their ti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from koord.api.kubernetes.pod import ContainerStatus, Pod, PodStatus, ResourceRequirements
-from koord.api.kubernetes.words import ConditionStatus, PodConditionType, PodPhase, RestartPolicy
+from koord.api.kubernetes.pod import ContainerStatus, Pod, ResourceRequirements
+from koord.api.kubernetes.words import RestartPolicy
 from koord.api.text.timestamp import from_seconds, parse_timestamp
-from koord.minicluster.hollow.phases import (
-    ContainerLife,
-    Ended,
-    Life,
-    Pace,
-    Running,
-    State,
-    Waiting,
-    killed,
-    life_at,
-    removal_s,
-)
-
-Json: TypeAlias = dict[str, object]
+from koord.minicluster.hollow.phases import ContainerLife, Life, Pace, killed, life_at, removal_s
+from koord.minicluster.kubelet.pod_status import Json, amounts_told, conditions_told, state_told
+from koord.minicluster.kubelet.states import Ended, Running, State, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +90,12 @@ def _patch(pod: Pod, life: Life, started_s: float, now_s: float, addresses: Addr
     ):
         if lives and not _says(was, lives):
             status[field] = [_container(pod, container) for container in lives]
-    if conditions := list(_conditions(old, life, now_s)):
+    incomplete = [each.container.name for each in life.init if not each.ready]
+    told = conditions_told(
+        old, life.phase, unready=life.unready, incomplete=incomplete, is_initialized=life.initialized,
+        has_sandbox=life.has_sandbox, now_s=now_s,
+    )  # fmt: skip
+    if conditions := list(told):
         status["conditions"] = conditions
     return {"metadata": {"uid": pod.metadata.uid}, "status": status} if status else None
 
@@ -155,76 +147,16 @@ def _container(pod: Pod, life: ContainerLife) -> Json:
         "ready": life.ready,
         "started": isinstance(life.state, Running),
         "restartCount": life.restarts,
-        "state": _state(life.state),
-        "lastState": _state(life.last) if life.last is not None else {},
+        "state": state_told(life.state),
+        "lastState": state_told(life.last) if life.last is not None else {},
     }
     if isinstance(life.state, Running):
-        # What a container has is what it asks for: a resize takes effect at once.
-        status["resources"] = _amounts(life.container.resources)
+        status["resources"] = amounts_told(life.container.resources)
     if began:
         status["containerID"] = container_id(pod, name, life.restarts)
     return status
 
 
-def _amounts(resources: ResourceRequirements) -> Json:
-    both = {"limits": dict(resources.limits), "requests": dict(resources.requests)}
-    return {key: amounts for key, amounts in both.items() if amounts}
-
-
 def container_id(pod: Pod, container: str, restarts: int) -> str:
     digest = hashlib.blake2b(f"{pod.metadata.uid}/{container}/{restarts}".encode(), digest_size=32).hexdigest()
     return f"hollow://{digest}"
-
-
-def _state(state: State) -> Json:
-    match state:
-        case Waiting(reason, message):
-            return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
-        case Running(since_s):
-            return {"running": {"startedAt": from_seconds(since_s)}}
-        case Ended(code, started_s, ended_s):
-            times = {"startedAt": from_seconds(started_s), "finishedAt": from_seconds(ended_s)}
-            return {"terminated": {"exitCode": code, "reason": state.reason, **times}}
-
-
-def _conditions(old: PodStatus, life: Life, now_s: float) -> Iterator[Json]:
-    """The conditions that are not yet as they should be."""
-    unready = life.unready
-    if life.phase is PodPhase.SUCCEEDED:
-        why, message = "PodCompleted", ""
-    elif life.phase is PodPhase.FAILED:
-        why, message = "PodFailed", ""
-    else:
-        why, message = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
-    incomplete = [c.container.name for c in life.init if not c.ready]
-    wanted = (
-        (PodConditionType.READY_TO_START_CONTAINERS, life.has_sandbox, "", ""),
-        (
-            PodConditionType.INITIALIZED,
-            life.initialized,
-            "ContainersNotInitialized",
-            f"containers with incomplete status: [{' '.join(incomplete)}]",
-        ),
-        (PodConditionType.READY, not unready, why, message),
-        (PodConditionType.CONTAINERS_READY, not unready, why, message),
-        (PodConditionType.SCHEDULED, True, "", ""),
-    )
-    for type_, holds, reason, words in wanted:
-        status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
-        reason, words = ("", "") if holds else (reason, words)
-        was = old.condition(type_)
-        if was is not None and was.status == status and was.reason == reason and was.message == words:
-            continue
-        since = was.last_transition_time if was is not None and was.status == status else None
-        condition: Json = {
-            "type": type_,
-            "status": status,
-            "lastProbeTime": None,
-            "lastTransitionTime": since or from_seconds(now_s),
-        }
-        # An empty text takes away what a condition said before.
-        if reason or (was is not None and was.reason):
-            condition["reason"] = reason or None
-        if words or (was is not None and was.message):
-            condition["message"] = words or None
-        yield condition

@@ -9,46 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from koord.api.kubernetes.runnable import RunnableContainer, RunnablePod
 from koord.api.kubernetes.words import PodPhase, RestartPolicy
+from koord.minicluster.kubelet.states import BACKOFF_RESET_S, Ended, Running, State, Waiting, longer
 
-BACKOFF_FIRST_S: Final = 10.0
-BACKOFF_MOST_S: Final = 300.0
-BACKOFF_RESET_S: Final = 600.0
 KILLED: Final = 137
 UNKNOWN: Final = "ContainerStatusUnknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    reason: str = "PodInitializing"
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    since_s: float
-    ready: bool
-    "As its readiness probe says; without one, from the start."
-    started: bool
-    "As its startup probe says."
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    started_s: float
-    ended_s: float
-    reason: str
-
-    @property
-    def ok(self) -> bool:
-        return self.code == 0
-
-
-State: TypeAlias = Waiting | Running | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +140,10 @@ def ended(own: ContainerLife, code: int, reason: str, now_s: float) -> Container
     pause_s = 0.0 if now_s - since_s >= BACKOFF_RESET_S else own.backoff_s
     return replace(
         own,
-        state=Ended(code, since_s, now_s, reason or ("Completed" if code == 0 else "Error")),
+        state=Ended(code, since_s, now_s, reason),
         backoff_s=longer(pause_s),
         not_before_s=now_s + pause_s,
     )
-
-
-def longer(pause_s: float) -> float:
-    return min(max(pause_s * 2, BACKOFF_FIRST_S), BACKOFF_MOST_S)
 
 
 def failed_to_start(own: ContainerLife, reason: str, message: str, now_s: float) -> ContainerLife:

@@ -7,12 +7,11 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from koord.api.kubernetes.heartbeat import Json, conditions
 from koord.api.kubernetes.node import Node
 from koord.api.text.quantity import render
+from koord.minicluster.kubelet.node_status import Build, Json
+from koord.minicluster.kubelet.node_status import node_status as kubelet_status
 
-HOST_IP: Final = "127.0.0.1"
-KUBELET_VERSION: Final = "v1.35.0"
 MOST_PODS: Final = 110
 LABEL_LOCAL: Final = "local.koord.sh/node"
 _IDENTITY: Final = uuid.UUID("5a1de7ab-0000-4000-8000-00000000000c")
@@ -47,24 +46,11 @@ def node_object(machine: Machine, now_s: float, *, kubelet_port: int, version: s
 
 
 def node_status(machine: Machine, known: Node | None, now_s: float, *, kubelet_port: int, version: str) -> Json:
-    """What this node says of itself; what others have added, such as batch resources, is theirs."""
-    identity = uuid.uuid5(_IDENTITY, machine.name)
-    return {
-        "capacity": machine.resources(),
-        "allocatable": machine.resources(),
-        "conditions": conditions(known, now_s),
-        "addresses": [{"type": "InternalIP", "address": HOST_IP}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
-        "nodeInfo": {
-            "architecture": platform.machine(),
-            "bootID": str(identity),
-            "containerRuntimeVersion": f"koord-local://{version}",
-            "kernelVersion": platform.release(),
-            "kubeProxyVersion": "",
-            "kubeletVersion": KUBELET_VERSION,
-            "machineID": identity.hex,
-            "operatingSystem": "linux",
-            "osImage": "koord local node: processes without a sandbox",
-            "systemUUID": str(identity),
-        },
-    }
+    build = Build(
+        uuid.uuid5(_IDENTITY, machine.name),
+        platform.machine(),
+        platform.release(),
+        f"koord-local://{version}",
+        "koord local node: processes without a sandbox",
+    )
+    return kubelet_status(build, machine.resources(), known, now_s, kubelet_port=kubelet_port)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import msgspec
 
 from koord.api.kubernetes.pod import PodStatus
 from koord.api.kubernetes.runnable import RunnableContainer, RunnablePod
-from koord.api.kubernetes.words import ConditionStatus, PodConditionType, PodPhase
+from koord.api.kubernetes.words import PodPhase
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.local.life import ContainerLife, Ended, Life, Running, State, Waiting, phase_of, shown
-
-Json: TypeAlias = dict[str, object]
+from koord.minicluster.kubelet.pod_status import Json, amounts_told, conditions_told, state_told
+from koord.minicluster.kubelet.states import Ended, Running
+from koord.minicluster.local.life import ContainerLife, Life, phase_of, shown
 
 
 def status_patch(pod: RunnablePod, life: Life, host_ip: str, now_s: float) -> Json | None:
@@ -63,57 +62,23 @@ def _container(container: RunnableContainer, own: ContainerLife) -> Json:
         "ready": running.ready if running else isinstance(own.state, Ended) and own.state.ok,
         "started": running.started if running else False,
         "restartCount": own.restarts,
-        "state": _state(own.state),
-        "lastState": _state(own.last) if own.last is not None else {},
+        "state": state_told(own.state),
+        "lastState": state_told(own.last) if own.last is not None else {},
     }
     if own.id:
         status["containerID"] = own.id
     if running:
-        amounts = {"limits": dict(container.resources.limits), "requests": dict(container.resources.requests)}
-        status["resources"] = {key: each for key, each in amounts.items() if each}
+        status["resources"] = amounts_told(container.resources)
     return status
 
 
-def _state(state: State) -> Json:
-    match state:
-        case Waiting(reason, message):
-            return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-        case Running(since_s):
-            return {"running": {"startedAt": from_seconds(since_s)}}
-        case Ended(code, started_s, ended_s, reason):
-            times = {"startedAt": from_seconds(started_s), "finishedAt": from_seconds(ended_s)}
-            return {"terminated": {"exitCode": code, "reason": reason, **times}}
-
-
 def _conditions(pod: RunnablePod, life: Life, phase: PodPhase, now_s: float) -> Iterator[Json]:
-    """The conditions that are not yet as they should be."""
     unready = [each.name for each in pod.spec.containers if not _is_ready(life.containers[each.name])]
     unfinished = [each.name for each in pod.spec.init_containers if not _is_done(each, life.containers[each.name])]
-    why = {PodPhase.SUCCEEDED: "PodCompleted", PodPhase.FAILED: "PodFailed"}.get(phase, "ContainersNotReady")
-    message = f"containers with unready status: [{' '.join(unready)}]" if why == "ContainersNotReady" else ""
-    incomplete = f"containers with incomplete status: [{' '.join(unfinished)}]"
-    wanted = (
-        (PodConditionType.READY_TO_START_CONTAINERS, True, "", ""),
-        (PodConditionType.INITIALIZED, not unfinished, "ContainersNotInitialized", incomplete),
-        (PodConditionType.READY, not unready, why, message),
-        (PodConditionType.CONTAINERS_READY, not unready, why, message),
-        (PodConditionType.SCHEDULED, True, "", ""),
-    )
-    for type_, holds, reason, words in wanted:
-        status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
-        reason, words = ("", "") if holds else (reason, words)
-        was = pod.status.condition(type_)
-        if was is not None and (was.status, was.reason, was.message) == (status, reason, words):
-            continue
-        since = was.last_transition_time if was is not None and was.status == status else None
-        yield {
-            "type": type_,
-            "status": status,
-            "lastProbeTime": None,
-            "lastTransitionTime": since or from_seconds(now_s),
-            "reason": reason or None,
-            "message": words or None,
-        }
+    return conditions_told(
+        pod.status, phase, unready=unready, incomplete=unfinished, is_initialized=not unfinished, has_sandbox=True,
+        now_s=now_s,
+    )  # fmt: skip
 
 
 def _is_ready(own: ContainerLife) -> bool:

@@ -13,14 +13,12 @@ from koord.minicluster.hollow.phases import (
     ANNOTATION_DURATION,
     ANNOTATION_EXIT_CODE,
     ANNOTATION_WAITING,
-    Ended,
     Pace,
-    Running,
-    Waiting,
     backoff_s,
     life_at,
     removal_s,
 )
+from koord.minicluster.kubelet.states import Ended, Running, Waiting
 from tests.minicluster.hollow.builders import pod
 
 AT_ONCE = Pace(start_s=0.0, init_s=10.0, stop_s=0.0)

@@ -8,12 +8,10 @@ from msgspec import to_builtins
 from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.codec import convert
+from koord.minicluster.kubelet.states import Ended, Running, Waiting
 from koord.minicluster.local.life import (
     ContainerLife,
-    Ended,
     Life,
-    Running,
-    Waiting,
     ended,
     failed_to_start,
     phase_of,

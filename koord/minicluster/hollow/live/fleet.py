@@ -24,9 +24,10 @@ from koord.minicluster.hollow.live.pods import NODE_INDEX, PodRunner, by_node
 from koord.minicluster.hollow.live.registry import NodeRegistry
 from koord.minicluster.hollow.live.reports import Reporter
 from koord.minicluster.hollow.load_model import Load, SeededLoad
-from koord.minicluster.hollow.machine import HOST_IP, LABEL_FLEET, Machine
+from koord.minicluster.hollow.machine import LABEL_FLEET, Machine
 from koord.minicluster.hollow.phases import Pace
 from koord.minicluster.kubelet.live.server import KubeletServer
+from koord.minicluster.kubelet.node_status import HOST_IP
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,10 @@ from koord.kube.errors import Conflict, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
 from koord.minicluster.hollow.live.registry import FIELD_MANAGER, NodeRegistry
-from koord.minicluster.hollow.machine import HOST_IP, Machine
+from koord.minicluster.hollow.machine import Machine
 from koord.minicluster.hollow.phases import Pace
 from koord.minicluster.hollow.pod_status import Addresses, step
+from koord.minicluster.kubelet.node_status import HOST_IP
 
 log = logging.getLogger(__name__)
 

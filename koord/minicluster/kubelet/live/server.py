@@ -27,8 +27,8 @@ from koord.kube.callers import refusal, trust_clients
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.minicluster.kubelet.log_query import LogQuery, log_query
+from koord.minicluster.kubelet.node_status import HOST_IP
 
-HOST: Final = "127.0.0.1"
 OPEN: Final[tuple[str, ...]] = ()
 PROXY: Final = ("proxy",)
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -75,10 +75,10 @@ class KubeletServer:
         runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.5)
         await runner.setup()
         try:
-            await web.TCPSite(runner, HOST, self.port, ssl_context=self._context).start()
+            await web.TCPSite(runner, HOST_IP, self.port, ssl_context=self._context).start()
         except OSError as error:
             await runner.cleanup()
-            raise OSError(error.errno, f"cannot serve kubelets on {HOST}:{self.port}: {error.strerror}") from error
+            raise OSError(error.errno, f"cannot serve kubelets on {HOST_IP}:{self.port}: {error.strerror}") from error
         self._runner = runner
         self.port = runner.addresses[0][1]
         return self

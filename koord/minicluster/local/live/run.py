@@ -35,13 +35,14 @@ from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity, identity_of
 from koord.minicluster.kubelet.live.server import KubeletServer
+from koord.minicluster.kubelet.node_status import HOST_IP
 from koord.minicluster.local.amounts import Setting, class_settings
 from koord.minicluster.local.environment import Around
 from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.server import LocalKubelet
 from koord.minicluster.local.live.tree import DRIVER, Tree
 from koord.minicluster.local.live.worker import Node, Worker
-from koord.minicluster.local.node import HOST_IP, Machine, node_object, node_status
+from koord.minicluster.local.node import Machine, node_object, node_status
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from koord.minicluster.kubelet.log_query import LogQuery
-from koord.minicluster.local.life import Running
+from koord.minicluster.kubelet.states import Running
 from koord.minicluster.local.live import pod_logs
 from koord.minicluster.local.live.worker import Worker
 

@@ -27,9 +27,10 @@ from koord.api.protocol.priority import qos_class
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.minicluster.kubelet.states import longer
 from koord.minicluster.local.amounts import container_settings, oom_score, pod_settings
 from koord.minicluster.local.environment import Around, ConfigError, command_line, environment
-from koord.minicluster.local.life import Life, Todo, ended, failed_to_start, longer, phase_of, probed, started, todo
+from koord.minicluster.local.life import Life, Todo, ended, failed_to_start, phase_of, probed, started, todo
 from koord.minicluster.local.live import probes, processes
 from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.tree import DRIVER, Tree
