@@ -1,12 +1,12 @@
-"""All plugins of node_resource, in the order in which they run, and the calculation of a whole node.
+"""All calculations of node_resource, in the order in which they run, and the calculation of a whole node.
 
-`--noderesource-plugins` chooses: `*` is all, a name is that one, `-Name` is not that one. What a plugin that is not
-chosen would write is left alone.
+`--noderesource-plugins` chooses: `*` is all, a name is that one, `-Name` is not that one. What a calculation that is
+not chosen would write is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -15,18 +15,66 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.manager.node_resource import amplification, batch, devices, mid, normalization, zones
 from koord.manager.node_resource.outcome import Outcome
-from koord.manager.node_resource.state import BATCH, MID, NodeState
+from koord.manager.node_resource.state import BATCH, GPU, MID, RDMA, NodeState
 
 Calculate: TypeAlias = Callable[[NodeState, NodeSettings, float], Outcome]
 
-ALL: Final = (
-    normalization.NAME,
-    amplification.NAME,
-    mid.NAME,
-    batch.NAME,
-    devices.GPU_NAME,
-    devices.RDMA_NAME,
-)
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """One calculation: what it owns on a node, and what becomes of that while co-location is off."""
+
+    name: str
+    run: Calculate
+    resources: tuple[str, ...] = ()
+    "What it publishes in the node's status."
+    lent: bool = False
+    "Whether its resources are lent: they are taken back while co-location is off or they cannot be calculated. What"
+    " belongs to the hardware stays."
+    taken_back: tuple[str, ...] = ()
+    "Annotations that are taken away while co-location is off."
+    tells_lending: bool = False
+    "Whether the node's condition about lending follows it."
+
+    def off(self, why: str) -> Outcome | None:
+        """What it makes of a node on which co-location is off; None leaves everything as it is."""
+        if not self.lent and not self.taken_back:
+            return None
+        return Outcome(
+            self.name,
+            deleted=self.resources if self.lent else (),
+            annotations=dict.fromkeys(self.taken_back),
+            note=why,
+            reason="Disabled" if self.tells_lending else "",
+            off=self.tells_lending,
+        )
+
+    def tried(self, state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+        """What it makes of a node. Input that cannot be read never keeps other calculations from theirs."""
+        try:
+            return self.run(state, settings, now_s)
+        except BadInput as error:
+            taken = self.resources if self.lent else ()
+            return Outcome(self.name, deleted=taken, reason="CannotCalculate", failed=str(error))
+
+
+def calculations(*, gpu_shared: bool = False) -> tuple[Calculation, ...]:
+    """All of them, in the order in which they run. `gpu_shared` is the gate EnableSyncGPUSharedResource."""
+    return (
+        Calculation(normalization.NAME, normalization.calculate),
+        Calculation(
+            amplification.NAME,
+            amplification.calculate,
+            taken_back=(names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO,),
+        ),
+        Calculation(mid.NAME, mid.calculate, MID, lent=True),
+        Calculation(batch.NAME, zones.calculate, BATCH, lent=True, tells_lending=True),
+        Calculation(devices.GPU_NAME, devices.gpu(shared=gpu_shared), GPU),
+        Calculation(devices.RDMA_NAME, devices.rdma, RDMA),
+    )
+
+
+ALL: Final = tuple(each.name for each in calculations())
 
 
 class PluginError(BadInput):
@@ -35,27 +83,18 @@ class PluginError(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """Those that run, by name."""
+    """The calculations that run."""
 
-    run: tuple[tuple[str, Calculate], ...]
+    chosen: tuple[Calculation, ...]
 
 
 def choose(wanted: Sequence[str] = ("*",), *, gpu_shared: bool = False) -> Plugins:
-    """The plugins that a list asks for."""
-    known: dict[str, Calculate] = {
-        normalization.NAME: normalization.calculate,
-        amplification.NAME: amplification.calculate,
-        mid.NAME: mid.calculate,
-        batch.NAME: zones.calculate,
-        devices.GPU_NAME: devices.gpu(shared=gpu_shared),
-        devices.RDMA_NAME: devices.rdma,
-    }
+    """The calculations that a list asks for."""
     for each in wanted:
-        if each != "*" and each.removeprefix("-") not in known:
-            raise PluginError(
-                f"there is no plugin {each!r}; there are {', '.join(known)}, each also with a - before it"
-            )
-    return Plugins(tuple((name, known[name]) for name in ALL if _is_wanted(name, wanted)))
+        if each != "*" and each.removeprefix("-") not in ALL:
+            raise PluginError(f"there is no plugin {each!r}; there are {', '.join(ALL)}, each also with a - before it")
+    known = calculations(gpu_shared=gpu_shared)
+    return Plugins(tuple(each for each in known if _is_wanted(each.name, wanted)))
 
 
 def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
@@ -87,31 +126,13 @@ def _switches_off(layer: object) -> bool:
 def calculate(
     state: NodeState, config: SloConfig, settings: NodeSettings, plugins: Plugins, now_s: float
 ) -> tuple[Outcome, ...]:
-    """What every plugin makes of a node. One that fails does not keep the others from theirs."""
+    """What every calculation makes of a node."""
     off = why_off(config, settings)
     if off:
         return reset(plugins, off)
-    return tuple(_tried(name, run, state, settings, now_s) for name, run in plugins.run)
-
-
-def _tried(name: str, run: Calculate, state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
-    try:
-        return run(state, settings, now_s)
-    except BadInput as error:
-        return Outcome(name, deleted=_LENT.get(name, ()), reason="CannotCalculate", failed=str(error))
-
-
-_LENT: Final[Mapping[str, tuple[str, ...]]] = {mid.NAME: MID, batch.NAME: BATCH}
-"""What is taken back where it cannot be calculated. What belongs to the hardware stays."""
+    return tuple(each.tried(state, settings, now_s) for each in plugins.chosen)
 
 
 def reset(plugins: Plugins, why: str) -> tuple[Outcome, ...]:
     """Co-location is off: what was lent is taken back, what belongs to the hardware stays."""
-    taken: dict[str, Outcome] = {
-        mid.NAME: Outcome(mid.NAME, deleted=MID, note=why),
-        batch.NAME: Outcome(batch.NAME, deleted=BATCH, note=why, reason="Disabled", off=True),
-        amplification.NAME: Outcome(
-            amplification.NAME, annotations={names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO: None}, note=why
-        ),
-    }
-    return tuple(taken[name] for name, _ in plugins.run if name in taken)
+    return tuple(taken for each in plugins.chosen if (taken := each.off(why)) is not None)

@@ -204,7 +204,7 @@ def test_each_healthy_rdma_device_is_worth_100() -> None:
     ],
 )
 def test_plugins_are_chosen_by_name(wanted: tuple[str, ...], chosen: int) -> None:
-    assert len(choose(wanted).run) == chosen
+    assert len(choose(wanted).chosen) == chosen
 
 
 def test_a_plugin_that_does_not_exist_is_refused_with_those_that_do() -> None:
