@@ -46,4 +46,4 @@ class _Judge(Judge):
         return 100 - least(cells["pod count"], 100)
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
-        return [relabelled(self._cluster.nodes[row], {MAINTENANCE: None})]
+        return relabelled(self._cluster.nodes[row], {MAINTENANCE: None})

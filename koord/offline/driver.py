@@ -42,4 +42,12 @@ class Driver:
         for placed in bind.members:
             self.core.bound(bind, placed.ask)
             pod = placed.ask.pod
-            self.core.put(PODS, replace(pod, spec=replace(pod.spec, node_name=placed.node)), pod)
+            metadata = pod.metadata
+            if placed.plan.patch is not None:
+                written = placed.plan.patch.body["metadata"]
+                metadata = replace(
+                    metadata,
+                    annotations={**metadata.annotations, **written.get("annotations", {})},
+                    labels={**metadata.labels, **written.get("labels", {})},
+                )
+            self.core.put(PODS, replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=placed.node)), pod)

@@ -211,7 +211,10 @@ class _Run:
     def _somewhere(self, placed: Placed) -> None:
         before = self.pods.get(placed.ask.key)
         promised = before is not None and before.nominated_node == placed.node
-        self._note(placed.ask.key, _somewhere(placed.placement, before if promised else None))
+        told = _somewhere(placed.placement, before if promised else None)
+        written = {} if placed.plan.patch is None else placed.plan.patch.body["metadata"]
+        annotations, labels = written.get("annotations", {}), written.get("labels", {})
+        self._note(placed.ask.key, replace(told, annotations=dict(annotations), labels=dict(labels)))
 
     def _nowhere(self, decision: Nowhere) -> None:
         remedy = decision.remedy

@@ -17,8 +17,9 @@ import numpy as np
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Judge, Plugin
-from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
+from koord.scheduler.state.watchers import Index
 
 MIB: Final = 1024**2
 LEAST_BYTES: Final = 23 * MIB

@@ -31,8 +31,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, Taking
 from koord.scheduler.framework.stable import Version
-from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.watchers import Index
 
 REPORT_COUNTS_S: Final = 180.0
 """An older report says nothing: for all that is known, an agent that does not report does not hold anyone back."""

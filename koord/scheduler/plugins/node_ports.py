@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
-from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import HostPort, PodRecord
 from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.watchers import Index
 
 EVERY_ADDRESS: Final = "0.0.0.0"
 

@@ -19,10 +19,11 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
 from koord.scheduler.framework.stable import Version
-from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import Disk
 from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.watchers import Index
 
 
 class Attached(Index):

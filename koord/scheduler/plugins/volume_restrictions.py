@@ -15,9 +15,10 @@ from koord.api.kubernetes.pod import Volume
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
-from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord, disks_of
 from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.watchers import Index
 
 DISK_TAKEN: Final = 1
 CLAIM_IN_USE: Final = 2

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -33,6 +33,7 @@ from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.storage import Storage, StorageObject
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table, countable
+from koord.scheduler.state.watchers import Index, Watcher
 
 if TYPE_CHECKING:
     from koord.scheduler.framework.writes import Write
@@ -83,41 +84,6 @@ def _allocatable_unless_equal(old: Node | None, new: Node) -> dict[str, int] | N
 
 def _reserved(node: Node) -> str:
     return node.metadata.annotations.get(NODE_RESERVATION.key, "")
-
-
-class Watcher(Protocol):
-    """Who keeps something of its own about nodes and pods, and is told of every change, also of those undone."""
-
-    def node_put(self, row: Row) -> None:
-        """A node came or changed."""
-        ...
-
-    def node_removed(self, row: Row) -> None:
-        """A node is gone. Its pods were removed before, one by one."""
-        ...
-
-    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        """A pod came to a row (+1), or left it (-1)."""
-        ...
-
-
-class Index:
-    """A watcher that is made for a cluster on first use, and finds what is there already by itself."""
-
-    special: ClassVar[bool] = False
-    "Whether only pods with ports or volumes concern it: it is not told of others."
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def node_put(self, row: Row) -> None:
-        """Nothing, unless overridden."""
-
-    def node_removed(self, row: Row) -> None:
-        """Nothing, unless overridden."""
-
-    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        """Nothing, unless overridden."""
 
 
 AnIndex = TypeVar("AnIndex", bound=Index)
@@ -336,6 +302,7 @@ class Cluster:
         found = self.noting.get(kind.name)
         if found is None:
             found = self.noting[kind.name] = kind(self)
+            self.watch(found)
         assert isinstance(found, kind)
         return found
 

@@ -7,30 +7,25 @@ again. One `Notes` counts for all profiles of a cluster; plugins find it by `clu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
-
-if TYPE_CHECKING:
-    from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.watchers import Index
 
 NotesOf: TypeAlias = tuple[tuple[str, object], ...]
 """By the name of who made them, sorted. Notes are values: equal ones mean the same."""
 
 
-class Notes:
+class Notes(Index):
     """Makes one plugin's notes, and counts them. It keeps its own state by `moved` alone, which is also told of what is
-    undone; columns are written through the table."""
+    undone; columns are written through the table. As an index, it may look at nodes as well."""
 
     name: ClassVar[str]
     from_pod: ClassVar[bool] = True
     """Whether the pod itself says all of it. A note that it cannot say (what was promised before its binding) stays as
     it was when the pod is put again on the same node."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
 
     def of(self, pod: Pod) -> object | None:
         """What a pod says of itself; None where it has nothing to note."""

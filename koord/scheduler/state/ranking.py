@@ -6,9 +6,10 @@ from bisect import bisect_left
 from math import inf
 from typing import Final, NamedTuple
 
-from koord.scheduler.state.cluster import Cluster, Index
+from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
+from koord.scheduler.state.watchers import Index
 
 
 class Ranked(NamedTuple):

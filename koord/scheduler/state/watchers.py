@@ -1,0 +1,46 @@
+"""Who keeps something of its own about nodes and pods, and hears of every change of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Row
+
+if TYPE_CHECKING:
+    from koord.scheduler.state.cluster import Cluster
+
+
+class Watcher(Protocol):
+    """Who keeps something of its own about nodes and pods, and is told of every change, also of those undone."""
+
+    def node_put(self, row: Row) -> None:
+        """A node came or changed."""
+        ...
+
+    def node_removed(self, row: Row) -> None:
+        """A node is gone. Its pods were removed before, one by one."""
+        ...
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        """A pod came to a row (+1), or left it (-1)."""
+        ...
+
+
+class Index:
+    """A watcher that is made for a cluster on first use, and finds what is there already by itself."""
+
+    special: ClassVar[bool] = False
+    "Whether only pods with ports or volumes concern it: it is not told of others."
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def node_put(self, row: Row) -> None:
+        """Nothing, unless overridden."""
+
+    def node_removed(self, row: Row) -> None:
+        """Nothing, unless overridden."""
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        """Nothing, unless overridden."""
