@@ -12,4 +12,4 @@ def test_every_case_gives_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     results = agent.run(quick=True)
     assert len(results) == 7
     assert all(found.value > 0 for found in results if "growth" not in found.metric)
-    assert {found.goal for found in results if found.metric == "CPU"} == {1.0, 2.0, 10.0}
+    assert {found.goal for found in results} == {None}, "goals are for the full size"
