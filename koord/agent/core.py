@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
-from koord.agent.executor import delivery
+from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor, Outcome
 from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
@@ -70,6 +70,10 @@ class Agent:
     _slow_s: float = NEVER
     _hooked_s: float = NEVER
     _hooked_for: NodeState | None = None
+    _delivery: Delivery = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._delivery = Delivery(self.cgroups)
 
     def round(self, state: NodeState, now_s: float) -> Done:
         is_slow = now_s - self._slow_s >= SLOWLY_S or self.rates.kept_for is not state
@@ -86,7 +90,7 @@ class Agent:
         reader = Reader(self.cgroups, state, now_s, is_thorough, self._changed)
         sight = Sight(state, self.samples, now_s, self._departures(now_s), self.started_s, self.seed)
         ran: set[str] = set()
-        wishes: list[Wish] = []
+        wishes: list[tuple[Wish, ...]] = []
         evictions: list[Eviction] = []
         if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state:
             self._hooked_s, self._hooked_for = now_s, state
@@ -95,9 +99,9 @@ class Agent:
             decision = self._asked(strategy, reader, sight) if strategy.is_on(state) else NOTHING
             if decision is not None:
                 ran.add(strategy.name)
-                wishes += decision.wishes
+                wishes.append(decision.wishes)
                 evictions += decision.evictions
-        outcome = self.executor.apply(delivery.writes(wishes, state, self.cgroups), ran, now_s)
+        outcome = self.executor.apply(self._delivery.writes(wishes, state), ran, now_s)
         self._changed = {each.write.directory for each in outcome.done}
         return Done(outcome, tuple(evictions))
 
@@ -127,11 +131,11 @@ class Agent:
         self._memories[strategy.name] = memory
         return decision
 
-    def _of_hooks(self, state: NodeState, ran: set[str]) -> Iterable[Wish]:
+    def _of_hooks(self, state: NodeState, ran: set[str]) -> Iterable[tuple[Wish, ...]]:
         for hook in HOOKS:
             if state.slo is None:
                 continue
-            wishes: Sequence[Wish] = ()
+            wishes: tuple[Wish, ...] = ()
             if hook.is_on(state):
                 try:
                     wishes = state.once(hook.wishes)
@@ -140,7 +144,7 @@ class Agent:
                     continue
             self._complaints.pop(hook.name, None)
             ran.add(hook.name)
-            yield from wishes
+            yield wishes
 
     def _complain(self, name: str, text: str) -> None:
         """Once, as long as it stays the same: rounds come each second."""

@@ -46,10 +46,13 @@ def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output:
     is 1 if an object would be refused.
     """
     from koord.api.configuration.features import ManagerGate, parse_gates
+    from koord.api.configuration.without_effect import gates_warning
     from koord.api.text.manifest import read
     from koord.offline.admit import admit_all
 
     switched = parse_gates(ManagerGate, gates)
+    if idle := gates_warning(switched):
+        click.echo(f"warning: {idle}", err=True)
     manifests = read(paths, namespace=namespace)
     found = admit_all(manifests, switched, seed)
     ignored = {name.rpartition(" ")[2]: number for name, number in manifests.unknown.items()}

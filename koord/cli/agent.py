@@ -93,9 +93,13 @@ def agent(
     if show_features:
         return _features(host_root, cgroup_root, output)
     from koord.api.configuration.features import AgentGate, parse_gates
+    from koord.api.configuration.without_effect import gates_warning
 
     gates = parse_gates(AgentGate, feature_gates)
+    idle = gates_warning(gates)
     if only_once:
+        if idle:
+            click.echo(f"warning: {idle}", err=True)
         return _once(host_root, cgroup_root, node_name, gates, dry_run, paths, output)
     if dry_run or paths:
         raise click.UsageError("--dry-run and -f go with --once")
@@ -134,7 +138,7 @@ def agent(
 
         await run(client, options, on_start=serve, on_ready=lambda: ready({}))
 
-    return run_component("agent", work, common, measured=measured.append, served=servers.append)
+    return run_component("agent", work, common, warning=idle, measured=measured.append, served=servers.append)
 
 
 @agent.command(epilog="Example: koord agent audit --last 20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -84,19 +85,22 @@ def run_component(
     work: Callable[[Client, Ready], Awaitable[None]],
     common: Common,
     *,
+    warning: str | None = None,
     measured: Callable[[Metrics], None] = lambda metrics: None,
     served: Callable[[HealthServer], None] = lambda server: None,
 ) -> int:
     """Runs a component that talks to an API server, until a signal; the exit code.
 
     `measured` gets the metrics that are served, for a component that has its own to add; `served` the server itself,
-    for one that has paths of its own.
+    for one that has paths of its own. `warning` is logged once, at the start.
     """
     from koord.kube import shell
     from koord.kube.locate import locate
     from koord.minicluster.up import tether
 
     supervised = start(common.log_format)
+    if warning:
+        logging.getLogger(f"koord.{name}").warning(warning)
     if not supervised:
         # What is wrong with it is bad usage, and told as such.
         locate(common.kubeconfig, common.context)

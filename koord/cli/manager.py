@@ -60,6 +60,7 @@ def manager(
 ) -> int:
     """Decide what nodes lend to batch and mid pods, how they measure it, and how they protect services."""
     from koord.api.configuration.features import ManagerGate, parse_gates
+    from koord.api.configuration.without_effect import gates_warning
     from koord.manager.live.run import Options, choose_controllers
     from koord.manager.node_resource.plugins import choose
 
@@ -101,7 +102,7 @@ def manager(
         if webhooks is not None:
             server.add_ready("webhooks", webhooks.check)
 
-    return run_component("manager", work, common, measured=measured.append, served=served)
+    return run_component("manager", work, common, warning=gates_warning(gates), measured=measured.append, served=served)
 
 
 def _names(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from koord.api.configuration.scheduler_args import ARGS
 from koord.api.configuration.scheduler_config import Profile as Written
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
+from koord.api.configuration.without_effect import configuration_warning
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
 from koord.scheduler.core.queue import Entity, Event, Gate, Hint, Lanes, Queue, Waker
@@ -108,6 +109,8 @@ def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -
         listed = ", ".join(sorted(missing))
         of = ", ".join(dict.fromkeys(profile for profiles in missing.values() for profile in profiles))
         warnings.insert(0, f"plugins that take no part, since koord does not have them yet: {listed} (of {of})")
+    if idle := configuration_warning(config):
+        warnings.append(idle)
     # All profiles must sort alike, so that any of them has the one sorter.
     sorters = (plugin for profile in profiles.values() for plugin in profile.at("queueSort", "order"))
     return Profiles(

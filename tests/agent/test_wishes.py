@@ -6,7 +6,7 @@ from pathlib import Path
 
 from koord.agent import wish
 from koord.agent.core import Agent
-from koord.agent.executor import delivery
+from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor
 from koord.agent.executor.ledger import Ledger
 from koord.agent.hooks.hook import Hook
@@ -84,7 +84,7 @@ def test_what_only_a_container_to_come_can_have_is_left_to_whoever_makes_it(tmp_
     assert {type(each.setting) for each in found} >= {Env, Device, Mount}
     tree = Tree(tmp_path, Version.V2, CgroupDriver.CGROUPFS)
     tree.pod("web", KubeQoS.BEST_EFFORT, "web-main")
-    assert list(delivery.writes(hook.wishes(state), state, tree.cgroups)) == []
+    assert Delivery(tree.cgroups).writes([hook.wishes(state)], state) == []
 
 
 def test_every_level_has_its_place(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_every_level_has_its_place(tmp_path: Path) -> None:
         wish.application("nginx"): "host-latency-sensitive/nginx",
         wish.cgroup("kubepods/guest"): "kubepods/guest",
     }
-    wishes = [Wish(target, CPU_SHARES, 2, "test", "why") for target in (*targets, wish.pod("gone"))]
-    assert [each.directory for each in delivery.writes(wishes, state, tree.cgroups)] == list(targets.values())
+    wishes = tuple(Wish(target, CPU_SHARES, 2, "test", "why") for target in (*targets, wish.pod("gone")))
+    assert [each.directory for each in Delivery(tree.cgroups).writes([wishes], state)] == list(targets.values())
 
 
 def test_a_strategy_is_a_value_with_a_memory_of_its_own(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ sandbox, containers that made it ready) goes along with it. On v2 those have non
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from koord.agent import wish as targets
 from koord.agent.executor.write import Write
@@ -38,38 +39,81 @@ def _places(state: NodeState) -> Mapping[Target, str]:
     return found
 
 
-def writes(wishes: Iterable[Wish], state: NodeState, cgroups: Cgroups) -> Iterator[Write]:
-    """In the order of the wishes; of two on one file the later counts."""
-    where, is_v1 = places(state), cgroups.version is Version.V1
-    with_own: dict[str, list[str]] = {}
-    wishes = list(wishes)
-    told = {where.get(each.target) for each in wishes if each.setting is CPUSET_CPUS} if is_v1 else set()
-    for wish in wishes:
+class Delivery:
+    """Wishes come in tuples, and many stay the very same objects from round to round: then so do their writes."""
+
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
+        self._known: dict[int, tuple[object, list[Write]]] = {}
+        "Of the round before, by identity of the wish or the tuple, which is kept so that nothing else can have it."
+        self._known_for: NodeState | None = None
+
+    def writes(self, wishes: Iterable[tuple[Wish, ...]], state: NodeState) -> list[Write]:
+        """In the order of the wishes; of two on one file the later counts."""
+        known, where = self._known if state is self._known_for else {}, places(state)
+        kept: dict[int, tuple[object, list[Write]]] = {}
+        found: list[Write] = []
+        for together in wishes:
+            before = known.get(id(together))
+            if before is not None and before[0] is together:
+                kept[id(together)] = before
+                found += before[1]
+            else:
+                found += self._anew(together, where, known, kept)
+        self._known, self._known_for = kept, state
+        return found
+
+    def _anew(
+        self,
+        wishes: tuple[Wish, ...],
+        where: Mapping[Target, str],
+        known: Mapping[int, tuple[object, list[Write]]],
+        kept: dict[int, tuple[object, list[Write]]],
+    ) -> list[Write]:
+        found: list[Write] = []
+        stays = True
+        for wish in wishes:
+            before = known.get(id(wish))
+            if before is None or before[0] is not wish:
+                before = (wish, self._writes(wish, where))
+            if _is_looked_up(wish):
+                stays = False
+            else:
+                kept[id(wish)] = before
+            found += before[1]
+        if stays:
+            kept[id(wishes)] = (wishes, found)
+        return found
+
+    def _writes(self, wish: Wish, where: Mapping[Target, str]) -> list[Write]:
         knob, target = wish.setting, wish.target
         directory = target.name if target.level is Level.CGROUP else where.get(target)
         if directory is None or not isinstance(knob, Knob):
-            continue
+            return []
         assert not isinstance(wish.value, str), "only a container to come has text set"
         if knob.is_of_processes:
-            yield from _process_writes(wish, knob, directory, cgroups)
-            continue
-        yield Write(knob, directory, wish.value, wish.by, wish.why, own=wish.own, is_watched=wish.is_watched)
-        if is_v1 and knob is CPUSET_CPUS and target.level is Level.POD:
-            if directory not in with_own:
-                with_own[directory] = [f"{directory}/{name}" for name in cgroups.children(directory, "cpuset")]
-            for below in with_own[directory]:
-                if below not in told:
-                    yield Write(knob, below, wish.value, wish.by, wish.why)
+            return list(self._of_processes(wish, knob, directory))
+        own = Write(knob, directory, wish.value, wish.by, wish.why, own=wish.own, is_watched=wish.is_watched)
+        if knob is not CPUSET_CPUS or target.level is not Level.POD or self._cgroups.version is Version.V2:
+            return [own]
+        told = {*where.values()}
+        below = [f"{directory}/{name}" for name in self._cgroups.children(directory, "cpuset")]
+        return [own, *(replace(own, directory=each) for each in below if each not in told)]
+
+    def _of_processes(self, wish: Wish, knob: Knob, directory: str) -> Iterator[Write]:
+        assert isinstance(wish.value, int)
+        try:
+            pids = self._cgroups.processes(directory)
+        except FileNotFoundError:
+            return
+        for pid in pids:
+            process = process_of(self._cgroups.files, pid)
+            if process is not None:
+                # Processes come and go, and change their own.
+                yield Write(knob, directory, wish.value, wish.by, wish.why, is_watched=True, process=process)
 
 
-def _process_writes(wish: Wish, knob: Knob, directory: str, cgroups: Cgroups) -> Iterator[Write]:
-    assert isinstance(wish.value, int)
-    try:
-        pids = cgroups.processes(directory)
-    except FileNotFoundError:
-        return
-    for pid in pids:
-        process = process_of(cgroups.files, pid)
-        if process is not None:
-            # Processes come and go, and change their own.
-            yield Write(knob, directory, wish.value, wish.by, wish.why, is_watched=True, process=process)
+def _is_looked_up(wish: Wish) -> bool:
+    """Whether where it goes changes without the state: to processes, and to what lies in a pod's directory."""
+    setting = wish.setting
+    return setting is CPUSET_CPUS or (isinstance(setting, Knob) and setting.is_of_processes)

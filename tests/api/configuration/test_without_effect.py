@@ -1,0 +1,94 @@
+"""What is accepted and does nothing is said at start; what has a reader is not said to do nothing."""
+
+import ast
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import koord
+from koord.api.configuration.features import (
+    AgentGate,
+    DeschedulerGate,
+    Gate,
+    GateError,
+    ManagerGate,
+    SchedulerGate,
+    parse_gates,
+)
+from koord.api.configuration.scheduler_args import ARGS
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
+from koord.api.configuration.without_effect import (
+    GATES,
+    PLUGIN_FIELDS,
+    SCHEDULER_FIELDS,
+    configuration_warning,
+    gates_warning,
+)
+from koord.scheduler import registry
+from koord.scheduler.profiles import profiles_of
+
+HOME = Path(koord.__file__).parent
+COMPONENTS: tuple[type[Gate], ...] = (AgentGate, ManagerGate, SchedulerGate, DeschedulerGate)
+
+
+def attributes(file: Path, of: str = "") -> set[str]:
+    """The attributes that a file names, of anything or of one name."""
+    nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)]
+    return {node.attr for node in nodes if not of or (isinstance(node.value, ast.Name) and node.value.id == of)}
+
+
+@pytest.mark.parametrize("gates", COMPONENTS)
+def test_a_gate_has_a_reader_or_is_listed_as_without_effect(gates: type[Gate]) -> None:
+    own = ("features.py", "without_effect.py")
+    read: set[str] = set()
+    for file in HOME.rglob("*.py"):
+        if file.name not in own:
+            read |= attributes(file, of=gates.__name__)
+    assert {gate.name for gate in gates if gate in GATES} == {gate.name for gate in gates if gate.name not in read}
+
+
+def test_a_field_of_the_schedulers_configuration_has_a_reader_or_is_listed() -> None:
+    readers = [*(HOME / "scheduler").rglob("*.py"), *(HOME / "cli").rglob("*.py")]
+    read = {name for file in readers for name in attributes(file)}
+    fields = {field.name for field in msgspec.structs.fields(SchedulerConfiguration)}
+    assert set(SCHEDULER_FIELDS) == fields - read
+
+
+@pytest.mark.parametrize("plugin", [name for name in ARGS if name in registry.PLUGINS and registry.takes_args(name)])
+def test_an_argument_of_a_plugin_has_a_reader_or_is_listed(plugin: str) -> None:
+    args = ARGS[plugin]
+    readers = [file for file in (HOME / "scheduler").rglob("*.py") if args.__name__ in file.read_text()]
+    read = {name for file in readers for name in attributes(file)}
+    fields = {field.name for field in msgspec.structs.fields(args)}
+    assert set(PLUGIN_FIELDS.get(args, ())) == fields - read
+
+
+def test_only_what_somebody_set_is_named() -> None:
+    assert gates_warning(parse_gates(AgentGate, "")) is None
+    assert gates_warning(parse_gates(AgentGate, "BEMemoryEvict=true,CPUBurst=false")) is None
+    told = gates_warning(
+        parse_gates(AgentGate, "CoreSched=true,BlkIOReconcile=true,RdtResctrl=false,PSICollector=true")
+    )
+    assert told == "feature gates that have no effect yet: BlkIOReconcile, CoreSched, RdtResctrl"
+
+
+def test_an_unknown_gate_is_refused() -> None:
+    with pytest.raises(GateError, match="CoreShed"):
+        parse_gates(AgentGate, "CoreShed=true")
+
+
+def test_fields_are_named_as_they_are_written() -> None:
+    assert configuration_warning(SHIPPED) is None
+    args = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
+    config = parse(
+        {
+            "enableProfiling": False,
+            "clientConnection": {"qps": 7},
+            "profiles": [{"schedulerName": "s", "pluginConfig": [{"name": "VolumeBinding", "args": args}]}],
+        }
+    )
+    told = configuration_warning(config)
+    assert told is not None
+    assert told.endswith(": clientConnection, enableProfiling, profiles[0].pluginConfig VolumeBinding: shape")
+    assert told in profiles_of(config).warnings
