@@ -13,8 +13,10 @@ import numpy as np
 
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, relabelled
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.table import Column, Reason, Row

@@ -7,8 +7,10 @@ Of the nodes that will do, those with fewer pods score higher.
 """
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, least
 from koord.scheduler.framework.change import Change, relabelled
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, least
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 

@@ -10,8 +10,10 @@ import pytest
 
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, Overlay
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Objection, Overlay, Permit, Plugin, Remedy
+from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import One
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import One
 from koord.scheduler.framework.pod_class import Part
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord.scheduler.profiles import profiles_of

@@ -21,8 +21,9 @@ from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import excess
 from koord.scheduler.framework.exact import exact_checks
+from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
-from koord.scheduler.framework.plugin import Objection, Permit, Plugin, Refused, Remedy
+from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
 from koord.scheduler.state.cluster import Cluster

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Joint, Objection
+from koord.scheduler.framework.judge import Joint, Objection
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.table import Row
 

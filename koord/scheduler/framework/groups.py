@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import Facet, FewGroups
+from koord.scheduler.framework.judge import Facet, FewGroups
 from koord.scheduler.state.domains import distinct
 from koord.scheduler.state.table import Array, Row
 

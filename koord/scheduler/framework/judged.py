@@ -13,9 +13,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, Overlay
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
+from koord.scheduler.framework.judge import Objection
 from koord.scheduler.framework.panels import LOST, Seat, panels_of
-from koord.scheduler.framework.plugin import Cells, Many, Numbers, Objection, OfRow, One, Overlay
 from koord.scheduler.framework.stable import stable_hash, tie, ties
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.cluster import Cluster

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from koord.scheduler.framework.plugin import Cells, Many, One, Overlay
+from koord.scheduler.framework.cells import Cells, Many, One, Overlay
 from koord.scheduler.state.nominations import Nominations
 from koord.scheduler.state.table import Row
 

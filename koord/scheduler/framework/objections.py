@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many, One
 from koord.scheduler.framework.exact import exact_checks
+from koord.scheduler.framework.judge import Facet, Refused
 from koord.scheduler.framework.judged import Judged
-from koord.scheduler.framework.plugin import Facet, Many, One, Refused
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.table import Array, Row, Table
 

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from koord.scheduler.framework.cells import Many, OfRow
 from koord.scheduler.framework.groups import TIE_BITS
-from koord.scheduler.framework.plugin import Judge, Many, OfRow
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.stable import tie, ties
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.cluster import NAME_HASH, Cluster

@@ -16,10 +16,11 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many
 from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
+from koord.scheduler.framework.judge import Facet, Objection
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.objections import Objections
-from koord.scheduler.framework.plugin import Facet, Many, Objection
 from koord.scheduler.framework.verdicts import Part as Part
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row

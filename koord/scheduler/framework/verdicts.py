@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import Cells, Judge, Many, Overlay, Plugin
+from koord.scheduler.framework.cells import Cells, Many, Overlay
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.table import Array, Row, Table
 
 

@@ -24,8 +24,9 @@ from koord.api.configuration.scheduler_args import DefaultPreemptionArgs
 from koord.api.kubernetes.words import PreemptionPolicy
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import trials
+from koord.scheduler.framework.cells import Many
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import Many, Plugin, Remedy
+from koord.scheduler.framework.plugin import Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord.scheduler.framework.plugin import FewGroups
+from koord.scheduler.framework.judge import FewGroups
 from koord.scheduler.state.domains import Grouped
 from koord.scheduler.state.table import Array
 

@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Judge, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 from koord.scheduler.state.watchers import Index

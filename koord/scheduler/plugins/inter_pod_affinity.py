@@ -23,7 +23,8 @@ from koord.api.kubernetes.pod import Affinity
 from koord.api.text.selector import NOTHING, LabelMatcher
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, listed, without_pods
-from koord.scheduler.framework.plugin import Facet, Judge, Plugin
+from koord.scheduler.framework.judge import Facet, Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.counts import HeldTally, Tally

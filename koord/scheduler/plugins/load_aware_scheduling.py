@@ -37,8 +37,10 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, One, least
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, Taking, least
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.load_aware_service import load_told
 from koord.scheduler.plugins.load_changes import Excess, Limit, higher_limit, smaller_load

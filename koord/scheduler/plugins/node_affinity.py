@@ -23,8 +23,10 @@ from koord.api.text.selector import (
     match_labels,
 )
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row

@@ -28,8 +28,10 @@ from koord.api.protocol.priority import BANDS, PriorityClass
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, One
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, One, Plugin, Taking
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Column, Reason, Row

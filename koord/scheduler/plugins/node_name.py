@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Judge, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 

@@ -13,8 +13,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, without_pods
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import HostPort, PodRecord
 from koord.scheduler.state.table import Reason, Row

@@ -14,7 +14,9 @@ import numpy as np
 
 from koord.api.configuration.scheduler_args import NodeResourcesBalancedAllocationArgs
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, OfRow, One, Plugin, all_positive, are_exact
+from koord.scheduler.framework.cells import Cells, Numbers, OfRow, One, all_positive, are_exact
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Reason, Row
 

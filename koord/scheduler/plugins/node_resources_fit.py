@@ -25,19 +25,10 @@ from koord.api.text.quantity import amount as amount_of
 from koord.api.text.quantity import render
 from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, OfRow, One, all_positive, are_exact, least, percent
 from koord.scheduler.framework.change import Change, listed, smaller
-from koord.scheduler.framework.plugin import (
-    Cells,
-    Judge,
-    Numbers,
-    OfRow,
-    One,
-    Plugin,
-    all_positive,
-    are_exact,
-    least,
-    percent,
-)
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, non_zero_of, requests_of
 from koord.scheduler.state.table import MOST_OF_A_POD, Array, Reason, Row

@@ -12,8 +12,10 @@ from koord.api.kubernetes.pod import Toleration
 from koord.api.kubernetes.taints import tolerates
 from koord.api.kubernetes.words import TaintEffect, TaintKey, TolerationOperator
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Reason, Row
 

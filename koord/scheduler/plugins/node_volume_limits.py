@@ -16,8 +16,10 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.storage import CSINode
 from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord, brings_claims

@@ -26,8 +26,10 @@ from koord.api.kubernetes.pod import TopologySpreadConstraint
 from koord.api.kubernetes.words import NodeInclusion, TopologyKey, WhenUnsatisfiable
 from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels, match_labels
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.plugin import Facet, FewGroups, Judge, Many, Plugin
+from koord.scheduler.framework.judge import Facet, FewGroups, Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.plugins.few_domains import Few
 from koord.scheduler.plugins.node_affinity import NodeAffinity

@@ -17,8 +17,10 @@ from koord.api.kubernetes.pod import Toleration
 from koord.api.kubernetes.taints import tolerates, untolerated
 from koord.api.kubernetes.words import TolerationOperator
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 

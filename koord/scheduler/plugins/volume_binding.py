@@ -21,8 +21,10 @@ from koord.api.kubernetes.storage import CSIStorageCapacity, PersistentVolume, P
 from koord.api.text.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
 from koord.scheduler.core.queue import Event
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.framework.writes import Step
 from koord.scheduler.plugins import volume_changes

@@ -13,8 +13,10 @@ import numpy as np
 
 from koord.api.kubernetes.pod import Volume
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord, disks_of
 from koord.scheduler.state.table import Reason, Row

@@ -13,8 +13,10 @@ import numpy as np
 
 from koord.api.text.selector import Operator, Requirement
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.plugin import Cells, Judge, Numbers, Plugin, Refused
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins import volume_changes
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import WAITS_FOR_POD, class_name

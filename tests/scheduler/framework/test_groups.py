@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from koord.scheduler.framework import groups as module
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS, Groups
-from koord.scheduler.framework.plugin import FewGroups
+from koord.scheduler.framework.judge import FewGroups
 from koord.scheduler.state.table import Array, Changes
 
 ROWS = 300

@@ -14,9 +14,9 @@ from koord.api.configuration.scheduler_args import FitScoringStrategy, NodeResou
 from koord.api.kubernetes.node import Node
 from koord.scheduler.framework import panels, pod_class
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many, One
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.judged import Judged
-from koord.scheduler.framework.plugin import Many, One
 from koord.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.state.cluster import Cluster

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koord.api.configuration.scheduler_args import NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs
 from koord.api.machinery.faults import check
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many, One
 from koord.scheduler.framework.engine import Engine, Profile
-from koord.scheduler.framework.plugin import Many, One
 from koord.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.state.cluster import Cluster

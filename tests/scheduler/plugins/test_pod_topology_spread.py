@@ -17,7 +17,7 @@ from koord.api.machinery.codec import convert
 from koord.scheduler.framework import engine as framework
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.plugin import FewGroups
+from koord.scheduler.framework.judge import FewGroups
 from koord.scheduler.plugins.pod_topology_spread import NO_LABEL, SKEWED, PodTopologySpread
 from koord.scheduler.state.cluster import Cluster
 from tests.scheduler.build import node, pod

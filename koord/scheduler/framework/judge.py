@@ -1,0 +1,221 @@
+"""What a plugin says of rows for one class of pods: a `Judge` by itself, `Facet`s for what depends on other rows.
+
+    judge.feasible(cells)   0 where a node will do, else a mask of the judge's own reasons
+    judge.score(cells)      0..100 from the row alone
+    judge.facets            what depends on other rows: domains, and scores normalised over the candidates
+    judge.check(row)        an exact look at the winner, for what no column can say; what it finds goes to `reserve`
+    judge.view()            rows that look otherwise to this class, for all judges of it
+    judge.mend(ask, row)    what would make it take a row that it turns away: for explanations
+
+A formula is written once for one row and many: see `cells`. Rows of an explanation go through the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, OfRow, Overlay
+from koord.scheduler.framework.change import Change
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+
+class Facet(Protocol):
+    """A part of a verdict or score that is the same for all rows of a group, and changes for whole groups at once.
+
+    Groups are small integers per row (a zone; a number of pods on the node and its zone; a raw score). What a group is
+    worth may depend on how many candidates each group has, which is how scores are normalised.
+    """
+
+    gates: bool
+    "Whether it rules rows out, or scores them."
+    normalised: bool
+    "Whether its table depends on the candidates."
+
+    @property
+    def flat(self) -> bool:
+        """Whether all rows are worth the same to it, so that it cannot decide anything. May change, but seldom."""
+        ...
+
+    @property
+    def closes(self) -> bool:
+        """Whether it rules out any group now."""
+        ...
+
+    def refresh(self, changed: Changes | None) -> bool:
+        """Catch up with the state; None: with everything. True if anything about it changed."""
+        ...
+
+    @property
+    def groups(self) -> Array:
+        """The group of every row. Another array means that all groups may be numbered anew; while it is the same one,
+        only rows that the table logged as changed are in another group than before."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many groups there are."""
+        ...
+
+    def table(self, candidates: Array | None) -> Array:
+        """What each group is worth, 0..100; of a gate, whether it rules the group out. `candidates` counts the rows
+        that are still in question, by group."""
+        ...
+
+
+class FewGroups:
+    """A facet that can also do without arrays, which is faster where few groups are in question."""
+
+    def few(self, groups: list[int], candidates: int) -> list[int] | None:
+        """What these groups are worth, as `table` says; they are all that have candidates, `candidates` of them
+        together. The same list comes again as long as it is the same groups. None: it takes a table."""
+        return None
+
+    def open(self, groups: list[int]) -> list[int]:
+        """Of a gate: those of some groups that it does not rule out."""
+        raise NotImplementedError(type(self).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why the winner will not do after all."""
+
+    reason: str
+    resolvable: bool = True
+    "Whether it might if pods left the row."
+
+
+class Joint(Protocol):
+    """A step that several plugins take together for one candidate row."""
+
+    def settle(self, offers: Sequence[object], ask: Ask, row: Row) -> object:
+        """What suits all who made offers, in the order of the profile; or an `Objection`."""
+        ...
+
+
+class Judge:
+    """A plugin's view of one class of pods. Subclasses override what they have."""
+
+    filters_on: Reason = Reason(0)
+    "Changes after which `feasible` must be asked again; 0: it has no row-local filter."
+    scores_on: Reason = Reason(0)
+    "Likewise for `score`."
+    facets: Sequence[Facet] = ()
+    exact = False
+    "Whether `check` has something to say."
+    changes_view = False
+    "Whether pods of this class see some rows otherwise than others do; then `view` says how."
+    amounts: Sequence[tuple[Hashable, Hashable, int]] = ()
+    """Where the verdict is by amounts alone: columns of what there is and of what is taken, and what the pod adds, in
+    the order of the mask's bits. So it is known what victims would give."""
+    eased: bool = False
+    "Whether a row that will do also will after pods have left it."
+    alike: Hashable = None
+    """For speed: judges of one type with an equal `alike` differ in numbers only, and `together` makes one judge of
+    them. None: it is asked alone."""
+    numbers: Hashable = ()
+    "Those in which judges that are alike differ, as `of_row` takes them."
+    promised: Callable[[Cells], Cells] | None = None
+    "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
+
+    def view(self) -> Overlay:
+        """How rows look to this class now: a reservation's owners see what it holds as free.
+
+        When that changes, the plugin touches the rows concerned.
+        """
+        return {}
+
+    def feasible(self, cells: Cells) -> Numbers:
+        """0 where the row will do, else a mask of reasons."""
+        raise NotImplementedError(type(self).__name__)
+
+    def score(self, cells: Cells) -> Numbers:
+        raise NotImplementedError(type(self).__name__)
+
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        """`feasible` and `score` of single rows, for all judges that are alike, and for as long as the columns are
+        these arrays. For speed: they read views of the columns, which are found once for all classes."""
+        raise NotImplementedError(type(self).__name__)
+
+    pins: bool = True
+    "Whether `only` counts."
+
+    def only(self) -> list[Row] | None:
+        """The only rows that can do, where that is known beforehand."""
+        return None
+
+    def scoring(self, *, pins: bool) -> Judge:
+        """The same judge for a profile in which its filter is off. What it knows before filters may still count."""
+        other = copy(self)
+        other.filters_on, other.exact, other.amounts, other.alike, other.joint = Reason(0), False, (), None, None
+        other.facets = tuple(facet for facet in self.facets if not facet.gates)
+        other.pins = pins
+        return other
+
+    def together(self, judges: Sequence[Any]) -> Judge:
+        """One judge that answers for others which are alike: its numbers are arrays, with an element for each of them.
+        Cells are columns of one element a row then, so that the same formulas give a row of answers for each row."""
+        raise NotImplementedError(type(self).__name__)
+
+    joint: Joint | None = None
+    "Where several plugins agree on something for one row before each checks it: NUMA nodes, say."
+
+    def offer(self, ask: Ask, row: Row) -> object:
+        """What this plugin could live with on a row, for `joint` to settle."""
+        return None
+
+    def check(self, ask: Ask, row: Row, agreed: object = None) -> object:
+        """An `Objection`, or what was worked out on the way: `reserve` gets it. `agreed`: what the joint settled."""
+        return None
+
+    def reasons(self, mask: int) -> list[str]:
+        """The words for a mask that `feasible` gave."""
+        return []
+
+    def facet_reason(self, facet: Facet, group: int) -> str:
+        """The words for a group that a gate of this judge rules out."""
+        return ""
+
+    def facet_unresolvable(self, facet: Facet, group: int) -> bool:
+        """Whether no preemption could change what a gate of this judge says of a group."""
+        return False
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        """Whether no preemption could change the verdict."""
+        return False
+
+    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+        """As `unresolvable`, of many rows."""
+        pairs = zip(masks.tolist(), rows.tolist(), strict=True)
+        return np.array([self.unresolvable(mask, row) for mask, row in pairs], np.bool_)
+
+    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+        """Alternatives that would make this judge take a row which it turns away, as small as can be. What else
+        speaks against the row is not its concern: each is tried out, with all judges, before a user hears of it."""
+        return ()
+
+    def lack(self, cells: Cells) -> Numbers:
+        """How far rows are from what the pod asks for: 0 not at all, 1 all of it. Of rows that this judge turns
+        away, those with the least are looked at for mending."""
+        return 1
+
+
+class Refused(Judge):
+    """For pods that no node can take, whatever the node: something else must happen first."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def only(self) -> list[Row]:
+        return []
+
+    def reasons(self, mask: int) -> list[str]:
+        return [self._reason]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True
