@@ -122,11 +122,13 @@ def test_the_page_about_the_switch(tmp_path: Path) -> None:
 
 def test_the_page_about_plugins(tmp_path: Path) -> None:
     page = (DOCS / "write-a-plugin.md").read_text()
-    example, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example, stateful, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert example == (DOCS.parent / "examples" / "plugins" / "maintenance.py").read_text()
+    assert stateful == (DOCS.parent / "examples" / "plugins" / "licences.py").read_text()
+    assert stateful.count("\n") <= 80
     exec(compile(example + test, "write-a-plugin.md", "exec"), {})
     lines = [line for line in commands("write-a-plugin.md") if line.startswith("koord ")]
-    assert len(lines) == 3
+    assert len(lines) == 4
     printed = in_a_shell(["set -ex", *lines], tmp_path)
     assert "Maintenance" in printed
 
