@@ -46,7 +46,7 @@ def admit(paths: tuple[str, ...], namespace: str, seed: int, gates: str, output:
     is 1 if an object would be refused.
     """
     from koord.api.configuration.features import ManagerGate, parse_gates
-    from koord.api.configuration.without_effect import gates_warning
+    from koord.api.configuration.idle_gates import gates_warning
     from koord.api.text.manifest import read
     from koord.offline.admit import admit_all
 

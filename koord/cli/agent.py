@@ -93,7 +93,7 @@ def agent(
     if show_features:
         return _features(host_root, cgroup_root, output)
     from koord.api.configuration.features import AgentGate, parse_gates
-    from koord.api.configuration.without_effect import gates_warning
+    from koord.api.configuration.idle_gates import gates_warning
 
     gates = parse_gates(AgentGate, feature_gates)
     idle = gates_warning(gates)

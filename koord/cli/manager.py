@@ -60,7 +60,7 @@ def manager(
 ) -> int:
     """Decide what nodes lend to batch and mid pods, how they measure it, and how they protect services."""
     from koord.api.configuration.features import ManagerGate, parse_gates
-    from koord.api.configuration.without_effect import gates_warning
+    from koord.api.configuration.idle_gates import gates_warning
     from koord.manager.live.run import Options, choose_controllers
     from koord.manager.node_resource.plugins import choose
 

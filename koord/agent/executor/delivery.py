@@ -14,7 +14,7 @@ from dataclasses import replace
 from koord.agent import wish as targets
 from koord.agent.executor.write import Write
 from koord.agent.host.cgroups import Cgroups, Version
-from koord.agent.host.knobs import CPUSET_CPUS, Knob
+from koord.agent.host.knobs import CPUSET_CPUS, OOM_SCORE_ADJ, Knob
 from koord.agent.host.processes import process_of
 from koord.agent.host_applications import directory_of
 from koord.agent.state import NodeState
@@ -76,7 +76,9 @@ class Delivery:
             before = known.get(id(wish))
             if before is None or before[0] is not wish:
                 before = (wish, self._writes(wish, where))
-            if _is_looked_up(wish):
+            setting = wish.setting
+            # Where these go changes without the state: to processes, and to what lies in a pod's directory.
+            if setting is CPUSET_CPUS or setting is OOM_SCORE_ADJ:
                 stays = False
             else:
                 kept[id(wish)] = before
@@ -111,9 +113,3 @@ class Delivery:
             if process is not None:
                 # Processes come and go, and change their own.
                 yield Write(knob, directory, wish.value, wish.by, wish.why, is_watched=True, process=process)
-
-
-def _is_looked_up(wish: Wish) -> bool:
-    """Whether where it goes changes without the state: to processes, and to what lies in a pod's directory."""
-    setting = wish.setting
-    return setting is CPUSET_CPUS or (isinstance(setting, Knob) and setting.is_of_processes)

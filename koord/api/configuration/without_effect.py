@@ -1,4 +1,4 @@
-"""What koord accepts and does nothing with, for now: feature gates and fields of the scheduler's configuration.
+"""Fields of the scheduler's configuration that koord accepts and does nothing with, for now.
 
 Manifests that were made for Koordinator carry them. Whoever sets one is told at start, in one warning. A test holds
 these lists to the code: what has a reader is not in them, and what has none is.
@@ -7,56 +7,13 @@ these lists to the code: what has a reader is not in them, and what has none is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from koord.api.configuration.component_config import PluginArgs
-from koord.api.configuration.features import AgentGate, DeschedulerGate, Gate, ManagerGate, SchedulerGate
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs, VolumeBindingArgs
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
-
-GATES: Final[frozenset[Gate]] = frozenset(
-    (
-        AgentGate.RDT_RESCTRL,
-        AgentGate.AUDIT_EVENTS,
-        AgentGate.AUDIT_EVENTS_HTTP_HANDLER,
-        AgentGate.SYSTEM_CONFIG,
-        AgentGate.RESCTRL_COLLECTOR,
-        AgentGate.ACCELERATORS,
-        AgentGate.RDMA_DEVICES,
-        AgentGate.CPI_COLLECTOR,
-        AgentGate.LIBPFM4,
-        AgentGate.BLKIO_RECONCILE,
-        AgentGate.COLD_PAGE_COLLECTOR,
-        AgentGate.HUGE_PAGE_REPORT,
-        AgentGate.POD_RESOURCES_PROXY,
-        AgentGate.HAMI_CORE_VGPU_MONITOR,
-        AgentGate.PER_CPU_METRIC,
-        AgentGate.NODE_METRIC_PROM_METRICS,
-        AgentGate.GPU_ENV_INJECT,
-        AgentGate.RDMA_DEVICE_INJECT,
-        AgentGate.CORE_SCHED,
-        AgentGate.TERWAY_QOS,
-        AgentGate.TC_NETWORK_QOS,
-        AgentGate.RESCTRL,
-        ManagerGate.ELASTIC_MUTATING_WEBHOOK,
-        ManagerGate.ELASTIC_VALIDATING_WEBHOOK,
-        ManagerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD,
-        ManagerGate.ELASTIC_QUOTA_GUARANTEE_USAGE,
-        ManagerGate.ELASTIC_QUOTA_ENABLE_UPDATE_RESOURCE_KEY,
-        ManagerGate.ELASTIC_QUOTA_EVALUATION_TRANSFORM_POD,
-        ManagerGate.DISABLE_DEFAULT_QUOTA,
-        ManagerGate.SUPPORT_PARENT_QUOTA_SUBMIT_POD,
-        ManagerGate.ENABLE_QUOTA_ADMISSION,
-        ManagerGate.ENABLE_QUOTA_ADMISSION_ON_UPDATE,
-        ManagerGate.PRIORITY_TRANSFORMER,
-        ManagerGate.PREEMPTION_POLICY_TRANSFORMER,
-        ManagerGate.REPLACE_RESOURCES_TRANSFORMER,
-        *SchedulerGate,
-        *DeschedulerGate,
-    )
-)
 
 SCHEDULER_FIELDS: Final = ("client_connection", "enable_profiling", "enable_contention_profiling", "extenders")
 """Those for which the scheduler has a reason of its own are told with it (`koord.scheduler.profiles`)."""
@@ -66,12 +23,6 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
     VolumeBindingArgs: ("shape",),
 }
 """Of plugins that koord has. Arguments of the others have no effect as a whole."""
-
-
-def gates_warning(gates: Mapping[Any, bool]) -> str | None:
-    """Of gates that are not as they are by default."""
-    idle = sorted(str(gate) for gate, is_on in gates.items() if gate in GATES and is_on != gate.default)
-    return f"feature gates that have no effect yet: {', '.join(idle)}" if idle else None
 
 
 def configuration_warning(config: SchedulerConfiguration) -> str | None:

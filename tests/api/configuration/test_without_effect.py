@@ -16,15 +16,10 @@ from koord.api.configuration.features import (
     SchedulerGate,
     parse_gates,
 )
+from koord.api.configuration.idle_gates import GATES, gates_warning
 from koord.api.configuration.scheduler_args import ARGS
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
-from koord.api.configuration.without_effect import (
-    GATES,
-    PLUGIN_FIELDS,
-    SCHEDULER_FIELDS,
-    configuration_warning,
-    gates_warning,
-)
+from koord.api.configuration.without_effect import PLUGIN_FIELDS, SCHEDULER_FIELDS, configuration_warning
 from koord.scheduler import registry
 from koord.scheduler.profiles import profiles_of
 
@@ -40,7 +35,7 @@ def attributes(file: Path, of: str = "") -> set[str]:
 
 @pytest.mark.parametrize("gates", COMPONENTS)
 def test_a_gate_has_a_reader_or_is_listed_as_without_effect(gates: type[Gate]) -> None:
-    own = ("features.py", "without_effect.py")
+    own = ("features.py", "idle_gates.py")
     read: set[str] = set()
     for file in HOME.rglob("*.py"):
         if file.name not in own:
