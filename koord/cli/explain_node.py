@@ -93,7 +93,7 @@ def _paragraphs(told: NodeExplanation) -> list[str]:
 
 
 def _head(told: NodeExplanation) -> str:
-    from koord.manager.node_resource.freshness import duration
+    from koord.manager.lending.freshness import duration
 
     name = click.style(told.node, bold=True)
     if told.why_off:

@@ -18,7 +18,7 @@ from koord.api.text.manifest import Manifest, Manifests
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
 from koord.kube.errors import ApiError, Forbidden, NotFound
-from koord.manager.node_resource.freshness import duration
+from koord.manager.lending.freshness import duration
 from koord.manager.writes import FIELD_MANAGER
 
 CLOCK_OFF_S: Final = 60.0

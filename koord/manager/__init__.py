@@ -2,7 +2,8 @@
 
 | module | what it decides |
 | --- | --- |
-| `node_resource/` | batch and mid resources, device totals, normalisation and amplification of every node, and why |
+| `lending/` | how many batch and mid resources a node lends, by policy |
+| `node_resource/` | what a Node shows: what it lends, device totals, normalisation and amplification, and why |
 | `node_metric` | how a node measures and reports: the spec of its NodeMetric |
 | `node_slo` | how a node protects its services: the spec of its NodeSLO |
 | `quota_profile` | the root of a quota tree, made of a set of nodes |

@@ -21,7 +21,7 @@ from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.api.text.manifest import Manifest, Manifests
 from koord.api.text.quantity import render
 from koord.manager.config_in_force import STORED
-from koord.manager.node_resource.freshness import distrust
+from koord.manager.lending.freshness import distrust
 from koord.manager.node_resource.plugins import calculate, choose, why_off
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import BATCH, MID, NodeState

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from koord.api.configuration.lending_policies import MID_MODES, policies_of
 from koord.api.configuration.overlay import overlay
 from koord.api.configuration.slo_config import SECTIONS, SectionKind, picks, read_json
 from koord.api.configuration.slo_config_types import SYSTEM as SYSTEM_KEY
@@ -213,9 +214,9 @@ def _under(path: str, faults: Iterable[Fault]) -> Iterator[Fault]:
 
 def _colocation_faults(strategy: ColocationStrategy) -> Iterator[Fault]:
     policies = (
-        ("cpuCalculatePolicy", strategy.cpu_calculate_policy, ("usage", "maxUsageRequest")),
-        ("memoryCalculatePolicy", strategy.memory_calculate_policy, ("usage", "request", "maxUsageRequest")),
-        ("midReclaimMode", strategy.mid_reclaim_mode, ("static", "")),
+        ("cpuCalculatePolicy", strategy.cpu_calculate_policy, policies_of("cpu")),
+        ("memoryCalculatePolicy", strategy.memory_calculate_policy, policies_of("memory")),
+        ("midReclaimMode", strategy.mid_reclaim_mode, MID_MODES),
     )
     for name, value, valid in policies:
         if value is not None and value not in valid:

@@ -65,10 +65,10 @@ class ColocationStrategy(Struct):
     cpu_reclaim_threshold_percent: NotNegative | None = None
     "Share of the node's CPU that may be used in all before nothing is lent. May pass 100, to oversell."
     cpu_calculate_policy: str | None = None
-    "usage or maxUsageRequest; anything else acts as usage."
+    "One of `lending_policies.CALCULATE_POLICIES` for cpu; anything else acts as usage."
     memory_reclaim_threshold_percent: NotNegative | None = None
     memory_calculate_policy: str | None = None
-    "usage, request or maxUsageRequest; anything else acts as usage."
+    "One of `lending_policies.CALCULATE_POLICIES` for memory; anything else acts as usage."
     degrade_time_minutes: AtLeastOne | None = None
     update_time_threshold_seconds: AtLeastOne | None = None
     resource_diff_threshold: Annotated[float, Meta(gt=0, le=1)] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from koord.api.configuration.slo_config_types import ColocationStrategy
-from koord.manager.node_resource.freshness import stale_at_s
+from koord.manager.lending.freshness import stale_at_s
 from koord.manager.node_resource.state import NodeState
 from koord.manager.node_resource.writing import Decision, gate_opens_s
 

@@ -16,12 +16,12 @@ from koord.api.configuration.slo_config import NodeSettings, SloConfig
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.machinery.struct import json_name
 from koord.api.protocol.crd.fields import FreeForm
-from koord.api.protocol.priority import QoSClass
 from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds
-from koord.manager.node_resource import batch
-from koord.manager.node_resource.batch import cpu_policy, dangling, memory_policy, share_of
-from koord.manager.node_resource.freshness import distrust, stale_at_s
+from koord.manager.lending import batch
+from koord.manager.lending.counting import dangling
+from koord.manager.lending.freshness import distrust, stale_at_s
+from koord.manager.lending.policies import chosen
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.plugins import Plugins, calculate, why_off
 from koord.manager.node_resource.prepare import Prepared, prepare
@@ -259,13 +259,8 @@ def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> P
     elif not row.above_batch:
         why = "runs on what is lent"
     else:
-        share = share_of(row, usage)
-        cpu = (share.used_cpu, share.largest_cpu)[cpu_policy(strategy) == "maxUsageRequest"]
-        memory = {
-            "usage": share.used_memory,
-            "request": share.request_memory,
-            "maxUsageRequest": share.largest_memory,
-        }[memory_policy(strategy)]
+        cpu = chosen(strategy, "cpu").count(row, usage).cpu_milli
+        memory = chosen(strategy, "memory").count(row, usage).memory_bytes
         why = _why_counted(row, usage, strategy)
     return PodTold(
         pod=row.key,
@@ -282,12 +277,11 @@ def _pod(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> P
 
 
 def _why_counted(row: PodRow, usage: PodUsage | None, strategy: ColocationStrategy) -> str:
-    if usage is None:
-        left_out = "maxUsageRequest" in (cpu_policy(strategy), memory_policy(strategy))
-        return "not measured yet" + (": left out by maxUsageRequest" if left_out else ": counts as requested")
-    if row.qos is QoSClass.LSE and cpu_policy(strategy) == "usage":
-        return "LSE: lends none of its CPUs"
-    return ""
+    cpu = chosen(strategy, "cpu").remark(row, usage, "cpu")
+    memory = chosen(strategy, "memory").remark(row, usage, "memory")
+    if cpu and memory and cpu != memory:
+        return f"cpu {cpu}; memory {memory}"
+    return cpu or memory
 
 
 def _gone(key: str, usage: PodUsage) -> PodTold:

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 from koord.api.configuration.slo_config import NodeSettings, SloConfig
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
-from koord.manager.node_resource import amplification, batch, devices, mid, normalization, zones
+from koord.manager.lending import batch, mid, zones
+from koord.manager.node_resource import amplification, devices, normalization
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.state import BATCH, GPU, MID, RDMA, NodeState
 

@@ -20,7 +20,7 @@ from koord.api.protocol.annotations.colocation import (
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.quantity import QuantityError, render, value
-from koord.manager.node_resource.batch import NAME as BATCH_NAME
+from koord.manager.lending.batch import NAME as BATCH_NAME
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.state import BATCH, NodeFacts
 from koord.manager.node_resource.terms import Figure, Term, continued

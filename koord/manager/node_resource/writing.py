@@ -20,7 +20,7 @@ from koord.api.protocol import names
 from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.text.quantity import render, value
 from koord.api.text.timestamp import from_seconds
-from koord.manager.node_resource.freshness import duration
+from koord.manager.lending.freshness import duration
 from koord.manager.node_resource.prepare import Lending, Prepared
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts

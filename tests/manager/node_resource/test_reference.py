@@ -16,7 +16,7 @@ from koord.api.configuration.slo_config import parse
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.priority import PriorityClass, QoSClass
-from koord.manager.node_resource import mid, zones
+from koord.manager.lending import mid, zones
 from koord.manager.node_resource.state import (
     Amounts,
     HostUsage,

@@ -17,27 +17,20 @@ from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.protocol.crd.node_resource_topology import Zone
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.quantity import QuantityError, milli, value
-from koord.manager.node_resource import batch
-from koord.manager.node_resource.batch import LENT, Lent, dangling, share_of, system_used
+from koord.manager.lending import batch
+from koord.manager.lending.batch import LENT, Lent
+from koord.manager.lending.counting import dangling
+from koord.manager.lending.policies import chosen
+from koord.manager.lending.policy import Policy
+from koord.manager.lending.system import system_used
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given
-from koord.manager.node_resource.state import NodeState, PodRow, PodUsage
+from koord.manager.node_resource.state import NodeState, PodRow
 from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
 
 _CPU, _MEMORY = 0, 1
 _THOUSAND: Final = (1, 1000)
 """In what a unit is counted here: milli-cores as they are, bytes in thousandths."""
-
-
-class _Part:
-    """What is taken from one zone: requested, used, and the larger of both, each of cpu and memory."""
-
-    __slots__ = ("largest", "requested", "used")
-
-    def __init__(self) -> None:
-        self.requested = [0, 0]
-        self.used = [0, 0]
-        self.largest = [0, 0]
 
 
 def has_resources(zones: Sequence[Zone]) -> bool:
@@ -64,7 +57,8 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
     if topology is None or metric is None or not has_resources(topology.zones):
         return {}
     zones = topology.zones
-    parts = _parts(state, len(zones))
+    policies = tuple(chosen(strategy, each.kind) for each in LENT)
+    taken = _taken(state, policies, len(zones))
     system, reserved = system_used(metric, PriorityClass.BATCH), state.node.reserved
     return {
         zone.name: tuple(
@@ -74,21 +68,27 @@ def by_zone(state: NodeState, strategy: ColocationStrategy) -> Mapping[str, tupl
                 _allocatable(zone)[unit],
                 _split(each.of(system), len(zones), unit),
                 _split(each.of(reserved), len(zones), unit),
-                part,
+                in_zone[unit],
+                policies[unit],
                 strategy,
             )
             for unit, each in enumerate(LENT)
         )
-        for zone, part in zip(zones, parts, strict=True)
+        for zone, in_zone in zip(zones, taken, strict=True)
     }
 
 
 def _figure(
-    lent: Lent, unit: int, capacity: int, system: int, reserved: int, part: _Part, strategy: ColocationStrategy
+    lent: Lent,
+    unit: int,
+    capacity: int,
+    system: int,
+    reserved: int,
+    taken: int,
+    policy: Policy,
+    strategy: ColocationStrategy,
 ) -> Figure:
-    policy = lent.policy(strategy)
-    taken = {"usage": part.used, "request": part.requested, "maxUsageRequest": part.largest}[policy][unit]
-    held = reserved if policy == "request" else max(system, reserved)
+    held = max(system, reserved) if policy.counts_system else reserved
     kept_percent: int = 100 - given(getattr(strategy, lent.threshold))
     kept = of_percent(capacity, kept_percent)
     limit_percent: int | None = getattr(strategy, lent.limit)
@@ -98,46 +98,36 @@ def _figure(
         Term("start", "capacity", capacity, "allocatable of the zone"),
         Term("minus", "safetyMargin", kept, f"{kept_percent}%"),
         Term("minus", "reserved" if held != system else "system", _whole(held, unit)),
-        Term("minus", "pods", _whole(taken, unit), policy),
+        Term("minus", "pods", _whole(taken, unit), policy.name),
         Term("becomes", "rounded", max(0, _whole(exact, unit))),
     ]
     if limit_percent is not None:
         terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), f"{limit_percent}% of the zone"))
-    return figure(lent.resource, terms, policy)
+    return figure(lent.resource, terms, policy.name)
 
 
-def _parts(state: NodeState, number: int) -> list[_Part]:
+def _taken(state: NodeState, policies: Sequence[Policy], number: int) -> list[list[int]]:
+    """What pods above batch take from each zone, of cpu and of memory, each by its policy."""
     metric = state.metric
     assert metric is not None
-    parts = [_Part() for _ in range(number)]
+    taken = [[0, 0] for _ in range(number)]
     everywhere = tuple(range(number))
     for pod in state.pods:
         if not pod.active or not pod.above_batch:
             continue
         usage = metric.pods.get(pod.key)
-        share = share_of(pod, usage)
         at = _places(pod, number) or everywhere
         for unit in (_CPU, _MEMORY):
-            requested = _split(share[unit], len(at), unit)
-            used = _split(share[2 + unit], len(at), unit)
-            # Unlike on the node as a whole, a pod that was not measured yet counts with its request.
-            measured = requested if usage is None else _split(_pair(usage)[unit], len(at), unit)
+            share = _split(policies[unit].count_in_zone(pod, usage)[unit], len(at), unit)
             for place in at:
-                part = parts[place]
-                part.requested[unit] += requested
-                part.used[unit] += used
-                part.largest[unit] += max(requested, measured)
+                taken[place][unit] += share
     for usage in dangling(state.pods, metric.pods).values():
         for unit in (_CPU, _MEMORY):
-            used = _split(_pair(usage)[unit], number, unit)
-            for part in parts:
-                part.used[unit] += used
-                part.largest[unit] += used
-    return parts
-
-
-def _pair(usage: PodUsage) -> tuple[int, int]:
-    return usage.cpu_milli, usage.memory_bytes
+            if policies[unit].counts_gone:
+                share = _split((usage.cpu_milli, usage.memory_bytes)[unit], number, unit)
+                for in_zone in taken:
+                    in_zone[unit] += share
+    return taken
 
 
 def _places(pod: PodRow, number: int) -> tuple[int, ...]:

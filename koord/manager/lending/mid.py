@@ -9,7 +9,7 @@ usage and reservation, less the requests of prod pods. The agent predicts what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -17,8 +17,8 @@ from koord.api.configuration.slo_config import NodeSettings
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass
-from koord.manager.node_resource.batch import system_used
-from koord.manager.node_resource.freshness import distrust
+from koord.manager.lending.freshness import distrust
+from koord.manager.lending.system import system_used
 from koord.manager.node_resource.outcome import Outcome
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import MID, Amounts, MetricRow, NodeState, PodRow
@@ -57,17 +57,15 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome
     why_not = distrust(state, strategy, now_s)
     if why_not:
         return Outcome(NAME, deleted=MID, note=why_not)
-    if strategy.mid_reclaim_mode == "static":
-        return Outcome(NAME, tuple(_static(each, state.node.capacity, strategy) for each in LENT))
-    metric = state.metric
-    assert metric is not None
-    held = system_used(metric, PriorityClass.MID).largest(state.node.reserved)
-    requested = _requested(state.pods)
-    capacity = state.node.capacity
-    return Outcome(NAME, tuple(_dynamic(each, capacity, held, requested, metric, strategy) for each in LENT))
+    mode = MODES.get(strategy.mid_reclaim_mode or "", _dynamic)
+    return Outcome(NAME, mode(state, strategy))
 
 
-def _static(lent: Lent, capacity: Amounts, strategy: ColocationStrategy) -> Figure:
+def _static(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ...]:
+    return tuple(_static_figure(each, state.node.capacity, strategy) for each in LENT)
+
+
+def _static_figure(lent: Lent, capacity: Amounts, strategy: ColocationStrategy) -> Figure:
     amount = lent.of(capacity)
     percent: int = given(getattr(strategy, lent.static))
     why = f"{percent}% of capacity {amount} ({setting(strategy, lent.static)})"
@@ -75,7 +73,15 @@ def _static(lent: Lent, capacity: Amounts, strategy: ColocationStrategy) -> Figu
     return figure(lent.resource, terms, "static")
 
 
-def _dynamic(
+def _dynamic(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ...]:
+    metric = state.metric
+    assert metric is not None
+    held = system_used(metric, PriorityClass.MID).largest(state.node.reserved)
+    requested = _requested(state.pods)
+    return tuple(_dynamic_figure(each, state.node.capacity, held, requested, metric, strategy) for each in LENT)
+
+
+def _dynamic_figure(
     lent: Lent,
     capacities: Amounts,
     held: Amounts,
@@ -126,3 +132,10 @@ def _limit(lent: Lent, capacity: int, strategy: ColocationStrategy) -> Term:
     percent: int = given(getattr(strategy, lent.limit))
     why = f"{percent}% of capacity ({setting(strategy, lent.limit)})"
     return Term("atMost", "limit", of_percent(capacity, percent), why)
+
+
+MODES: Final[Mapping[str, Callable[[NodeState, ColocationStrategy], tuple[Figure, ...]]]] = {
+    "": _dynamic,
+    "static": _static,
+}
+"""By `midReclaimMode`."""

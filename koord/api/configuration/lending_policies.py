@@ -1,0 +1,24 @@
+"""The words of colocation-config that choose how much a node lends, by the field that takes them.
+
+`slo_config_check` refuses any other word; `koord.manager.lending` has the formula behind each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+CALCULATE_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "usage": ("cpu", "memory"),
+    "request": ("memory",),
+    "maxUsageRequest": ("cpu", "memory"),
+}
+"""Policy of batch resources -> the resources that it may be chosen for."""
+
+MID_MODES: Final = ("", "static")
+"""Ways to work out mid resources. The empty one is the default: it follows usage."""
+
+
+def policies_of(resource: str) -> tuple[str, ...]:
+    """The policies that may be chosen for `cpu` or `memory`."""
+    return tuple(name for name, resources in CALCULATE_POLICIES.items() if resource in resources)

@@ -1,0 +1,107 @@
+"""Batch resources: how much of a node is lent to batch pods right now.
+
+    batch = capacity - margin - held - taken by pods above batch,   each by the policy of the resource
+
+at least 0, and at most batch{CPU,Memory}ThresholdPercent of capacity where that is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from koord.api.configuration.slo_config import NodeSettings
+from koord.api.configuration.slo_config_types import ColocationStrategy
+from koord.api.protocol import names
+from koord.api.protocol.priority import PriorityClass
+from koord.manager.lending.counting import taken
+from koord.manager.lending.freshness import distrust, reason
+from koord.manager.lending.policies import chosen
+from koord.manager.lending.policy import Policy, Resource, Taken
+from koord.manager.lending.system import system_used
+from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.settings import given, setting
+from koord.manager.node_resource.state import BATCH, Amounts, NodeFacts, NodeState
+from koord.manager.node_resource.terms import Term, figure, of_percent
+
+NAME: Final = "BatchResource"
+
+
+class Lent(NamedTuple):
+    """One of the two resources: its names, its part of amounts, and the settings that decide about it."""
+
+    resource: str
+    kind: Resource
+    of: Callable[[Amounts], int]
+    threshold: str
+    "Setting: share of the node that may be used in all."
+    limit: str
+    "Setting: share of the node that may be lent at most."
+
+
+LENT: Final = (
+    Lent(
+        names.RESOURCE_BATCH_CPU,
+        "cpu",
+        attrgetter("cpu_milli"),
+        "cpu_reclaim_threshold_percent",
+        "batch_cpu_threshold_percent",
+    ),
+    Lent(
+        names.RESOURCE_BATCH_MEMORY,
+        "memory",
+        attrgetter("memory_bytes"),
+        "memory_reclaim_threshold_percent",
+        "batch_memory_threshold_percent",
+    ),
+)
+
+
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+    strategy = settings.colocation
+    why_not = distrust(state, strategy, now_s)
+    if why_not:
+        return Outcome(NAME, deleted=BATCH, note=why_not, reason=reason(state))
+    metric = state.metric
+    assert metric is not None
+    system = system_used(metric, PriorityClass.BATCH)
+    counted: dict[str, Taken] = {}
+    figures = []
+    for each in LENT:
+        policy = chosen(strategy, each.kind)
+        pods = counted.get(policy.name)
+        if pods is None:
+            pods = counted[policy.name] = taken(state.pods, metric, policy)
+        figures.append(figure(each.resource, _terms(each, policy, state.node, system, pods, strategy), policy.name))
+    return Outcome(NAME, tuple(figures))
+
+
+def _terms(
+    lent: Lent, policy: Policy, node: NodeFacts, system: Amounts, pods: Taken, strategy: ColocationStrategy
+) -> list[Term]:
+    of = lent.of
+    capacity = of(node.capacity)
+    kept_percent: int = 100 - given(getattr(strategy, lent.threshold))
+    limit_percent: int | None = getattr(strategy, lent.limit)
+    kept_why = f"{kept_percent}% ({setting(strategy, lent.threshold)})"
+    terms = [
+        Term("start", "capacity", capacity),
+        Term("minus", "safetyMargin", of_percent(capacity, kept_percent), kept_why),
+        _held(policy, of(system), of(node.reserved)),
+        Term("minus", "pods", of(pods.total), policy.told(pods), of(pods.measured)),
+    ]
+    if limit_percent is not None:
+        limit_why = f"{limit_percent}% of capacity ({setting(strategy, lent.limit)})"
+        terms.append(Term("atMost", "limit", of_percent(capacity, limit_percent), limit_why))
+    terms.append(Term("atLeast", "nothing", 0))
+    return terms
+
+
+def _held(policy: Policy, used: int, reserved: int) -> Term:
+    if not policy.counts_system:
+        return Term("minus", "reserved", reserved)
+    if used < reserved:
+        return Term("minus", "reserved", reserved, f"reserved, more than the {used} that the system uses")
+    more = f", more than the {reserved} reserved" if reserved else ""
+    return Term("minus", "system", used, "used by what is no pod" + more, measured=used)
