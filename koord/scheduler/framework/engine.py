@@ -424,16 +424,16 @@ class Engine:
         return why
 
     def _reserve(self, ask: Ask, row: Row) -> None:
-        record = ask.record(self.cluster.now_s)
-        if self.cluster.noting:
-            notes = self._notes(ask, row)
-            if notes:
-                record = msgspec.structs.replace(record, notes=notes)
+        record, notes = ask.record(self.cluster.now_s), self._notes(ask, row)
+        if notes:
+            record = msgspec.structs.replace(record, notes=notes)
         self.cluster.place(record, row)
 
     def _notes(self, ask: Ask, row: Row) -> NotesOf:
         """What plugins note of a pod that is being placed: what it says itself, and what it takes there."""
-        worked_out, self._worked_out = self._worked_out, {}
+        worked_out = self._worked_out
+        if worked_out:
+            self._worked_out = {}
         notes = self.cluster.noted(ask.pod)
         for plugin in self._reserving:
             assert plugin.reserve is not None

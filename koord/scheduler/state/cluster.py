@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 from zlib import crc32
@@ -105,6 +106,8 @@ class Cluster:
         self._told_of_special: list[Callable[[PodRecord, Row, int], None]] = []
         self.noting: dict[str, Notes] = {}
         "Who makes and counts notes of pods, by name."
+        self._reading: list[Notes] = []
+        "Those of them that read notes from pods."
         self._indexes: dict[type[Index], Index] = {}
         self.table = Table()
         self.labels = Labels(self.table)
@@ -302,20 +305,21 @@ class Cluster:
         found = self.noting.get(kind.name)
         if found is None:
             found = self.noting[kind.name] = kind(self)
+            if found.from_pod:
+                self._reading.append(found)
             self.watch(found)
         assert isinstance(found, kind)
         return found
 
     def noted(self, pod: Pod, known: PodRecord | None = None) -> NotesOf:
         """What all who make notes say of a pod. `known`: what is kept of it, on the node where it is put."""
-        found: list[tuple[str, object]] = []
-        for name, notes in self.noting.items():
-            note = notes.of(pod)
-            if note is None and known is not None and not notes.from_pod:
-                note = dict(known.notes).get(name)
-            if note is not None:
-                found.append((name, note))
-        return tuple(sorted(found, key=lambda each: each[0]))
+        kept = known.notes if known is not None else ()
+        if not self._reading and not kept:
+            return ()
+        found = [each for each in kept if not self.noting[each[0]].from_pod]
+        found += [(notes.name, note) for notes in self._reading if (note := notes.of(pod)) is not None]
+        found.sort(key=itemgetter(0))
+        return tuple(found)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
