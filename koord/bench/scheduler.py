@@ -34,7 +34,8 @@ from koord.api.machinery.codec import convert
 from koord.bench import api_servers, preemption
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
-from koord.scheduler.core.queue import Entity, Queue
+from koord.scheduler.core.entity import Entity
+from koord.scheduler.core.queue import Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of

@@ -19,7 +19,9 @@ from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.configuration.without_effect import configuration_warning
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
-from koord.scheduler.core.queue import Entity, Event, Gate, Hint, Lanes, Queue, Waker
+from koord.scheduler.core.entity import Entity
+from koord.scheduler.core.heaps import Lanes
+from koord.scheduler.core.queue import Event, Gate, Hint, Queue, Waker
 from koord.scheduler.framework.engine import POD_BOUNDS, Profile
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.own_plugins import OwnPlugin

@@ -3,8 +3,9 @@
 | module | its question |
 | --- | --- |
 | `inputs` | which kinds are taken in, by whom, and whom a change may help: the one table |
-| `feed` | what objects come to: the state, and who waits |
-| `queue` | who is next |
-| `cycle` | where it goes, or why nowhere |
+| `feed`, `events` | what objects come to: the state, and who waits |
+| `entity`, `queue`, `heaps` | who is next: pods, or whole jobs |
+| `cycle`, `waiting`, `patience` | where it goes, or why nowhere; who waits for others |
+| `decision`, `moment`, `observer` | what is decided, when, and who looks on |
 | `core` | all of that as one thing, for drivers: live, plan, explain |
 """

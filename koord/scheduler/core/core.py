@@ -17,10 +17,11 @@ from typing import Any, Final, Literal, TypeAlias
 from koord.api.kinds import Kind
 from koord.scheduler.core.cycle import Cycle
 from koord.scheduler.core.decision import Bind, Decision
+from koord.scheduler.core.entity import Attempt, Entity, Where
 from koord.scheduler.core.feed import Assumed, Feed
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.core.observer import Observer
-from koord.scheduler.core.queue import Attempt, Entity, Queue, Where
+from koord.scheduler.core.queue import Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.writes import Write

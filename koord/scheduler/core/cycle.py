@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from koord.api.machinery.faults import BadInput
 from koord.scheduler.core import patience
 from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, TriedEnough, Wait
+from koord.scheduler.core.entity import Attempt
 from koord.scheduler.core.feed import Feed
 from koord.scheduler.core.observer import Observer
-from koord.scheduler.core.queue import Attempt
 from koord.scheduler.core.waiting import Waiting
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koord.scheduler.core.queue import Attempt
+from koord.scheduler.core.entity import Attempt
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Placement
 from koord.scheduler.framework.plugin import Remedy

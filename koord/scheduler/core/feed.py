@@ -19,10 +19,11 @@ from koord.api.kinds import PODS, Kind
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
+from koord.scheduler.core.entity import Entity
 from koord.scheduler.core.inputs import BY_KIND
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.core.patience import Patience
-from koord.scheduler.core.queue import Entity, Event, Queue
+from koord.scheduler.core.queue import Event, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine

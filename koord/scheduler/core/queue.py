@@ -16,16 +16,12 @@ who backs off after a rejection is taken early; who met an error is not. There i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
-import msgspec
-
-if TYPE_CHECKING:
-    from koord.scheduler.framework.ask import Ask
+from koord.scheduler.core.entity import Attempt, Entity, Where
+from koord.scheduler.core.heaps import Heap, InLanes, Lanes, Order
 
 SWEEP_EVERY_S: Final = 30.0
 POOLED_AT_MOST_S: Final = 300.0
@@ -42,27 +38,6 @@ ACTIVATED: Final = "ForceActivate"
 WAITED_LONG: Final = "UnschedulableTimeout"
 
 
-class Entity(msgspec.Struct, frozen=True):
-    """What is queued as one: a pod, or all pods of a job."""
-
-    key: str
-    pods: tuple[Ask, ...]
-    priority: int = 0
-    heavy: bool = False
-    "Whether trying it takes so long that others go before it."
-    profile: str = ""
-
-    @staticmethod
-    def of(ask: Ask, profile: str = "") -> Entity:
-        return Entity(ask.key, (ask,), ask.spec.priority or 0, ask.is_heavy, profile)
-
-    @staticmethod
-    def job(key: str, asks: tuple[Ask, ...], profile: str = "") -> Entity:
-        """A job is as important as its most important member."""
-        priority = max(ask.spec.priority or 0 for ask in asks)
-        return Entity(key, asks, priority, any(ask.is_heavy for ask in asks), profile)
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something changed: for which reasons (flags of `Reason`), and what it was, for plugins that look closer."""
@@ -73,57 +48,6 @@ class Event:
     "What metrics call it."
     grown: frozenset[str] = frozenset()
     "Of a node that has more: the resources of which it has."
-
-
-class Where(Enum):
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    IN_FLIGHT = "in flight"
-    GONE = "gone"
-
-
-class Attempt(msgspec.Struct, eq=False):
-    """An entity's standing in the queue. Who pops it tells its outcome by it."""
-
-    entity: Entity
-    arrival: int
-    "Counts entities as they come: the last word on order."
-    queued_at_s: float
-    "When it came, or came back."
-    came_s: float = 0.0
-    "When it came for the first time, or was let through a gate."
-    where: Where = Where.GONE
-    tries: int = 0
-    rejections: int = 0
-    errors: int = 0
-    "Errors in a row."
-    rejected_by: frozenset[str] = frozenset()
-    pending: bool = False
-    "Whether it waits for something that was promised: then no backoff follows."
-    gate: str = ""
-    "Why it is gated."
-    ends: int = 0
-    "The second in which its backoff ends."
-    _stamp: int = 0
-    _seen: int = 0
-    _helped: bool = False
-    _kind: Hashable = None
-    "What plugins that look closer look at, while it is unschedulable: the same for all that are woken together."
-
-
-Order: TypeAlias = Callable[[Attempt], Sequence[Any]]
-"""Who is first: lower comes first. It may look at `entity` and `queued_at_s`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """Entities of one lane queue behind each other: the pods of a tenant, say."""
-
-    of: Callable[[Entity], Hashable]
-    is_open: Callable[[Hashable], bool] = lambda lane: True
-    "Whether the first of a lane can go now. Lanes that are closed are passed over, and nothing is popped from them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +92,12 @@ class Queue:
         self._first_backoff_s, self._longest_backoff_s = first_backoff_s, longest_backoff_s
         self._all: dict[str, Attempt] = {}
         self._in_flight: dict[int, Attempt] = {}
-        self._active = _Heap(Where.ACTIVE, order) if lanes is None else _InLanes(Where.ACTIVE, order, lanes)
-        self._heavy = _Heap(Where.ACTIVE, order)
+        self._active = Heap(Where.ACTIVE, order) if lanes is None else InLanes(Where.ACTIVE, order, lanes)
+        self._heavy = Heap(Where.ACTIVE, order)
         self._heavy_again_s = -math.inf
         in_windows: Callable[[Attempt], Any] = lambda attempt: (attempt.ends, order(attempt))  # noqa: E731
-        self._backoff = _Heap(Where.BACKOFF, in_windows)
-        self._backoff_after_error = _Heap(Where.BACKOFF, in_windows)
+        self._backoff = Heap(Where.BACKOFF, in_windows)
+        self._backoff_after_error = Heap(Where.BACKOFF, in_windows)
         self._resting = (self._backoff, self._backoff_after_error)
         self._pool: dict[frozenset[str], dict[Hashable, dict[str, Attempt]]] = {}
         "By the plugins that turned them away, and by what these look at, so that an event is weighed once for all."
@@ -461,71 +385,3 @@ def _any_hint(hints: Iterable[Hint | None], entity: Entity, event: Event) -> boo
 def _backs_off(attempt: Attempt, now_s: float) -> bool:
     """A backoff ends with the second in which it would; so all that end in one second are sorted together."""
     return math.floor(now_s) <= attempt.ends
-
-
-@dataclass(eq=False, slots=True)
-class _Heap:
-    """Attempts in order. One that has moved on since stays as a husk until it comes up, or there are too many."""
-
-    where: Where
-    order: Callable[[Attempt], Any]
-    items: list[tuple[Any, int, int, Attempt]] = field(default_factory=list)
-    _compact_at: int = 64
-
-    def push(self, attempt: Attempt) -> None:
-        attempt.where = self.where
-        attempt._stamp += 1
-        if len(self.items) >= self._compact_at:
-            self.items = [item for item in self.items if item[3]._stamp == item[2]]
-            heapify(self.items)
-            self._compact_at = 2 * len(self.items) + 64
-        heappush(self.items, (self.order(attempt), attempt.arrival, attempt._stamp, attempt))
-
-    def first(self) -> Attempt | None:
-        while self.items and self.items[0][3]._stamp != self.items[0][2]:
-            heappop(self.items)
-        return self.items[0][3] if self.items else None
-
-    def pop(self) -> Attempt | None:
-        while self.items:
-            _, _, stamp, attempt = heappop(self.items)
-            if attempt._stamp == stamp:
-                return attempt
-        return None
-
-
-class _InLanes:
-    """The active ones, a heap for each lane. The first of all open lanes comes next."""
-
-    def __init__(self, where: Where, order: Order, lanes: Lanes) -> None:
-        self._where, self._order, self._lanes = where, order, lanes
-        self._heaps: dict[Hashable, _Heap] = {}
-
-    def push(self, attempt: Attempt) -> None:
-        lane = self._lanes.of(attempt.entity)
-        heap = self._heaps.get(lane)
-        if heap is None:
-            heap = self._heaps[lane] = _Heap(self._where, self._order)
-        heap.push(attempt)
-
-    def first(self) -> Attempt | None:
-        found = self._next()
-        return None if found is None else found.first()
-
-    def pop(self) -> Attempt | None:
-        found = self._next()
-        return None if found is None else found.pop()
-
-    def _next(self) -> _Heap | None:
-        """The open lane whose first one comes before those of the others."""
-        best: tuple[Any, int] | None = None
-        found: _Heap | None = None
-        for lane, heap in list(self._heaps.items()):
-            first = heap.first()
-            if first is None:
-                del self._heaps[lane]
-                continue
-            rank = (self._order(first), first.arrival)
-            if (best is None or rank < best) and self._lanes.is_open(lane):
-                best, found = rank, heap
-        return found

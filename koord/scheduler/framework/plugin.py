@@ -23,7 +23,8 @@ from koord.scheduler.framework.judge import Judge
 from koord.scheduler.state.table import Reason, Row
 
 if TYPE_CHECKING:
-    from koord.scheduler.core.queue import Attempt, Entity, Event
+    from koord.scheduler.core.entity import Attempt, Entity
+    from koord.scheduler.core.queue import Event
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.engine import Engine
     from koord.scheduler.framework.writes import Step, Write

@@ -14,7 +14,7 @@ from prometheus_client import Histogram
 
 from koord.kube.metrics import Metrics
 from koord.scheduler.core.core import Core
-from koord.scheduler.core.queue import Attempt, Where
+from koord.scheduler.core.entity import Attempt, Where
 
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"

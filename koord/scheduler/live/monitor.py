@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from koord.scheduler.core.queue import Attempt, Where
+from koord.scheduler.core.entity import Attempt, Where
 from koord.scheduler.framework.ask import Ask
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from koord.scheduler.framework.plugin import Plugin
 
 if TYPE_CHECKING:
-    from koord.scheduler.core.queue import Attempt
+    from koord.scheduler.core.entity import Attempt
 
 
 class PrioritySort(Plugin):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from koord.scheduler.framework.plugin import Plugin
 
 if TYPE_CHECKING:
-    from koord.scheduler.core.queue import Entity
+    from koord.scheduler.core.entity import Entity
 
 
 class SchedulingGates(Plugin):

@@ -9,8 +9,8 @@ import pytest
 from koord.api.configuration.scheduler_config import parse
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import convert
+from koord.scheduler.core.entity import Where
 from koord.scheduler.core.patience import MESSAGE, MOST, REST_S
-from koord.scheduler.core.queue import Where
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.live.metrics import Point, Status
 from koord.scheduler.live.onlooker import Onlooker

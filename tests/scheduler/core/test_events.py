@@ -13,8 +13,9 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.storage import PersistentVolumeClaim
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.events import load_event, node_event, pod_event, storage_event
-from koord.scheduler.core.queue import Entity, Event, Queue, Where
+from koord.scheduler.core.queue import Event, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of

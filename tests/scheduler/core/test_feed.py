@@ -12,7 +12,7 @@ from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.scheduler.core.queue import Where
+from koord.scheduler.core.entity import Where
 from tests.scheduler.core.build import Fed, changed, deleting, finished, node, pod
 
 KEY = "shop/a"

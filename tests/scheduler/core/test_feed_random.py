@@ -18,7 +18,7 @@ from koord.api import kinds
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.core.decision import Bind, Broken, Decision, Nowhere
-from koord.scheduler.core.queue import Where
+from koord.scheduler.core.entity import Where
 from tests.scheduler.core.build import Fed, changed, deleting, finished, node, picture, pod
 from tests.scheduler.dice import Dice
 

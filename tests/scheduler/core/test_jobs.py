@@ -11,8 +11,8 @@ from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.kinds import NODES, PODS
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, LetGo, Nowhere, Wait
+from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.moment import Moment
-from koord.scheduler.core.queue import Entity, Where
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.plugin import Permit, Plugin, Remedy

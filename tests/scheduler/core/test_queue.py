@@ -8,18 +8,8 @@ from hypothesis import strategies as st
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec, SchedulingGate
-from koord.scheduler.core.queue import (
-    MOST_EVENTS,
-    POOLED_AT_MOST_S,
-    SWEEP_EVERY_S,
-    Attempt,
-    Entity,
-    Event,
-    Gate,
-    Queue,
-    Waker,
-    Where,
-)
+from koord.scheduler.core.entity import Attempt, Entity, Where
+from koord.scheduler.core.queue import MOST_EVENTS, POOLED_AT_MOST_S, SWEEP_EVERY_S, Event, Gate, Queue, Waker
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.plugins.scheduling_gates import SchedulingGates

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.scheduler.core import queue
-from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Attempt, Entity, Event, Queue, Waker, Where
+from koord.scheduler.core.entity import Attempt, Entity, Where
+from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Event, Queue, Waker
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.state.table import Reason

@@ -13,7 +13,7 @@ from koord.kube.client import Client
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound, Status, error_for, unreachable
 from koord.scheduler.core.decision import Bind
-from koord.scheduler.core.queue import Where
+from koord.scheduler.core.entity import Where
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.live.binding import MOST_AT_ONCE, PATIENCE_S, Bindings
 from tests.scheduler.core.build import Fed, changed, node, pod

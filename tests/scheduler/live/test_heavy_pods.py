@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from koord.scheduler.core.decision import Bind, Nowhere
-from koord.scheduler.core.queue import HEAVY_EVERY_S, Where
+from koord.scheduler.core.entity import Where
+from koord.scheduler.core.queue import HEAVY_EVERY_S
 from koord.scheduler.framework.bounds import BOUNDS, TRIED_TERMS
 from koord.scheduler.plugins.default_preemption import NOT_TRIED
 from tests.scheduler.core.build import Fed, changed, node, pod

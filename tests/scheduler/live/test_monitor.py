@@ -9,7 +9,7 @@ import pytest
 
 from koord.kube.client import Client
 from koord.kube.metrics import Metrics
-from koord.scheduler.core.queue import Where
+from koord.scheduler.core.entity import Where
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
