@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from koord.admission.plain import annotations_of, labels_of, part, with_part
 from koord.admission.profiles import Profile
 from koord.admission.request import FAILED, Json, refused
-from koord.admission.strategic_merge import PatchError, Shape, merged
+from koord.admission.strategic_merge import merged
 from koord.api.kubernetes.core import PriorityClass
+from koord.api.machinery.object_schema import Schema
+from koord.api.machinery.strategic_merge import MergeError
 from koord.api.protocol import names
 
 
@@ -23,7 +25,7 @@ def with_profiles(
     priority_classes: Mapping[str, PriorityClass],
     *,
     spec: tuple[str, ...],
-    shape: Shape,
+    shape: Schema,
 ) -> Json:
     """The object with what the profiles give it. `spec` is where its pod spec is; empty where it has none."""
     obj = _without_suffixes(obj, profiles)
@@ -34,7 +36,7 @@ def with_profiles(
         if profile.spec.patch:
             try:
                 obj = merged(obj, profile.spec.patch, shape)
-            except PatchError as error:
+            except MergeError as error:
                 raise refused(f"ClusterColocationProfile {profile.name} spec.patch", str(error), FAILED) from None
     return obj
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koord.minicluster.apiserver.patch import go_text
+from koord.api.text import go_text
 from koord.minicluster.apiserver.status import StatusError, bad_request
 
 MOST_OPERATIONS: Final = 10_000

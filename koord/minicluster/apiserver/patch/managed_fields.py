@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from koord.api.machinery.object_schema import Schema
-from koord.minicluster.apiserver.patch import fields, go_text, managers, merging, new_fields
+from koord.api.text import go_text
+from koord.minicluster.apiserver.patch import fields, managers, merging, new_fields
 from koord.minicluster.apiserver.patch.fields import Path, Set
 from koord.minicluster.apiserver.patch.managers import Owned, Owner, Owners
 from koord.minicluster.apiserver.patch.plan import Plan, Untyped, empty, root_plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koord.minicluster.apiserver.patch import go_text
+from koord.api.text import go_text
 from koord.minicluster.apiserver.status import bad_request
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from koord.minicluster.apiserver.patch import go_text
+from koord.api.text import go_text
 from koord.minicluster.apiserver.patch.fields import Set, is_member, show
 from koord.minicluster.apiserver.patch.plan import Plan, Shape, Untyped
 
