@@ -105,16 +105,19 @@ class Feed:
 
     def hear_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
         """Many objects of one kind are there: the same result as one by one, for less."""
-        takings = self._taking.get(kind, [])
-        if kind not in BY_KIND or any(each.put_many is None for each in takings) or not takings:
+        entry = BY_KIND[kind]
+        if not entry.plugins_only:
             for each in objects:
                 self.hear(kind, each)
             return
-        for taking in takings:
-            assert taking.put_many is not None
-            taking.put_many(objects)
+        for taking in self._taking.get(kind, ()):
+            if taking.put_many is not None:
+                taking.put_many(objects)
+                continue
+            for each in objects:
+                taking.put(each)
         for each in objects:
-            event = BY_KIND[kind].wakes(None, each)
+            event = entry.wakes(None, each)
             if event is not None:
                 self._happened(event)
 

@@ -30,6 +30,8 @@ class Input:
     "What old -> new could do for pods that wait."
     optional: bool = False
     "A kind of koord's own, which a cluster need not serve, or not yet."
+    plugins_only: bool = False
+    "Whether nobody but plugins looks at it."
 
 
 def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], Event | None]) -> Input:
@@ -40,6 +42,7 @@ def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], Event | 
         lambda feed, old: feed.tell_plugins_gone(kind, old),
         wakes,
         optional=True,
+        plugins_only=True,
     )
 
 
