@@ -1,4 +1,4 @@
-"""A modelled machine: the Node object that it registers, its status, its lease and its addresses.
+"""A modelled machine: its name, its size, its zone and its addresses.
 
 All nodes of a fleet have one size and are dealt over zones in turn. Every one answers on the loopback address, on the
 one port that serves all of them; pods get addresses from a block of their node's own.
@@ -7,15 +7,13 @@ one port that serves all of them; pods get addresses from a block of their node'
 from __future__ import annotations
 
 import ipaddress
-import uuid
 from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
 from koord.api.kubernetes.node import Node
 from koord.api.text.quantity import render
-from koord.minicluster.kubelet.node_status import Build, Json
-from koord.minicluster.kubelet.node_status import node_status as kubelet_status
+from koord.minicluster.kubelet.node_status import Build, OwnNode
 
 LABEL_FLEET: Final = "hollow.koord.sh/fleet"
 """On every modelled node: the prefix of the fleet's names."""
@@ -24,7 +22,6 @@ ANNOTATION_DOWN: Final = "hollow.koord.sh/down"
 
 _POD_NETWORK: Final = ipaddress.ip_network("10.0.0.0/8")
 _POD_BITS: Final = 10
-_IDENTITY: Final = uuid.UUID("5a1de7ab-0000-4000-8000-000000000000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,35 +71,22 @@ class Machine:
         }
 
 
-def node_object(machine: Machine, now_s: float, *, kubelet_port: int, version: str) -> Json:
-    """The Node as it is registered, status included."""
-    labels = {
-        "kubernetes.io/hostname": machine.name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-        "topology.kubernetes.io/region": "hollow",
-        "topology.kubernetes.io/zone": machine.zone,
-        "node.kubernetes.io/instance-type": "hollow",
-        LABEL_FLEET: machine.fleet,
-    }
-    return {
-        "metadata": {"name": machine.name, "labels": labels},
-        "spec": {"podCIDR": machine.pod_cidr, "podCIDRs": [machine.pod_cidr], "providerID": f"hollow://{machine.name}"},
-        "status": node_status(machine, None, now_s, kubelet_port=kubelet_port, version=version),
-    }
-
-
-def node_status(machine: Machine, known: Node | None, now_s: float, *, kubelet_port: int, version: str) -> Json:
-    identity = uuid.uuid5(_IDENTITY, machine.name)
-    build = Build(identity, "amd64", "6.12.0-hollow", f"hollow://{version}", "koord hollow node")
-    return kubelet_status(build, machine.resources(), known, now_s, kubelet_port=kubelet_port)
+def own_node(machine: Machine, version: str) -> OwnNode:
+    return OwnNode(
+        machine.name,
+        Build("amd64", "6.12.0-hollow", f"hollow://{version}", "koord hollow node"),
+        machine.resources(),
+        mark=(LABEL_FLEET, machine.fleet),
+        provider="hollow",
+        labels={
+            "topology.kubernetes.io/region": "hollow",
+            "topology.kubernetes.io/zone": machine.zone,
+            "node.kubernetes.io/instance-type": "hollow",
+        },
+        pod_cidr=machine.pod_cidr,
+    )
 
 
 def is_down(node: Node) -> bool:
     """Whether a user has switched this node off."""
     return node.metadata.annotations.get(ANNOTATION_DOWN) == "true"
-
-
-def renew_period_s(nodes: int) -> float:
-    """Between two renewals of one lease: 10 s as kubelets do, up to 20 s where those would be over 50 a second."""
-    return min(20.0, max(10.0, nodes / 50))

@@ -18,7 +18,6 @@ from typing import Final
 from koord.api.kubernetes.pod import Container, Pod
 from koord.api.kubernetes.words import PodPhase, RestartPolicy
 from koord.api.text.duration import DurationError, parse_duration
-from koord.api.text.timestamp import parse_timestamp
 from koord.minicluster.hollow.chance import spread
 from koord.minicluster.kubelet.states import (
     BACKOFF_FIRST_S,
@@ -28,6 +27,13 @@ from koord.minicluster.kubelet.states import (
     Running,
     State,
     Waiting,
+)
+from koord.minicluster.kubelet.termination import (
+    DEADLINE_EXCEEDED,
+    Ending,
+    deadline_s,
+    deletion_asked_s,
+    grace_s,
 )
 
 ANNOTATION_DURATION: Final = "hollow.koord.sh/duration"
@@ -72,8 +78,8 @@ class Life:
     init: tuple[ContainerLife, ...] = ()
     has_sandbox: bool = True
     initialized: bool = True
-    reason: str = ""
-    message: str = ""
+    ending: Ending | None = None
+    "Why it was ended from outside, if it was."
     next_s: float | None = None
 
     @property
@@ -117,30 +123,26 @@ def script_of(pod: Pod) -> Script:
 
 def life_at(pod: Pod, started_s: float, now_s: float, pace: Pace) -> Life:
     """The pod's state at `now_s`, its node having taken it on at `started_s`. Deletion is `removal_s`'s affair."""
-    deadline_s = None if pod.spec.active_deadline_seconds is None else started_s + pod.spec.active_deadline_seconds
-    if deadline_s is None:
+    until_s = deadline_s(pod, started_s)
+    if until_s is None:
         return _life(pod, started_s, now_s, pace)
-    life = _life(pod, started_s, min(now_s, deadline_s), pace)
+    life = _life(pod, started_s, min(now_s, until_s), pace)
     if life.is_over:
         return life
-    if now_s >= deadline_s:
-        message = "Pod was active on the node longer than the specified deadline"
-        return killed(life, deadline_s, reason="DeadlineExceeded", message=message)
-    return replace(life, next_s=min(life.next_s or deadline_s, deadline_s))
+    if now_s >= until_s:
+        return killed(life, until_s, DEADLINE_EXCEEDED)
+    return replace(life, next_s=min(life.next_s or until_s, until_s))
 
 
 def removal_s(pod: Pod, pace: Pace) -> float | None:
     """When a pod that is being deleted is gone from its node; None for one that nobody deletes."""
-    if pod.metadata.deletion_timestamp is None:
-        return None
-    grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
-    asked_s = parse_timestamp(pod.metadata.deletion_timestamp) - grace_s
-    if pod.is_finished:
+    asked_s = deletion_asked_s(pod)
+    if asked_s is None or pod.is_finished:
         return asked_s
-    return asked_s + min(grace_s, spread(pace.seed, "stop", pod.metadata.uid, around=pace.stop_s))
+    return asked_s + min(grace_s(pod), spread(pace.seed, "stop", pod.metadata.uid, around=pace.stop_s))
 
 
-def killed(life: Life, at_s: float, *, reason: str = "", message: str = "") -> Life:
+def killed(life: Life, at_s: float, ending: Ending) -> Life:
     """The pod's last state when its containers were ended from outside."""
 
     def end(container: ContainerLife) -> ContainerLife:
@@ -161,8 +163,7 @@ def killed(life: Life, at_s: float, *, reason: str = "", message: str = "") -> L
         init=tuple(map(end, life.init)),
         has_sandbox=False,
         initialized=life.initialized,
-        reason=reason,
-        message=message,
+        ending=ending,
     )
 
 

@@ -6,15 +6,17 @@ status that already says what it should gives no patch; conditions keep their ti
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
+from typing import Final
 
 from koord.api.kubernetes.pod import ContainerStatus, Pod, ResourceRequirements
-from koord.api.kubernetes.words import RestartPolicy
-from koord.api.text.timestamp import from_seconds, parse_timestamp
+from koord.api.text.timestamp import from_seconds
 from koord.minicluster.hollow.phases import ContainerLife, Life, Pace, killed, life_at, removal_s
-from koord.minicluster.kubelet.pod_status import Json, amounts_told, conditions_told, state_told
+from koord.minicluster.kubelet.pod_status import Json, conditions_told, container_id, container_told, ending_told
 from koord.minicluster.kubelet.states import Ended, Running, State, Waiting
+from koord.minicluster.kubelet.termination import DELETED, farewell, started_at
+
+RUNTIME: Final = "hollow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,6 @@ class Step:
 NOTHING = Step()
 
 
-def started_at(pod: Pod, now_s: float) -> float:
-    """When the node took the pod on: at this moment, if it has not said so yet."""
-    return float(now_s // 1) if pod.status.start_time is None else parse_timestamp(pod.status.start_time)
-
-
 def step(pod: Pod, now_s: float, pace: Pace, addresses: Addresses) -> Step:
     """What the pod's node does at `now_s`."""
     gone_s = removal_s(pod, pace)
@@ -57,16 +54,13 @@ def step(pod: Pod, now_s: float, pace: Pace, addresses: Addresses) -> Step:
 def _leave(pod: Pod, now_s: float, gone_s: float, pace: Pace, addresses: Addresses) -> Step:
     if now_s < gone_s:
         return Step(next_s=gone_s)
-    removed = pod.metadata.deletion_grace_period_seconds == 0
-    if pod.is_finished:
-        return NOTHING if removed else Step(remove=True)
+    last = farewell(pod)
     patch = None
-    if pod.metadata.finalizers or pod.spec.restart_policy != RestartPolicy.ALWAYS:
-        # Somebody counts how this pod ended (a Job, mostly), and may see it only now.
+    if last.tell:
         started_s = started_at(pod, now_s)
-        life = killed(life_at(pod, started_s, gone_s, pace), gone_s)
+        life = killed(life_at(pod, started_s, gone_s, pace), gone_s, DELETED)
         patch = _patch(pod, life, started_s, now_s, addresses)
-    return Step(patch, remove=not removed)
+    return Step(patch, remove=last.remove)
 
 
 def _patch(pod: Pod, life: Life, started_s: float, now_s: float, addresses: Addresses) -> Json | None:
@@ -82,8 +76,8 @@ def _patch(pod: Pod, life: Life, started_s: float, now_s: float, addresses: Addr
         status |= {"podIP": addresses.pod_ip, "podIPs": [{"ip": addresses.pod_ip}]}
     if old.phase != life.phase:
         status["phase"] = life.phase
-    if life.reason and old.reason != life.reason:
-        status |= {"reason": life.reason, "message": life.message}
+    if life.ending is not None and old.reason != life.ending.reason:
+        status |= ending_told(life.ending)
     for field, was, lives in (
         ("initContainerStatuses", old.init_container_statuses, life.init),
         ("containerStatuses", old.container_statuses, life.containers),
@@ -140,23 +134,12 @@ def _kind_of_state(state: State) -> tuple[str, str]:
 def _container(pod: Pod, life: ContainerLife) -> Json:
     name, image = life.container.name, life.container.image
     began = not isinstance(life.state, Waiting) or life.last is not None
-    status: Json = {
-        "name": name,
-        "image": image,
-        "imageID": f"hollow://{image}" if began else "",
-        "ready": life.ready,
-        "started": isinstance(life.state, Running),
-        "restartCount": life.restarts,
-        "state": state_told(life.state),
-        "lastState": state_told(life.last) if life.last is not None else {},
-    }
-    if isinstance(life.state, Running):
-        status["resources"] = amounts_told(life.container.resources)
-    if began:
-        status["containerID"] = container_id(pod, name, life.restarts)
-    return status
-
-
-def container_id(pod: Pod, container: str, restarts: int) -> str:
-    digest = hashlib.blake2b(f"{pod.metadata.uid}/{container}/{restarts}".encode(), digest_size=32).hexdigest()
-    return f"hollow://{digest}"
+    return container_told(
+        life.container,
+        life.state,
+        life.last,
+        ready=life.ready,
+        restarts=life.restarts,
+        image_id=f"{RUNTIME}://{image}" if began else "",
+        id=container_id(RUNTIME, pod, name, life.restarts) if began else "",
+    )

@@ -14,41 +14,77 @@ Json: TypeAlias = dict[str, object]
 
 HOST_IP: Final = "127.0.0.1"
 KUBELET_VERSION: Final = "v1.35.0"
+_IDENTITY: Final = uuid.UUID("5a1de7ab-0000-4000-8000-000000000000")
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What stands in a node's `nodeInfo`."""
+    """What stands in a node's `nodeInfo`. `architecture` is in Go's words: amd64, arm64."""
 
-    identity: uuid.UUID
     architecture: str
     kernel: str
     runtime: str
     os_image: str
 
 
-def node_status(
-    build: Build, resources: Mapping[str, str], known: Node | None, now_s: float, *, kubelet_port: int
-) -> Json:
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """A node as its kubelet describes it."""
+
+    name: str
+    build: Build
+    resources: Mapping[str, str]
+    mark: tuple[str, str]
+    "The label that tells this kubelet's nodes from others'."
+    provider: str
+    labels: Mapping[str, str]
+    "Beyond the mark, and what every kubelet sets."
+    pod_cidr: str = ""
+
+    def owns(self, node: Node) -> bool:
+        """Whether a node of that name is this one, and not another that has its name."""
+        key, value = self.mark
+        return node.metadata.labels.get(key) == value
+
+
+def node_object(own: OwnNode, now_s: float, *, kubelet_port: int) -> Json:
+    """The Node as it is registered, status included."""
+    labels = {
+        "kubernetes.io/hostname": own.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": own.build.architecture,
+        **own.labels,
+        **dict([own.mark]),
+    }
+    network = {"podCIDR": own.pod_cidr, "podCIDRs": [own.pod_cidr]} if own.pod_cidr else {}
+    return {
+        "metadata": {"name": own.name, "labels": labels},
+        "spec": {"providerID": f"{own.provider}://{own.name}", **network},
+        "status": node_status(own, None, now_s, kubelet_port=kubelet_port),
+    }
+
+
+def node_status(own: OwnNode, known: Node | None, now_s: float, *, kubelet_port: int) -> Json:
     """The whole status. `known` is the node as it is: conditions keep the time since when they hold, and what others
     have added, such as batch resources, is theirs."""
+    identity = uuid.uuid5(_IDENTITY, f"{own.provider}/{own.name}")
     return {
-        "capacity": dict(resources),
-        "allocatable": dict(resources),
+        "capacity": dict(own.resources),
+        "allocatable": dict(own.resources),
         "conditions": conditions(known, now_s),
         # No Hostname: API servers would prefer it, and nothing resolves it.
         "addresses": [{"type": "InternalIP", "address": HOST_IP}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
         "nodeInfo": {
-            "architecture": build.architecture,
-            "bootID": str(build.identity),
-            "containerRuntimeVersion": build.runtime,
-            "kernelVersion": build.kernel,
+            "architecture": own.build.architecture,
+            "bootID": str(identity),
+            "containerRuntimeVersion": own.build.runtime,
+            "kernelVersion": own.build.kernel,
             "kubeProxyVersion": "",
             "kubeletVersion": KUBELET_VERSION,
-            "machineID": build.identity.hex,
+            "machineID": identity.hex,
             "operatingSystem": "linux",
-            "osImage": build.os_image,
-            "systemUUID": str(build.identity),
+            "osImage": own.build.os_image,
+            "systemUUID": str(identity),
         },
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import TypeAlias
 
-from koord.api.kubernetes.pod import PodStatus, ResourceRequirements
+from koord.api.kubernetes.pod import Container, Pod, PodStatus, ResourceRequirements
 from koord.api.kubernetes.words import ConditionStatus, PodConditionType, PodPhase
 from koord.api.text.timestamp import from_seconds
 from koord.minicluster.kubelet.states import Ended, Running, State, Waiting
+from koord.minicluster.kubelet.termination import Ending
 
 Json: TypeAlias = dict[str, object]
 
@@ -24,7 +26,45 @@ def state_told(state: State) -> Json:
             return {"terminated": {"exitCode": code, "reason": state.reason, **times}}
 
 
-def amounts_told(resources: ResourceRequirements) -> Json:
+def container_told(
+    container: Container,
+    state: State,
+    last: Ended | None,
+    *,
+    ready: bool,
+    restarts: int,
+    id: str,
+    image_id: str = "",
+) -> Json:
+    """The whole status of a container; `last` is how it ended before, `id` is empty until it has run."""
+    status: Json = {
+        "name": container.name,
+        "image": container.image,
+        "imageID": image_id,
+        "ready": ready,
+        "started": isinstance(state, Running) and state.started,
+        "restartCount": restarts,
+        "state": state_told(state),
+        "lastState": state_told(last) if last is not None else {},
+    }
+    if id:
+        status["containerID"] = id
+    if isinstance(state, Running):
+        status["resources"] = _amounts_told(container.resources)
+    return status
+
+
+def container_id(runtime: str, pod: Pod, container: str, restarts: int) -> str:
+    """The same for the same run, so that a kubelet that starts anew knows it again."""
+    digest = blake2b(f"{pod.metadata.uid}/{container}/{restarts}".encode(), digest_size=32).hexdigest()
+    return f"{runtime}://{digest}"
+
+
+def ending_told(ending: Ending) -> Json:
+    return {"reason": ending.reason, "message": ending.message} if ending.reason else {}
+
+
+def _amounts_told(resources: ResourceRequirements) -> Json:
     """What a running container has is what it asks for: a resize takes effect at once."""
     both = {"limits": dict(resources.limits), "requests": dict(resources.requests)}
     return {key: amounts for key, amounts in both.items() if amounts}

@@ -11,9 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from koord.api.kubernetes.runnable import RunnableContainer, RunnablePod
+from koord.api.kubernetes.pod import ContainerTerminated
+from koord.api.kubernetes.runnable import RunnableContainer, RunnableContainerStatus, RunnablePod
 from koord.api.kubernetes.words import PodPhase, RestartPolicy
+from koord.api.text.timestamp import parse_timestamp
 from koord.minicluster.kubelet.states import BACKOFF_RESET_S, Ended, Running, State, Waiting, longer
+from koord.minicluster.kubelet.termination import DEADLINE_EXCEEDED, Ending
+from koord.minicluster.local.runs import Run
 
 KILLED: Final = 137
 UNKNOWN: Final = "ContainerStatusUnknown"
@@ -39,6 +43,8 @@ class Life:
     """By container name, init containers included."""
 
     containers: Mapping[str, ContainerLife]
+    ending: Ending | None = None
+    "Why all of it is ended from outside, if it is: nothing starts again."
 
     @staticmethod
     def of(pod: RunnablePod) -> Life:
@@ -47,7 +53,8 @@ class Life:
 
     @staticmethod
     def resumed(pod: RunnablePod, now_s: float) -> Life:
-        """Of a pod that ran here before this process: what its status says ran went with its cgroups."""
+        """Of a pod that ran here before this process: what its status says ran counts as killed, unless it is
+        `adopted`."""
         told = {each.name: each for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
         life = Life.of(pod)
         for name, status in told.items():
@@ -59,21 +66,28 @@ class Life:
                 state = Ended(KILLED, now_s, now_s, UNKNOWN)
             elif status.state.terminated is not None:
                 ended_before = status.state.terminated
-                state = Ended(ended_before.exit_code, now_s, now_s, ended_before.reason)
+                state = Ended(ended_before.exit_code, *_times(ended_before, now_s), ended_before.reason)
             life = life.put(name, replace(own, state=state, restarts=status.restart_count, id=status.container_id))
         return life
 
     def put(self, name: str, life: ContainerLife) -> Life:
-        return Life({**self.containers, name: life})
+        return replace(self, containers={**self.containers, name: life})
 
     def lost(self, now_s: float) -> Life:
         """After the pod's cgroup was taken away from under its containers."""
-        return Life(
-            {
-                name: ended(own, KILLED, UNKNOWN, now_s) if isinstance(own.state, Running) else own
-                for name, own in self.containers.items()
-            }
-        )
+        lost = {
+            name: ended(own, KILLED, UNKNOWN, now_s) if isinstance(own.state, Running) else own
+            for name, own in self.containers.items()
+        }
+        return replace(self, containers=lost)
+
+    def ended_by(self, ending: Ending, now_s: float) -> Life:
+        """After all its containers were stopped. A container that was waiting has ended too."""
+        over = {
+            name: own if isinstance(own.state, Ended) else replace(ended(own, KILLED, UNKNOWN, now_s), id=own.id)
+            for name, own in self.containers.items()
+        }
+        return replace(self, containers=over, ending=ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +177,32 @@ def probed(own: ContainerLife, *, ready: bool | None = None, is_started: bool | 
     return replace(own, state=state)
 
 
+def adopted(
+    own: ContainerLife, container: RunnableContainer, run: Run, container_id: str, told: RunnableContainerStatus | None
+) -> ContainerLife:
+    """A container that outlived the process that started it. `told` is its status in the API, which may be that of the
+    run before; then its probes have said nothing yet."""
+    is_told = told is not None and told.container_id == container_id
+    state = Running(
+        run.since_s,
+        ready=told.ready if told is not None and is_told else container.readiness_probe is None,
+        started=bool(told.started) if told is not None and is_told else container.startup_probe is None,
+    )
+    before = told.last_state.terminated if told is not None and is_told else None
+    last = None if before is None else Ended(before.exit_code, *_times(before, run.since_s), before.reason)
+    return replace(own, state=state, restarts=run.restarts, last=last, backoff_s=run.backoff_s, id=container_id)
+
+
+def _times(told: ContainerTerminated, otherwise_s: float) -> tuple[float, float]:
+    began, finished = (parse_timestamp(at) if at else otherwise_s for at in (told.started_at, told.finished_at))
+    return began, finished
+
+
 def phase_of(pod: RunnablePod, life: Life) -> PodPhase:
+    if life.ending is not None:
+        states = [life.containers[each.name].state for each in pod.spec.containers]
+        is_ok = life.ending is not DEADLINE_EXCEEDED and all(isinstance(each, Ended) and each.ok for each in states)
+        return PodPhase.SUCCEEDED if is_ok else PodPhase.FAILED
     for each in pod.spec.init_containers:
         own = life.containers[each.name]
         if (
@@ -183,8 +222,11 @@ def phase_of(pod: RunnablePod, life: Life) -> PodPhase:
     return PodPhase.SUCCEEDED if is_ok else PodPhase.FAILED
 
 
-def shown(pod: RunnablePod, container: RunnableContainer, own: ContainerLife, now_s: float) -> ContainerLife:
+def shown(pod: RunnablePod, container: RunnableContainer, life: Life, now_s: float) -> ContainerLife:
     """As its status tells it: one that waits to be started again says so."""
+    own = life.containers[container.name]
+    if life.ending is not None:
+        return own
     if isinstance(own.state, Ended) and _runs_again(pod, container, own) and own.not_before_s > now_s:
         seconds = int(own.not_before_s - own.state.ended_s)
         message = f"back-off {seconds}s restarting failed container={container.name} pod={pod.metadata.name}"

@@ -10,7 +10,7 @@ from koord.api.kubernetes.pod import PodStatus
 from koord.api.kubernetes.runnable import RunnableContainer, RunnablePod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.text.timestamp import from_seconds
-from koord.minicluster.kubelet.pod_status import Json, amounts_told, conditions_told, state_told
+from koord.minicluster.kubelet.pod_status import Json, conditions_told, container_told, ending_told
 from koord.minicluster.kubelet.states import Ended, Running
 from koord.minicluster.local.life import ContainerLife, Life, phase_of, shown
 
@@ -29,6 +29,8 @@ def status_patch(pod: RunnablePod, life: Life, host_ip: str, now_s: float) -> Js
     }
     if pod.spec.init_containers:
         wanted["initContainerStatuses"] = _statuses(pod, pod.spec.init_containers, life, now_s)
+    if life.ending is not None:
+        wanted |= ending_told(life.ending)
     conditions = list(_conditions(pod, life, phase, now_s))
     if conditions:
         wanted["conditions"] = conditions
@@ -42,6 +44,7 @@ def _says(old: PodStatus, wanted: Json) -> bool:
     told = msgspec.convert(wanted, type(old), strict=False)
     return (
         old.phase == told.phase
+        and old.reason == told.reason
         and old.pod_ip == told.pod_ip
         and old.start_time == told.start_time
         and old.container_statuses == told.container_statuses
@@ -50,26 +53,12 @@ def _says(old: PodStatus, wanted: Json) -> bool:
 
 
 def _statuses(pod: RunnablePod, containers: Sequence[RunnableContainer], life: Life, now_s: float) -> list[Json]:
-    return [_container(each, shown(pod, each, life.containers[each.name], now_s)) for each in containers]
+    return [_container(each, shown(pod, each, life, now_s)) for each in containers]
 
 
 def _container(container: RunnableContainer, own: ContainerLife) -> Json:
-    running = own.state if isinstance(own.state, Running) else None
-    status: Json = {
-        "name": container.name,
-        "image": container.image,
-        "imageID": "",
-        "ready": running.ready if running else isinstance(own.state, Ended) and own.state.ok,
-        "started": running.started if running else False,
-        "restartCount": own.restarts,
-        "state": state_told(own.state),
-        "lastState": state_told(own.last) if own.last is not None else {},
-    }
-    if own.id:
-        status["containerID"] = own.id
-    if running:
-        status["resources"] = amounts_told(container.resources)
-    return status
+    ready = own.state.ready if isinstance(own.state, Running) else isinstance(own.state, Ended) and own.state.ok
+    return container_told(container, own.state, own.last, ready=ready, restarts=own.restarts, id=own.id)
 
 
 def _conditions(pod: RunnablePod, life: Life, phase: PodPhase, now_s: float) -> Iterator[Json]:

@@ -10,7 +10,8 @@ from koord.api.kubernetes.heartbeat import conditions, is_ready
 from koord.api.kubernetes.node import Node
 from koord.api.machinery.codec import decode
 from koord.minicluster.hollow.log_lines import LogSource
-from koord.minicluster.hollow.machine import Machine, node_object, renew_period_s
+from koord.minicluster.hollow.machine import Machine, own_node
+from koord.minicluster.kubelet.node_status import node_object
 
 
 def machine(index: int = 0) -> Machine:
@@ -20,7 +21,7 @@ def machine(index: int = 0) -> Machine:
 def registered(index: int = 0) -> Node:
     import msgspec
 
-    body = node_object(machine(index), 1e9, kubelet_port=1234, version="1")
+    body = node_object(own_node(machine(index), "1"), 1e9, kubelet_port=1234)
     return decode(Node, msgspec.json.encode(body))
 
 
@@ -62,11 +63,6 @@ def test_a_node_whose_addresses_are_all_in_use_says_so() -> None:
     every = {str(ip) for ip in ipaddress.ip_network(machine().pod_cidr)}
     with pytest.raises(ValueError, match="hollow-0001"):
         machine().free_ip(every, 0)
-
-
-@pytest.mark.parametrize(("nodes", "period_s"), [(1, 10), (100, 10), (500, 10), (800, 16), (5000, 20)])
-def test_leases_are_renewed_as_often_as_kubelets_do_until_that_is_too_much(nodes: int, period_s: float) -> None:
-    assert renew_period_s(nodes) == period_s
 
 
 def test_a_log_grows_and_a_tail_of_it_is_its_end() -> None:

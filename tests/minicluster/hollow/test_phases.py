@@ -19,6 +19,7 @@ from koord.minicluster.hollow.phases import (
     removal_s,
 )
 from koord.minicluster.kubelet.states import Ended, Running, Waiting
+from koord.minicluster.kubelet.termination import DEADLINE_EXCEEDED
 from tests.minicluster.hollow.builders import pod
 
 AT_ONCE = Pace(start_s=0.0, init_s=10.0, stop_s=0.0)
@@ -121,7 +122,7 @@ def test_a_deadline_ends_a_pod_that_still_runs() -> None:
     late = pod(activeDeadlineSeconds=60, restartPolicy="Never")
     assert life_at(late, START_S, START_S + 59, AT_ONCE).next_s == START_S + 60
     over = life_at(late, START_S, START_S + 90, AT_ONCE)
-    assert (over.phase, over.reason) == (PodPhase.FAILED, "DeadlineExceeded")
+    assert (over.phase, over.ending) == (PodPhase.FAILED, DEADLINE_EXCEEDED)
     assert over.containers[0].state == Ended(143, START_S, START_S + 60)
 
 

@@ -9,9 +9,11 @@ from koord.api.kubernetes.runnable import RunnablePod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.codec import convert
 from koord.minicluster.kubelet.states import Ended, Running, Waiting
+from koord.minicluster.kubelet.termination import DEADLINE_EXCEEDED, DELETED, Ending
 from koord.minicluster.local.life import (
     ContainerLife,
     Life,
+    adopted,
     ended,
     failed_to_start,
     phase_of,
@@ -20,6 +22,7 @@ from koord.minicluster.local.life import (
     started,
     todo,
 )
+from koord.minicluster.local.runs import Run
 from tests.minicluster.local.pods import container, pod
 
 S = 1000.0
@@ -138,7 +141,7 @@ def test_who_waits_to_be_started_again_says_so() -> None:
     for _ in range(2):
         story.starts()
         story.ends("main", 1)
-    told = shown(story.pod, story.by_name["main"], story.own(), story.now_s)
+    told = shown(story.pod, story.by_name["main"], story.life, story.now_s)
     assert isinstance(told.state, Waiting)
     assert told.state.reason == "CrashLoopBackOff"
     assert "10s" in told.state.message
@@ -198,3 +201,51 @@ def test_what_ran_before_this_process_counts_as_killed(policy: str, phase: PodPh
     assert story.phase() is phase
     assert story.starts() == (["main"] if policy == "Always" else [])
     assert story.own().restarts == (3 if policy == "Always" else 2)
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "phase"),
+    [
+        (DELETED, 0, PodPhase.SUCCEEDED),
+        (DELETED, 143, PodPhase.FAILED),
+        (DEADLINE_EXCEEDED, 0, PodPhase.FAILED),
+    ],
+)
+def test_a_pod_that_is_ended_from_outside_is_over_whatever_its_policy_says(
+    ending: Ending, code: int, phase: PodPhase
+) -> None:
+    story = Story(pod())
+    story.starts()
+    story.ends("main", code)
+    story.life = story.life.ended_by(ending, story.now_s)
+    assert story.phase() is phase
+    assert story.starts() == []
+    assert shown(story.pod, story.by_name["main"], story.life, story.now_s) == story.own()
+
+
+def test_containers_that_waited_when_the_pod_was_ended_have_ended_too() -> None:
+    story = Story(pod(init=(container("first"),)))
+    story.starts()
+    story.ends("first", 1)
+    story.life = story.life.ended_by(DEADLINE_EXCEEDED, story.now_s)
+    assert story.own("main").state == Ended(137, story.now_s, story.now_s, "ContainerStatusUnknown")
+    assert story.own("first").state == Ended(1, S, story.now_s)
+
+
+@pytest.mark.parametrize(("told_of", "is_ready"), [("containerd://this", True), ("containerd://before", False)])
+def test_an_adopted_container_goes_on_as_its_probes_said_of_this_run(told_of: str, is_ready: bool) -> None:
+    probed = container(readinessProbe={"exec": {"command": ["true"]}})
+    before = {"exitCode": 7, "startedAt": "1970-01-01T00:10:00Z", "finishedAt": "1970-01-01T00:11:00Z"}
+    status = {
+        "name": "main", "restartCount": 1, "ready": True, "started": True, "containerID": told_of,
+        "state": {"running": {}}, "lastState": {"terminated": before},
+    }  # fmt: skip
+    raw = {**to_builtins(pod(probed)), "status": {"phase": "Running", "containerStatuses": [status]}}
+    story = Story(convert(RunnablePod, raw))
+    lost = Life.resumed(story.pod, S).containers["main"]
+    (told,) = story.pod.status.container_statuses
+    run = Run(restarts=1, process="12@34", since_s=S - 100, backoff_s=10.0)
+    own = adopted(lost, story.by_name["main"], run, "containerd://this", told)
+    assert own.state == Running(S - 100, ready=is_ready)
+    assert (own.restarts, own.backoff_s, own.id) == (1, 10.0, "containerd://this")
+    assert own.last == (Ended(7, 600.0, 660.0) if is_ready else None)

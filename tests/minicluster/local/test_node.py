@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from koord.api.kinds import CONFIG_MAPS, NODES, PODS
 from koord.api.kubernetes.words import PodPhase
+from koord.api.machinery.faults import BadInput
 from koord.kube.client import Client
+from koord.minicluster.local.live.run import Options, run
 from tests.minicluster.local.running import (
     NAME,
     ROOT,
     container_id_of,
+    event_of,
     gone,
     is_running,
     is_there,
@@ -135,3 +139,30 @@ async def test_out_of_memory_is_told_as_such(client: Client) -> None:
     terminated = found.status.container_statuses[0].state.terminated
     assert terminated is not None
     assert terminated.exit_code in (137, 2)
+
+
+async def test_a_pod_that_is_active_for_too_long_is_ended_and_says_so(client: Client) -> None:
+    own = pod("late", "trap 'echo ending; exit 0' TERM; while true; do sleep 0.1; done", activeDeadlineSeconds=1)
+    await client.create(PODS, own)
+    found = await until(client, "late", lambda each: each.is_finished)
+    assert (found.status.phase, found.status.reason) == (PodPhase.FAILED, "DeadlineExceeded")
+    assert await log_of(client, "late") == "ending\n"
+    assert "deadline" in await event_of(client, "late", "DeadlineExceeded")
+
+
+async def test_a_deleted_pod_has_its_grace_and_a_second_deletion_may_cut_it(client: Client) -> None:
+    await client.create(PODS, pod("stubborn", "trap '' TERM; while true; do sleep 0.1; done", restart="Always"))
+    await until(client, "stubborn", is_running)
+    await client.delete(PODS, "stubborn", namespace="default", grace_s=300)
+    await asyncio.sleep(0.5)
+    assert is_running(await client.get(PODS, "stubborn", namespace="default"))
+    await client.delete(PODS, "stubborn", namespace="default", grace_s=1)
+    await gone(client, "stubborn")
+
+
+async def test_a_node_that_somebody_elses_has_the_name_of_is_left_alone(client: Client, tmp_path: Path) -> None:
+    await client.create(NODES, {"metadata": {"name": "taken", "labels": {"who": "else"}}})
+    with pytest.raises(BadInput, match="taken exists and is not a local node"):
+        await run(client, Options("taken", f"{ROOT}-other", tmp_path / "other"))
+    assert (await client.get(NODES, "taken")).status.allocatable == {}
+    await client.delete(NODES, "taken")

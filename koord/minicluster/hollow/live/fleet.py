@@ -20,12 +20,13 @@ from koord.kube.clock import Clock, SystemClock
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
 from koord.minicluster.hollow.live.kubelet import HollowKubelet
+from koord.minicluster.hollow.live.machines import FIELD_MANAGER, Machines
 from koord.minicluster.hollow.live.pods import NODE_INDEX, PodRunner, by_node
-from koord.minicluster.hollow.live.registry import NodeRegistry
 from koord.minicluster.hollow.live.reports import Reporter
 from koord.minicluster.hollow.load_model import Load, SeededLoad
 from koord.minicluster.hollow.machine import LABEL_FLEET, Machine
 from koord.minicluster.hollow.phases import Pace
+from koord.minicluster.kubelet.live.pod_writes import PodWrites
 from koord.minicluster.kubelet.live.server import KubeletServer
 from koord.minicluster.kubelet.node_status import HOST_IP
 
@@ -73,7 +74,7 @@ async def run_fleet(
         KubeletServer(serving, client, context, clock, options.kubelet_port) as kubelet,
         informers,
     ):
-        registry = NodeRegistry(
+        machines = Machines(
             client,
             options.machines(),
             kubelet_port=kubelet.port,
@@ -81,15 +82,15 @@ async def run_fleet(
             seed=options.seed,
             clock=clock,
         )
-        await registry.register()
-        registry.follow(nodes)
-        runner = PodRunner(client, pods, registry, pace=options.pace, clock=clock)
+        await machines.register()
+        machines.follow(nodes)
+        runner = PodRunner(PodWrites(client, FIELD_MANAGER), pods, machines.runs, pace=options.pace, clock=clock)
         reporter = Reporter(
-            client, pods, registry, load=options.load, policy=options.report, seed=options.seed, clock=clock
+            client, pods, machines, load=options.load, policy=options.report, seed=options.seed, clock=clock
         )
         nodes.add_handler(_waker(runner))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(registry.keep_alive(), name="hollow/keep-alive")
+            tasks.create_task(machines.registry.keep_alive(), name="hollow/keep-alive")
             tasks.create_task(runner.controller.run(), name="hollow/pods")
             tasks.create_task(reporter.run(), name="hollow/reports")
             await informers.synced(freeze=True)

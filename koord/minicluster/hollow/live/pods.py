@@ -5,24 +5,19 @@ One controller for all nodes; its queue is the one timer that pods have.
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from typing import Final
 
-from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
-from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import Conflict, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from koord.minicluster.hollow.live.registry import FIELD_MANAGER, NodeRegistry
 from koord.minicluster.hollow.machine import Machine
 from koord.minicluster.hollow.phases import Pace
 from koord.minicluster.hollow.pod_status import Addresses, step
+from koord.minicluster.kubelet.live.pod_writes import PodWrites
 from koord.minicluster.kubelet.node_status import HOST_IP
-
-log = logging.getLogger(__name__)
 
 WORKERS: Final = 16
 NODE_INDEX: Final = "node"
@@ -34,12 +29,18 @@ def by_node(pod: Pod) -> tuple[str, ...]:
 
 
 class PodRunner:
-    """Carries out what becomes of pods on nodes that are alive."""
+    """Carries out what becomes of pods on nodes that are alive: those that `runs` has a machine for."""
 
     def __init__(
-        self, client: Client, pods: Informer[Pod], registry: NodeRegistry, *, pace: Pace, clock: Clock
+        self,
+        writes: PodWrites,
+        pods: Informer[Pod],
+        runs: Callable[[str], Machine | None],
+        *,
+        pace: Pace,
+        clock: Clock,
     ) -> None:
-        self._client, self._pods, self._registry = client, pods, registry
+        self._writes, self._pods, self._runs = writes, pods, runs
         self._pace, self._clock = pace, clock
         self._leases = _AddressBook()
         self.controller: Controller[str] = Controller("hollow-pods", self._reconcile, workers=WORKERS)
@@ -59,29 +60,15 @@ class PodRunner:
 
     async def _reconcile(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
-        machine = self._registry.runs(pod.spec.node_name) if pod is not None else None
+        machine = self._runs(pod.spec.node_name) if pod is not None else None
         if pod is None or machine is None:
             return None
         now_s = self._clock.now()
         decided = step(pod, now_s, self._pace, Addresses(HOST_IP, self._leases.of(pod, machine)))
-        name, namespace = pod.metadata.name, pod.metadata.namespace
-        try:
-            if decided.patch is not None:
-                await self._client.patch(
-                    PODS,
-                    name,
-                    decided.patch,
-                    namespace=namespace,
-                    type="strategic",
-                    subresource="status",
-                    field_manager=FIELD_MANAGER,
-                )
-            if decided.remove:
-                await self._client.delete(PODS, name, namespace=namespace, uid=pod.metadata.uid, grace_s=0)
-        except (NotFound, Conflict) as error:
-            # Gone, or another pod by that name: the informer will tell.
-            log.debug("left alone: %s", error, extra={"pod": key})
-            return None
+        if decided.patch is not None:
+            await self._writes.status(pod, decided.patch)
+        if decided.remove:
+            await self._writes.remove(pod)
         if decided.next_s is None:
             return None
         return Requeue(max(SOONEST_S, decided.next_s - now_s))

@@ -24,13 +24,13 @@ from koord.kube.informer import Informer
 from koord.kube.served import is_served
 from koord.kube.store import Delta
 from koord.minicluster.hollow.chance import chance
-from koord.minicluster.hollow.live.parallel import for_each
+from koord.minicluster.hollow.live.machines import FIELD_MANAGER, Machines
 from koord.minicluster.hollow.live.pods import NODE_INDEX
-from koord.minicluster.hollow.live.registry import FIELD_MANAGER, NodeRegistry
 from koord.minicluster.hollow.load_model import Load, NodeShape, PodShape, Usage, shape_of, usage_at
 from koord.minicluster.hollow.machine import Machine
-from koord.minicluster.hollow.pod_status import started_at
 from koord.minicluster.hollow.report import History, node_metric_status, sample_of, sample_times
+from koord.minicluster.kubelet.live.parallel import for_each
+from koord.minicluster.kubelet.termination import started_at
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Reporter:
         self,
         client: Client,
         pods: Informer[Pod],
-        registry: NodeRegistry,
+        machines: Machines,
         *,
         load: Load,
         policy: ReportPolicy,
@@ -64,7 +64,7 @@ class Reporter:
     ) -> None:
         # A report that fails is soon followed by a fresher one.
         self._client = client.limited(timeout_s=10.0, attempts=1)
-        self._pods, self._registry, self._clock = pods, registry, clock
+        self._pods, self._machines, self._clock = pods, machines, clock
         self._load, self._policy, self._seed = load, policy, seed
         self._histories: dict[str, History] = {}
         self._policies: dict[str, ReportPolicy] = {}
@@ -90,7 +90,7 @@ class Reporter:
 
     def _due_at(self, now_s: float) -> list[Machine]:
         due = []
-        for machine in self._registry.alive:
+        for machine in self._machines.alive:
             at_s = self._due.get(machine.name)
             if at_s is None:
                 at_s = now_s + FIRST_WITHIN_S * chance(self._seed, "report", machine.name)

@@ -1,1 +1,1 @@
-"""A kubelet's port."""
+"""A kubelet's port, its nodes in the API, and what it writes to pods."""

@@ -2,6 +2,7 @@
 
     LOGS/NAMESPACE_NAME_UID/CONTAINER/RESTARTS.log       what is written at present
                                       RESTARTS.log.1     what was written before, up to .4 the oldest
+                                      RESTARTS.run       of which process that is the log
 
 A container holds its file open and appends, also while the node's own process is away. So a full file is copied and
 emptied rather than renamed. Of the runs that are over, the last one's logs are kept.
@@ -35,14 +36,17 @@ class PodLogs:
         meta = pod.metadata
         return self._folder / f"{meta.namespace}_{meta.name}_{meta.uid}"
 
+    def folder(self, pod: RunnablePod, container: str) -> Path:
+        return self.of(pod) / container
+
     def file(self, pod: RunnablePod, container: str, restarts: int) -> Path:
-        return self.of(pod) / container / f"{restarts}.log"
+        return self.folder(pod, container) / f"{restarts}.log"
 
     def begin(self, pod: RunnablePod, container: str, restarts: int) -> Path:
         """The file for a new run; those of all but the run before are removed."""
         kept = {f"{number}.log" for number in (restarts, restarts - 1)}
-        folder = self.of(pod) / container
-        for file in list(folder.glob("*.log*")) if folder.is_dir() else []:
+        folder = self.folder(pod, container)
+        for file in list(folder.iterdir()) if folder.is_dir() else []:
             if ".".join(file.name.split(".")[:2]) not in kept:
                 file.unlink(missing_ok=True)
         return self.file(pod, container, restarts)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from koord.minicluster.local.live.adoption import Adopted
 from koord.minicluster.local.live.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class StartError(Exception):
 @dataclass(slots=True)
 class Process:
     directory: str
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | Adopted
 
     @property
     def pid(self) -> int:
@@ -44,6 +45,15 @@ class Process:
         """The exit code, as a shell tells it: 128 and the signal for one that was killed."""
         code = await self.process.wait()
         return code if code >= 0 else 128 - code
+
+    @property
+    def is_code_known(self) -> bool:
+        return not isinstance(self.process, Adopted) or self.process.is_code_known
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        if isinstance(self.process, Adopted):
+            self.process.close()
 
 
 async def start(

@@ -1,8 +1,9 @@
 """This machine as a node, until it is cancelled: registers, keeps its lease, runs the pods that are bound to it.
 
-Processes of a former run went with their cgroups. Their pods are treated as if killed: started again where their policy
-says so, failed where it does not. Hearing of pods does no I/O: what is to be written to the kernel is written by tasks
-that tell what is refused and try again, so that no single file ends the node.
+Pods that outlived a former run of this process are adopted: they go on. What of them ended meanwhile is treated as if
+killed: started again where the pod's policy says so, failed where it does not. Hearing of pods does no I/O: what is to
+be written to the kernel is written by tasks that tell what is refused and try again, so that no single file ends the
+node.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +22,20 @@ import msgspec
 from koord import __version__
 from koord.agent.host import proc
 from koord.agent.host.knobs import Knob
-from koord.agent.pods import pod_of
-from koord.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
-from koord.api.kubernetes.heartbeat import NODE_LEASES, is_ready, lease_object, renewal
+from koord.agent.pods import AgentPod, pod_of
+from koord.api.kinds import CONFIG_MAPS, NODES, PODS, SECRETS
 from koord.api.kubernetes.meta import ObjectReference
-from koord.api.kubernetes.node import Node as NodeStruct
 from koord.api.kubernetes.runnable import RunnablePod
+from koord.api.machinery.faults import BadInput
 from koord.certificates.own import own_certificate_aside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
-from koord.kube.errors import AlreadyExists, ApiError, NotFound
+from koord.kube.errors import NotFound
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity, identity_of
+from koord.minicluster.kubelet.live.pod_writes import PodWrites
+from koord.minicluster.kubelet.live.registry import NodeRegistry
 from koord.minicluster.kubelet.live.server import KubeletServer
 from koord.minicluster.kubelet.node_status import HOST_IP
 from koord.minicluster.local.amounts import Setting, class_settings
@@ -42,11 +44,10 @@ from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.server import LocalKubelet
 from koord.minicluster.local.live.tree import DRIVER, Tree
 from koord.minicluster.local.live.worker import Node, Worker
-from koord.minicluster.local.node import Machine, node_object, node_status
+from koord.minicluster.local.node import Machine, own_node
 
 log = logging.getLogger(__name__)
 
-RENEW_S: Final = 10.0
 AGAIN_S: Final = 5.0
 MOST_NOTE: Final = 1000
 LOGS_S: Final = 2.0
@@ -102,7 +103,6 @@ class Local:
         self._changed = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._known: NodeStruct | None = None
 
     async def run(self, on_ready: Callable[[int], None]) -> None:
         self.tree.make()
@@ -115,17 +115,20 @@ class Local:
                 tls = await own_certificate_aside("koord-local", HOST_IP)
                 own = LocalKubelet(self._options.name, lambda: self.workers, lambda: [each.raw for each in pods.list()])
                 server = await stack.enter_async_context(KubeletServer(own, self._client, tls, self._clock))
-                await self._register(server.port)
+                registry = await self._register(server.port)
+                registry.follow(informers.get(NODES, fields=f"metadata.name={self._options.name}"))
                 events = await stack.enter_async_context(EventRecorder(self._client, controller=FIELD_MANAGER))
                 self._group = await stack.enter_async_context(asyncio.TaskGroup())
+                writes = PodWrites(self._client, FIELD_MANAGER)
                 node = Node(
-                    self._options.name, HOST_IP, self.tree, self.logs, self._client, self._clock,
+                    self._options.name, HOST_IP, self.tree, self.logs, writes, self._clock,
                     self._around, self.machine.cpu_milli, self.machine.memory_bytes, _teller(events), self._answered,
                 )  # fmt: skip
                 stack.callback(pods.add_handler(lambda delta: self._hear(node, delta)))
                 await informers.synced()
                 await asyncio.to_thread(self.logs.remove_all_but, {each.pod.metadata.uid for each in pods.list()})
-                self._go_on("lease", lambda: self._keep_alive(server.port), RENEW_S)
+                await self._end_strangers(pods.list())
+                self._go_on("lease", registry.keep_alive, 0.0)
                 self._go_on("weights of QoS classes", self._weigh, 0.0)
                 self._go_on("logs of pods", lambda: asyncio.to_thread(self.logs.bound), LOGS_S)
                 self._go_on("cgroups that are left", self.tree.sweep, AGAIN_S)
@@ -134,6 +137,27 @@ class Local:
         finally:
             self.tree.remove()
             self.tree.close()
+
+    async def _register(self, port: int) -> NodeRegistry:
+        registry = NodeRegistry(
+            self._client,
+            [own_node(self.machine, __version__)],
+            kubelet_port=port,
+            field_manager=FIELD_MANAGER,
+            clock=self._clock,
+        )
+        for name in await registry.register({}):
+            raise BadInput(f"node {name} exists and is not a local node: choose another name for this machine's node")
+        return registry
+
+    async def _end_strangers(self, bound: Iterable[Bound]) -> None:
+        """What a former run left, and no pod of this node claims, goes."""
+        there = self.tree.pods()
+        claimed = {each.directory for each in _readable(each.pod for each in bound if not each.pod.is_finished)}
+        for directory in there:
+            if directory not in claimed:
+                log.info("cgroup %s of a former run belongs to no pod and is removed", directory)
+                await self.tree.drop(directory)
 
     def _go_on(self, part: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
         """Does that part of the node's work again and again; an error in it is told, and ends nothing."""
@@ -178,7 +202,7 @@ class Local:
                 await asyncio.wait({before})
             if old is not None:
                 await asyncio.to_thread(self.logs.remove, old.pod)
-            if worker is not None and not worker.is_over:
+            if worker is not None and not worker.pod.is_finished:
                 await worker.run()
         finally:
             self._changed.set()
@@ -202,12 +226,7 @@ class Local:
         await (self._clock.sleep(AGAIN_S) if refused else self._changed.wait())
 
     def _wanted_weights(self) -> Iterator[Setting]:
-        pods = []
-        for worker in self.workers.values():
-            if not worker.is_over:
-                with suppress(ValueError):
-                    # A pod whose amounts cannot be read does not run either.
-                    pods.append(pod_of(worker.pod, DRIVER))
+        pods = _readable(worker.pod for worker in self.workers.values() if not worker.is_over)
         return class_settings(pods, self.machine.cpu_milli, DRIVER)
 
     async def _around(self, pod: RunnablePod) -> Around:
@@ -232,47 +251,12 @@ class Local:
         base = {"PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")}
         return Around(self._options.name, HOST_IP, maps, secrets, base)
 
-    async def _register(self, port: int) -> None:
-        now_s = self._clock.now()
-        made = node_object(self.machine, now_s, kubelet_port=port, version=__version__)
-        try:
-            self._known = await self._client.create(NODES, made, field_manager=FIELD_MANAGER)
-        except AlreadyExists:
-            self._known = await self._client.get(NODES, self.machine.name)
-            await self._write_status(port)
-        await self._take_lease()
 
-    async def _take_lease(self) -> None:
-        assert self._known is not None
-        lease = lease_object(self.machine.name, self._known.metadata.uid, self._clock.now())
-        with suppress(AlreadyExists):
-            await self._client.create(LEASES, lease, field_manager=FIELD_MANAGER)
-
-    async def _write_status(self, port: int) -> None:
-        status = node_status(self.machine, self._known, self._clock.now(), kubelet_port=port, version=__version__)
-        self._known = await self._client.patch(
-            NODES, self.machine.name, {"status": status}, type="strategic", subresource="status",
-            field_manager=FIELD_MANAGER,
-        )  # fmt: skip
-
-    async def _keep_alive(self, port: int) -> None:
-        try:
-            await self._client.patch(
-                LEASES, self.machine.name, renewal(self._clock.now()), namespace=NODE_LEASES,
-                field_manager=FIELD_MANAGER,
-            )  # fmt: skip
-        except NotFound:
-            await self._take_lease()
-        except ApiError as error:
-            log.warning("the lease could not be renewed: %s", error)
-            return
-        try:
-            self._known = await self._client.get(NODES, self.machine.name)
-            if not is_ready(self._known):
-                # Somebody took the node for lost while its lease was late.
-                await self._write_status(port)
-        except ApiError as error:
-            log.warning("the node's status could not be looked at: %s", error)
+def _readable(pods: Iterable[RunnablePod]) -> Iterator[AgentPod]:
+    """A pod whose amounts cannot be read does not run either."""
+    for pod in pods:
+        with suppress(ValueError):
+            yield pod_of(pod, DRIVER)
 
 
 def _teller(events: EventRecorder) -> Callable[[RunnablePod, str, str], None]:

@@ -20,7 +20,7 @@ from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.convert import PERIOD_US
 from koord.agent.host.files import Files
 from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT, Knob
-from koord.agent.host.layout import qos_dir
+from koord.agent.host.layout import pods_in, qos_dir
 from koord.api.kubernetes.cgroup import CgroupDriver
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.machinery.faults import BadInput
@@ -48,22 +48,39 @@ class Tree:
         self._leftovers: set[str] = set()
 
     def make(self) -> None:
-        """The node's root and the directories of QoS classes. What a former run left there is ended first."""
-        if self._directories_of("")[0].exists():
-            log.warning("a former run left the cgroup %s: it is cleared", self.cgroups.root)
-            self.remove()
+        """The node's root and the directories of QoS classes. What a former run left there stays, for its pods to be
+        adopted, unless it does not fit into the node as it is to be."""
+        is_there = self._directories_of("")[0].exists()
         try:
-            self.directory("")
-            if self._cpu_milli:
-                self.set(CPU_QUOTA, "", self._cpu_milli * PERIOD_US // 1000)
-            if self._memory_bytes:
-                self.set(MEMORY_LIMIT, "", self._memory_bytes)
-            for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
-                self.directory(qos_dir(qos, DRIVER))
+            try:
+                self._make()
+            except OSError as error:
+                if not is_there:
+                    raise
+                log.warning("what a former run left in cgroup %s is ended: %s", self.cgroups.root, error)
+                self.remove()
+                self._make()
         except PermissionError as error:
             raise TreeError(f"cannot make cgroups: {error.strerror}; a local node needs root") from error
         except OSError as error:
             raise TreeError(f"cannot make cgroups: {error}") from error
+
+    def _make(self) -> None:
+        self.directory("")
+        if self._cpu_milli:
+            self.set(CPU_QUOTA, "", self._cpu_milli * PERIOD_US // 1000)
+        if self._memory_bytes:
+            self.set(MEMORY_LIMIT, "", self._memory_bytes)
+        for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
+            self.directory(qos_dir(qos, DRIVER))
+
+    def pods(self) -> list[str]:
+        """The directories of pods, also of a former run."""
+        return [directory for directory, _ in pods_in(self.cgroups, DRIVER)]
+
+    def below(self, directory: str) -> list[str]:
+        """The cgroups right below one."""
+        return [f"{directory}/{name}" for name in self.cgroups.children(directory)]
 
     def directory(self, name: str) -> str:
         """Makes a cgroup in every hierarchy, with its parent's CPUs and memory nodes."""

@@ -13,27 +13,50 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from koord.agent.host.layout import container_dir
+from koord.agent.host.processes import process_of
 from koord.agent.pods import AgentContainer, AgentPod, pod_of
-from koord.api.kinds import PODS
 from koord.api.kubernetes.resources import amounts
 from koord.api.kubernetes.runnable import Probe, RunnableContainer, RunnablePod
 from koord.api.kubernetes.words import PodPhase
 from koord.api.protocol.priority import qos_class
-from koord.kube.client import Client
 from koord.kube.clock import Clock
-from koord.kube.errors import ApiError, Conflict, NotFound
-from koord.minicluster.kubelet.states import longer
+from koord.kube.errors import ApiError
+from koord.minicluster.kubelet.live.pod_writes import PodWrites
+from koord.minicluster.kubelet.pod_status import container_id
+from koord.minicluster.kubelet.states import Running, longer
+from koord.minicluster.kubelet.termination import (
+    DEADLINE_EXCEEDED,
+    DELETED,
+    Ending,
+    deadline_s,
+    farewell,
+    grace_left_s,
+    grace_s,
+    started_at,
+)
 from koord.minicluster.local.amounts import container_settings, oom_score, pod_settings
 from koord.minicluster.local.environment import Around, ConfigError, command_line, environment
-from koord.minicluster.local.life import Life, Todo, ended, failed_to_start, phase_of, probed, started, todo
-from koord.minicluster.local.live import probes, processes
+from koord.minicluster.local.life import (
+    KILLED,
+    UNKNOWN,
+    Life,
+    Todo,
+    adopted,
+    ended,
+    failed_to_start,
+    phase_of,
+    probed,
+    started,
+    todo,
+)
+from koord.minicluster.local.live import adoption, probes, processes
 from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.tree import DRIVER, Tree
+from koord.minicluster.local.runs import Run
 from koord.minicluster.local.status import status_patch
 
 log = logging.getLogger(__name__)
@@ -41,7 +64,6 @@ log = logging.getLogger(__name__)
 RUNTIME: Final = "containerd"
 """The runtime whose layout the cgroups have, since an id must name one."""
 RETRY_S: Final = 2.0
-DEFAULT_GRACE_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -52,7 +74,7 @@ class Node:
     ip: str
     tree: Tree
     logs: PodLogs
-    client: Client
+    writes: PodWrites
     clock: Clock
     around: Callable[[RunnablePod], Any]
     "What a pod's containers may ask for beyond it, fetched when they start."
@@ -77,6 +99,7 @@ class Worker:
         self._node, self._pod = node, pod
         self.life = Life.resumed(pod, node.clock.now())
         self._running: dict[str, _Live] = {}
+        self._since_s = node.clock.now()
         self._wake = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._said: object = None
@@ -85,6 +108,7 @@ class Worker:
         "The pod's cgroup, from the first attempt to make it."
         self._is_made = False
         self._make_at_s = self._make_pause_s = 0.0
+        self._may_adopt = True
 
     @property
     def pod(self) -> RunnablePod:
@@ -126,6 +150,8 @@ class Worker:
                 self._group = group
                 await self._live()
         finally:
+            for live in self._running.values():
+                live.process.close()
             await self._drop()
 
     async def _drop(self) -> None:
@@ -133,9 +159,15 @@ class Worker:
             await self._node.tree.drop(self._directory)
 
     async def _live(self) -> None:
+        await self._adopt()
         while self._pod.metadata.deletion_timestamp is None:
             now_s = self._node.clock.now()
-            next_ = todo(self._pod, self.life, now_s) if self._make_pod(now_s) else Todo(next_s=self._make_at_s)
+            until_s = deadline_s(self._pod, started_at(self._pod, self._since_s))
+            if until_s is not None and now_s >= until_s and not self.is_over:
+                self._fails(DEADLINE_EXCEEDED.reason, DEADLINE_EXCEEDED.message)
+                await self._end(DEADLINE_EXCEEDED)
+                continue
+            next_ = self._next(now_s)
             for container in next_.start:
                 await self._start(container)
             written = await self._write_status()
@@ -143,9 +175,15 @@ class Worker:
                 return
             waits = [] if next_.next_s is None else [max(next_.next_s - now_s, 0.05)]
             waits += [] if written else [RETRY_S]
+            waits += [] if until_s is None or self.is_over else [max(until_s - now_s, 0.05)]
             if not next_.start:
                 await self._sleep(min(waits, default=None))
         await self._leave()
+
+    def _next(self, now_s: float) -> Todo:
+        if self.is_over:
+            return Todo()
+        return todo(self._pod, self.life, now_s) if self._make_pod(now_s) else Todo(next_s=self._make_at_s)
 
     @property
     def is_over(self) -> bool:
@@ -184,27 +222,64 @@ class Worker:
         log.warning("pod %s: %s", self._pod.metadata.key, note)
         self._node.tell(self._pod, reason, note)
 
+    async def _adopt(self) -> None:
+        """Takes over the containers that outlived a former run of the node; what else it left of the pod goes."""
+        if not self._may_adopt:
+            return
+        self._may_adopt = False
+        try:
+            self._directory = self._seen().directory
+        except ValueError:
+            return
+        for container in (*self._pod.spec.init_containers, *self._pod.spec.containers):
+            self._adopt_one(container)
+        there = {each.process.directory for each in self._running.values()}
+        for directory in self._node.tree.below(self._directory):
+            if directory not in there:
+                await self._node.tree.drop(directory)
+
+    def _adopt_one(self, container: RunnableContainer) -> None:
+        name, pod = container.name, self._pod
+        run = adoption.kept(self._node.logs.folder(pod, name))
+        if run is None:
+            return
+        id_ = container_id(RUNTIME, pod, name, run.restarts)
+        directory = container_dir(self._directory, id_, DRIVER)
+        found = adoption.adopt(self._node.tree, directory, run)
+        if found is None:
+            return
+        told = {each.name: each for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+        self.life = self.life.put(name, adopted(self.life.containers[name], container, run, id_, told.get(name)))
+        self._follow(container, processes.Process(directory, found), adoption.environment_of(run.pid))
+
+    def _follow(self, container: RunnableContainer, process: processes.Process, env: Mapping[str, str]) -> None:
+        """Waits for the end of a container that runs, and asks its probes."""
+        live = self._running[container.name] = _Live(process)
+        assert self._group is not None
+        live.tasks.append(self._group.create_task(self._watch(container, live)))
+        self._watch_probes(container, live, env)
+
     async def _start(self, container: RunnableContainer) -> None:
         name, own = container.name, self.life.containers[container.name]
         restarts = own.restarts + 1 if own.has_begun else 0
-        container_id = _id(self._pod, name, restarts)
+        id_ = container_id(RUNTIME, self._pod, name, restarts)
         try:
             around: Around = await self._node.around(self._pod)
             env = environment(self._pod, container, around)
             argv = command_line(container, env)
-            process = await self._spawn(container, container_id, argv, env, restarts)
+            process = await self._spawn(container, id_, argv, env, restarts)
         except (ConfigError, ApiError) as error:
             self._cannot_start(container, "CreateContainerConfigError", str(error))
             return
         except (processes.StartError, OSError, ValueError) as error:
-            await self._node.tree.drop(container_dir(self._directory, container_id, DRIVER))
+            await self._node.tree.drop(container_dir(self._directory, id_, DRIVER))
             self._cannot_start(container, "RunContainerError", str(error))
             return
-        self.life = self.life.put(name, started(own, container, container_id, self._node.clock.now()))
-        live = self._running[name] = _Live(process)
-        assert self._group is not None
-        live.tasks.append(self._group.create_task(self._watch(container, live)))
-        self._watch_probes(container, live, env)
+        now_s = self._node.clock.now()
+        if (named := process_of(self._node.tree.files, process.pid)) is not None:
+            adoption.keep(self._node.logs.folder(self._pod, name), Run(restarts, named, now_s, own.backoff_s))
+        self.life = self.life.put(name, started(own, container, id_, now_s))
+        self._follow(container, process, env)
 
     def _cannot_start(self, container: RunnableContainer, reason: str, message: str) -> None:
         own = self.life.containers[container.name]
@@ -250,7 +325,8 @@ class Worker:
         if self._running.get(container.name) is live:
             del self._running[container.name]
         own = self.life.containers[container.name]
-        reason = "OOMKilled" if code == 137 and self._was_out_of_memory(live.process.directory) else ""
+        reason = "" if live.process.is_code_known else UNKNOWN
+        reason = "OOMKilled" if code == KILLED and self._was_out_of_memory(live.process.directory) else reason
         self.life = self.life.put(container.name, ended(own, code, reason, self._node.clock.now()))
         await self._node.tree.drop(live.process.directory)
         self._wake.set()
@@ -283,7 +359,8 @@ class Worker:
             watch(container.readiness_probe, lambda ready: self._probed(container, ready=ready))
             watch(container.liveness_probe, lambda alive: None if alive else self._kill(container, live, "liveness"))
 
-        if container.startup_probe is not None:
+        state = self.life.containers[container.name].state
+        if container.startup_probe is not None and not (isinstance(state, Running) and state.started):
             watch(container.startup_probe, begin)
         else:
             begin()
@@ -301,13 +378,7 @@ class Worker:
     def _kill(self, container: RunnableContainer, live: _Live, which: str) -> None:
         self._fails("Unhealthy", f"container {container.name} failed its {which} probe and will be restarted")
         assert self._group is not None
-        self._group.create_task(processes.stop(self._node.tree, live.process, self._grace_s()))
-
-    def _grace_s(self) -> float:
-        asked = self._pod.metadata.deletion_grace_period_seconds
-        if asked is None:
-            asked = self._pod.spec.termination_grace_period_seconds
-        return DEFAULT_GRACE_S if asked is None else float(asked)
+        self._group.create_task(processes.stop(self._node.tree, live.process, grace_s(self._pod)))
 
     async def _write_status(self) -> bool:
         pod = self._pod
@@ -315,12 +386,7 @@ class Worker:
         if patch is None or patch == self._said:
             return True
         try:
-            await self._node.client.patch(
-                PODS, pod.metadata.name, patch, namespace=pod.metadata.namespace, type="strategic",
-                subresource="status", field_manager="koord-local",
-            )  # fmt: skip
-        except (NotFound, Conflict):
-            return True
+            await self._node.writes.status(pod, patch)
         except ApiError as error:
             log.warning("the status of %s could not be written: %s", pod.metadata.key, error)
             return False
@@ -328,32 +394,39 @@ class Worker:
         return True
 
     async def _leave(self) -> None:
-        """Everything ends within the grace, which may be cut while it runs; then the pod is taken away for good."""
+        """Everything ends within the grace; then the pod is taken away for good."""
+        await self._end(DELETED)
+        while not await self._say_farewell():
+            await self._sleep(RETRY_S)
+
+    async def _end(self, ending: Ending) -> None:
+        """Ends all containers within their grace, which may be cut while it runs."""
         while self._running:
-            grace_s = self._grace_s()
+            allowed_s, left_s = grace_s(self._pod), grace_left_s(self._pod, self._node.clock.now())
             async with asyncio.TaskGroup() as stopping:
                 tasks = [
-                    stopping.create_task(processes.stop(self._node.tree, each.process, grace_s))
+                    stopping.create_task(processes.stop(self._node.tree, each.process, left_s))
                     for each in self._running.values()
                 ]
-                while self._running and self._grace_s() == grace_s:
+                while self._running and grace_s(self._pod) == allowed_s:
                     await self._sleep(1.0)
                 for task in tasks:
                     task.cancel()
         await self._drop()
-        while not (await self._write_status() and await self._delete()):
-            await self._sleep(RETRY_S)
+        if self.life.ending is None:
+            self.life = self.life.ended_by(ending, self._node.clock.now())
 
-    async def _delete(self) -> bool:
-        """Whether the API server has let the pod go."""
-        meta = self._pod.metadata
-        try:
-            await self._node.client.delete(PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace_s=0)
-        except (NotFound, Conflict):
-            return True
-        except ApiError as error:
-            log.warning("pod %s cannot be taken away yet: %s", meta.key, error)
+    async def _say_farewell(self) -> bool:
+        """Whether all that is to be written about a deleted pod is written."""
+        last = farewell(self._pod)
+        if last.tell and not await self._write_status():
             return False
+        if last.remove:
+            try:
+                await self._node.writes.remove(self._pod)
+            except ApiError as error:
+                log.warning("pod %s cannot be taken away yet: %s", self._pod.metadata.key, error)
+                return False
         return True
 
 
@@ -362,11 +435,6 @@ def _said(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         return "; ".join(_said(each) for each in error.exceptions)
     return str(error) or type(error).__name__
-
-
-def _id(pod: RunnablePod, container: str, restarts: int) -> str:
-    digest = blake2b(f"{pod.metadata.uid}/{container}/{restarts}".encode(), digest_size=32).hexdigest()
-    return f"{RUNTIME}://{digest}"
 
 
 def _root(container: RunnableContainer) -> str:

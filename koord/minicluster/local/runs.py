@@ -1,0 +1,18 @@
+"""A run of a container, as it is noted beside its log: its process is known again after the node's own has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    restarts: int
+    process: str
+    "Its number and when it began, as the agent names processes: another may have the number later."
+    since_s: float
+    backoff_s: float
+
+    @property
+    def pid(self) -> int:
+        return int(self.process.partition("@")[0])
