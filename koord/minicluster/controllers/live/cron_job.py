@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from koord.api.kinds import CRON_JOBS, JOBS
 from koord.api.kubernetes.workloads import Job
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import cron_job as decisions
-from koord.minicluster.controllers.actions import Tell
-from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about, refused
+from koord.minicluster.controllers.live.carried_out import carried_out
+from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about
 
 
 class CronJobLoop:
@@ -29,18 +28,9 @@ class CronJobLoop:
             return None
         jobs = self._jobs.by_index(MANAGER, cron_job.metadata.uid)
         plan = decisions.decide(cron_job, jobs, self._cluster.clock.now())
-        writer, who = self._cluster.writer, about(CRON_JOBS, cron_job)
-        try:
-            await writer.carry_out(plan.actions, who)
-        except (AlreadyExists, NotFound, Conflict):
-            # A Job of that name is there. If it is ours, the next look counts it; if not, its name stays taken.
-            return Requeue()
-        except ApiError as error:
-            if refused(error):
-                return None
-            writer.tell(who, Tell("FailedCreate", str(error), type="Warning"))
-            raise
-        return None if plan.again_in_s is None else Requeue(plan.again_in_s)
+        # If a Job of that name is there and is ours, the next look counts it; if it is not ours, its name stays taken.
+        who = about(CRON_JOBS, cron_job)
+        return await carried_out(self._cluster, plan.actions, who, again_in_s=plan.again_in_s)
 
 
 def _of_job(delta: Delta[Job]) -> Iterable[str]:

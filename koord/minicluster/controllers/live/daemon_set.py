@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from koord.api.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
@@ -11,11 +12,11 @@ from koord.api.kubernetes.words import PodPhase
 from koord.api.kubernetes.workloads import DaemonSet
 from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import daemon_set as decisions
-from koord.minicluster.controllers.actions import Tell, sooner
-from koord.minicluster.controllers.live.cluster import Cluster, about, refused, soon
+from koord.minicluster.controllers.actions import sooner
+from koord.minicluster.controllers.live.carried_out import carried_out
+from koord.minicluster.controllers.live.cluster import Cluster, about, soon
 from koord.minicluster.controllers.live.revisions import collided
 from koord.workloads.daemon_pods import target_node
 
@@ -65,20 +66,13 @@ class DaemonSetLoop:
         held_back, wait_s = self._held_back(set_, pods, now_s)
         state = decisions.State(set_, tuple(pods), tuple(self._nodes.list()), tuple(history), held_back)
         plan = decisions.decide(state, now_s)
-        try:
-            await cluster.writer.carry_out(plan.actions, who)
-        except AlreadyExists as error:
-            await collided(cluster, DAEMON_SETS, set_, set_.status.collision_count, plan.actions, error)
-            return Requeue()
-        except (NotFound, Conflict):
-            return Requeue()
-        except ApiError as error:
-            if refused(error):
-                return None
-            cluster.writer.tell(who, Tell("FailedCreate", str(error), type="Warning"))
-            raise
-        again_in_s = sooner(plan.again_in_s, wait_s)
-        return None if again_in_s is None else Requeue(again_in_s)
+        return await carried_out(
+            cluster,
+            plan.actions,
+            who,
+            again_in_s=sooner(plan.again_in_s, wait_s),
+            taken=partial(collided, cluster, DAEMON_SETS, set_, set_.status.collision_count, plan.actions),
+        )
 
     def _held_back(self, set_: DaemonSet, pods: Iterable[Pod], now_s: float) -> tuple[frozenset[str], float | None]:
         """Nodes where a failed pod is left for a while: 1 s, and twice as long each time."""

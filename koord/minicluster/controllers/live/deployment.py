@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from koord.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
 from koord.api.kubernetes.workloads import Deployment, ReplicaSet
 from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from koord.kube.errors import Conflict, NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import deployment as decisions
-from koord.minicluster.controllers.actions import Create, Tell
-from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about, refused
+from koord.minicluster.controllers.actions import Create
+from koord.minicluster.controllers.live.carried_out import carried_out
+from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about
 
 
 def selector_of(deployment: Deployment) -> LabelMatcher:
@@ -52,31 +54,23 @@ class DeploymentLoop:
             state = decisions.State(deployment, tuple(owned), self._old_pods_exist(state))
         plan = decisions.decide(state, self._cluster.clock.now())
         who = about(DEPLOYMENTS, deployment)
-        try:
-            await self._cluster.writer.carry_out(plan.actions, who)
-        except AlreadyExists:
-            return await self._collided(deployment, plan.actions)
-        except (NotFound, Conflict):
-            # Something is not as it was read; its change comes, or has come. A conflict needs no log.
-            return Requeue()
-        except ApiError as error:
-            if refused(error):
-                return None
-            self._cluster.writer.tell(who, Tell("ReplicaSetCreateError", str(error), type="Warning"))
-            raise
-        return None if plan.again_in_s is None else Requeue(plan.again_in_s)
+        return await carried_out(
+            self._cluster,
+            plan.actions,
+            who,
+            again_in_s=plan.again_in_s,
+            failure="ReplicaSetCreateError",
+            taken=lambda error: self._collided(deployment, plan.actions),
+        )
 
     def _old_pods_exist(self, state: decisions.State) -> bool:
         old: list[ReplicaSet] = state.old(state.new)
         return any(not pod.is_finished for rs in old for pod in self._pods.by_index(MANAGER, rs.metadata.uid))
 
-    async def _collided(self, deployment: Deployment, actions: Iterable[object]) -> Requeue | None:
+    async def _collided(self, deployment: Deployment, actions: Iterable[object]) -> None:
         create = next(action for action in actions if isinstance(action, Create))
         name = str(create.body["metadata"]["name"])
-        try:
+        with suppress(NotFound, Conflict):
             found = await self._cluster.client.get(REPLICA_SETS, name, namespace=create.namespace)
             for patch in decisions.collided(deployment, found):
                 await self._cluster.writer.patch(patch)
-        except (NotFound, Conflict):
-            pass
-        return Requeue()

@@ -10,10 +10,10 @@ from koord.api.kubernetes.discovery import EndpointSlice
 from koord.api.kubernetes.words import TopologyKey
 from koord.api.text.selector import match_labels
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import endpoint_slices as decisions
-from koord.minicluster.controllers.live.cluster import MANAGER, NAMESPACE, Cluster, about, refused, soon
+from koord.minicluster.controllers.live.carried_out import carried_out
+from koord.minicluster.controllers.live.cluster import MANAGER, NAMESPACE, Cluster, about, soon
 
 
 class EndpointSliceLoop:
@@ -48,16 +48,8 @@ class EndpointSliceLoop:
         meta = service.metadata
         slices = self._slices.by_index(MANAGER, meta.uid)
         pods = self._pods.by_index(NAMESPACE, meta.namespace)
-        try:
-            actions = decisions.decide(service, pods, self._zones(pods), slices)
-            await self._cluster.writer.carry_out(actions, about(SERVICES, service))
-        except (NotFound, Conflict):
-            return Requeue()
-        except ApiError as error:
-            if refused(error):
-                return None
-            raise
-        return None
+        actions = decisions.decide(service, pods, self._zones(pods), slices)
+        return await carried_out(self._cluster, actions, about(SERVICES, service), failure="")
 
     def _zones(self, pods: Iterable[Pod]) -> dict[str, str]:
         zones = {}

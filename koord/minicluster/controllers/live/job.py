@@ -9,12 +9,13 @@ from koord.api.kubernetes.core import Pod
 from koord.api.kubernetes.workloads import Job
 from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.kube.errors import NotFound
 from koord.kube.store import Delta
 from koord.minicluster.controllers import job as decisions
-from koord.minicluster.controllers.actions import Tell, sooner
+from koord.minicluster.controllers.actions import sooner
 from koord.minicluster.controllers.job_pods import is_tracked
-from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about, refused, soon
+from koord.minicluster.controllers.live.carried_out import carried_out
+from koord.minicluster.controllers.live.cluster import MANAGER, Cluster, about, soon
 from koord.workloads.job_pods import TRACKING
 
 
@@ -37,24 +38,18 @@ class JobLoop:
         if job is None:
             return None
         now_s = self._cluster.clock.now()
-        writer, who = self._cluster.writer, about(JOBS, job)
         if decisions.is_finished(job):
             pods = self._cluster.view(PODS).by_index(MANAGER, job.metadata.uid)
         else:
             pods = await self._cluster.claim(JOBS, job, selector_of(job), PODS, (TRACKING,))
         plan = decisions.decide(job, pods, now_s)
         expiry = decisions.expiry(job, now_s)
-        try:
-            await writer.carry_out((*plan.actions, *expiry.actions), who)
-        except (NotFound, Conflict):
-            return Requeue()
-        except ApiError as error:
-            if refused(error):
-                return None
-            writer.tell(who, Tell("FailedCreate", str(error), type="Warning"))
-            raise
-        wait_s = sooner(plan.again_in_s, expiry.again_in_s)
-        return None if wait_s is None else Requeue(wait_s)
+        return await carried_out(
+            self._cluster,
+            (*plan.actions, *expiry.actions),
+            about(JOBS, job),
+            again_in_s=sooner(plan.again_in_s, expiry.again_in_s),
+        )
 
 
 class JobOrphanLoop:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from koord.api.kinds import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from koord.api.kubernetes.workloads import StatefulSet
 from koord.api.text.selector import NOTHING, LabelMatcher, compile_labels
 from koord.kube.controller import Controller, Requeue
-from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from koord.minicluster.controllers import stateful_set as decisions
-from koord.minicluster.controllers.actions import Tell
-from koord.minicluster.controllers.live.cluster import Cluster, about, refused, soon
+from koord.minicluster.controllers.live.carried_out import carried_out
+from koord.minicluster.controllers.live.cluster import Cluster, about, soon
 from koord.minicluster.controllers.live.revisions import collided
 from koord.workloads.stateful_pods import claim_name, ordinals
 
@@ -41,19 +42,13 @@ class StatefulSetLoop:
         history = await cluster.claim(STATEFUL_SETS, set_, selector, CONTROLLER_REVISIONS)
         state = decisions.State(set_, tuple(pods), tuple(history), self._present_claims(set_))
         plan = decisions.decide(state, cluster.clock.now())
-        try:
-            await cluster.writer.carry_out(plan.actions, who)
-        except AlreadyExists as error:
-            await collided(cluster, STATEFUL_SETS, set_, set_.status.collision_count, plan.actions, error)
-            return Requeue()
-        except (NotFound, Conflict):
-            return Requeue()
-        except ApiError as error:
-            if refused(error):
-                return None
-            cluster.writer.tell(who, Tell("FailedCreate", str(error), type="Warning"))
-            raise
-        return None if plan.again_in_s is None else Requeue(plan.again_in_s)
+        return await carried_out(
+            cluster,
+            plan.actions,
+            who,
+            again_in_s=plan.again_in_s,
+            taken=partial(collided, cluster, STATEFUL_SETS, set_, set_.status.collision_count, plan.actions),
+        )
 
     def _present_claims(self, set_: StatefulSet) -> frozenset[str]:
         meta, spec = set_.metadata, set_.spec
