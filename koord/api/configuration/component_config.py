@@ -8,10 +8,11 @@ path, whatever plugin it is in.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from koord.api.machinery.faults import Fault, Invalid, join
 from koord.api.machinery.salvage import salvage
@@ -40,6 +41,10 @@ class LeaderElection(Struct):
     resource_lock: str = "leases"
     resource_name: str = ""
     resource_namespace: str = "koordinator-system"
+
+    def named(self, lease: str) -> LeaderElection:
+        """With the component's own lease where none is written."""
+        return self if self.resource_name else replace(self, resource_name=lease)
 
     def faults(self) -> Iterable[Fault]:
         """What Kubernetes' components refuse: only while electing does any of it matter."""
@@ -127,6 +132,38 @@ class PluginConfig(Struct):
     args: Any = None
 
 
+def written_args(configs: Iterable[PluginConfig], plugin: str, known: Mapping[str, type[PluginArgs]]) -> PluginArgs:
+    """A plugin's arguments as the file has them, or as if it had none."""
+    for config in configs:
+        if config.name == plugin:
+            return cast(PluginArgs, config.args)
+    return known[plugin]()
+
+
+def completed_args(args: PluginArgs, plugin: str, type_: type[A]) -> A:
+    """A plugin's effective arguments, every default filled in."""
+    if not isinstance(args, type_):
+        raise TypeError(f"the arguments of {plugin} are {type(args).__name__}, not {type_.__name__}")
+    return args.completed()
+
+
+class Header(NamedTuple):
+    """What the files of one component begin with, and which arguments their plugins have."""
+
+    kind: str
+    api_versions: tuple[str, ...]
+    "The first is what `manifest` writes."
+    args: Mapping[str, type[PluginArgs]]
+    opaque: Collection[str] = ()
+    "Plugins whose arguments are kept as written."
+    older_only: tuple[str, ...] = ()
+    "Fields that only versions other than the first have. They are skipped."
+
+    def manifest(self, config: Struct) -> dict[str, Any]:
+        """As plain data with apiVersion and kind: a file that is read back as the same configuration."""
+        return {"apiVersion": self.api_versions[0], "kind": self.kind, **plain(config)}
+
+
 class Reader:
     """Reads the parts of one file and gathers the faults of all of them."""
 
@@ -144,6 +181,35 @@ class Reader:
         value, faults = salvage(type_, data)
         self.add(path, faults)
         return value
+
+    def file(self, type_: type[T], data: object, header: Header) -> tuple[T | None, list[tuple[PluginConfig, ...]]]:
+        """A whole file, with the typed arguments of each of its profiles; apiVersion and kind may be absent."""
+        body = dict(data) if isinstance(data, Mapping) else data
+        profiles: list[object] = []
+        if isinstance(body, dict):
+            newest = header.api_versions[0]
+            version, kind = body.pop("apiVersion", newest), body.pop("kind", header.kind)
+            if version not in header.api_versions:
+                wanted = " or ".join(header.api_versions)
+                self.add("", [Fault("apiVersion", f"must be {wanted}, not {version!r}")])
+            if kind != header.kind:
+                self.add("", [Fault("kind", f"must be {header.kind}, not {kind!r}")])
+            if version != newest:
+                for name in header.older_only:
+                    body.pop(name, None)
+            found = body.get("profiles")
+            profiles = list(found) if isinstance(found, list | tuple) else []
+        args = [
+            self.plugin_config(
+                raw.get("pluginConfig") if isinstance(raw, Mapping) else None,
+                f"profiles[{i}].pluginConfig",
+                header.args,
+                header.api_versions,
+                header.opaque,
+            )
+            for i, raw in enumerate(profiles)
+        ]
+        return self.part(type_, body), args
 
     def plugin_config(
         self,
@@ -195,6 +261,18 @@ class Reader:
         """Raises `Invalid` if there were faults."""
         if self.faults:
             raise Invalid(self.what, self.faults)
+
+
+def profile_name_faults(field: str, names: Iterable[str]) -> Iterable[Fault]:
+    """Profiles must have names of their own, in `field`."""
+    first_at: dict[str, int] = {}
+    for i, name in enumerate(names):
+        at = f"profiles[{i}].{field}"
+        if not name:
+            yield Fault(at, "is required where there are several profiles")
+        elif name in first_at:
+            yield Fault(at, f"{name} is also the name of profiles[{first_at[name]}]")
+        first_at.setdefault(name, i)
 
 
 def unknown(name: str, noun: str, known: Iterable[str]) -> str:

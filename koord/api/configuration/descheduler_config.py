@@ -9,13 +9,14 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from koord.api.configuration.component_config import (
     ClientConnection,
+    Header,
     LeaderElection,
     NonNegativeDuration,
     PluginArgs,
@@ -23,8 +24,10 @@ from koord.api.configuration.component_config import (
     PluginRef,
     PluginSet,
     Reader,
-    plain,
+    completed_args,
+    profile_name_faults,
     unknown,
+    written_args,
 )
 from koord.api.configuration.descheduler_args import ARGS, LowNodeLoadArgs
 from koord.api.machinery.faults import Fault
@@ -53,6 +56,8 @@ UPSTREAM: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Plugins of the Kubernetes descheduler, and their points. Their arguments are kept as written."""
+
+HEADER: Final = Header(KIND, (API_VERSION,), ARGS, opaque=UPSTREAM)
 
 IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -104,17 +109,11 @@ class Profile(Struct):
 
     def written_args(self, plugin: str) -> PluginArgs:
         """A plugin's arguments as the file has them, or as if it had none."""
-        for config in self.plugin_config:
-            if config.name == plugin:
-                return cast(PluginArgs, config.args)
-        return ARGS[plugin]()
+        return written_args(self.plugin_config, plugin, ARGS)
 
     def args_of(self, plugin: str, type_: type[A]) -> A:
         """A plugin's effective arguments, every default filled in."""
-        args = self.written_args(plugin)
-        if not isinstance(args, type_):
-            raise TypeError(f"the arguments of {plugin} are {type(args).__name__}, not {type_.__name__}")
-        return args.completed()
+        return completed_args(self.written_args(plugin), plugin, type_)
 
 
 class DeschedulerConfiguration(Struct):
@@ -135,33 +134,13 @@ class DeschedulerConfiguration(Struct):
 
     def manifest(self) -> dict[str, Any]:
         """As plain data with apiVersion and kind: a file that `parse` reads back as the same configuration."""
-        return {"apiVersion": API_VERSION, "kind": KIND, **plain(self)}
+        return HEADER.manifest(self)
 
 
 def parse(data: object, what: str = "descheduler configuration") -> DeschedulerConfiguration:
     """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults."""
     reader = Reader(what)
-    body = dict(data) if isinstance(data, Mapping) else data
-    raw_profiles: list[object] = []
-    if isinstance(body, dict):
-        version, kind = body.pop("apiVersion", API_VERSION), body.pop("kind", KIND)
-        if version != API_VERSION:
-            reader.add("", [Fault("apiVersion", f"must be {API_VERSION}, not {version!r}")])
-        if kind != KIND:
-            reader.add("", [Fault("kind", f"must be {KIND}, not {kind!r}")])
-        found = body.get("profiles")
-        raw_profiles = list(found) if isinstance(found, list | tuple) else []
-    args = [
-        reader.plugin_config(
-            raw.get("pluginConfig") if isinstance(raw, Mapping) else None,
-            f"profiles[{i}].pluginConfig",
-            ARGS,
-            (API_VERSION,),
-            UPSTREAM,
-        )
-        for i, raw in enumerate(raw_profiles)
-    ]
-    config = reader.part(DeschedulerConfiguration, body)
+    config, args = reader.file(DeschedulerConfiguration, data, HEADER)
     if config is not None:
         config = _with_names(config, args if config.profiles else [])
         reader.add("", _faults(config))
@@ -177,13 +156,10 @@ def _with_names(config: DeschedulerConfiguration, args: list[tuple[PluginConfig,
     ) or (Profile(),)
     if len(profiles) == 1 and not profiles[0].name:
         profiles = (replace(profiles[0], name=names.LEASE_DESCHEDULER),)
-    election = config.leader_election
-    if not election.resource_name:
-        election = replace(election, resource_name=names.LEASE_DESCHEDULER)
     return replace(
         config,
         profiles=tuple(_with_cache_timeout(profile, config.descheduling_interval) for profile in profiles),
-        leader_election=election,
+        leader_election=config.leader_election.named(names.LEASE_DESCHEDULER),
         healthz_bind_address=_address(config.healthz_bind_address),
         metrics_bind_address=_address(config.metrics_bind_address),
     )
@@ -233,14 +209,9 @@ def _faults(config: DeschedulerConfiguration) -> list[Fault]:
             faults.append(Fault(name, wrong))
     if config.node_selector is not None:
         faults += [fault.under("nodeSelector") for fault in selector_faults(config.node_selector)]
-    first_at: dict[str, int] = {}
+    faults += profile_name_faults("name", (profile.name for profile in config.profiles))
     for i, profile in enumerate(config.profiles):
         at = f"profiles[{i}]"
-        if not profile.name:
-            faults.append(Fault(f"{at}.name", "is required where there are several profiles"))
-        elif profile.name in first_at:
-            faults.append(Fault(f"{at}.name", f"{profile.name} is also the name of profiles[{first_at[profile.name]}]"))
-        first_at.setdefault(profile.name, i)
         if profile.node_selector is not None:
             faults += [fault.under(f"{at}.nodeSelector") for fault in selector_faults(profile.node_selector)]
         faults += [fault.under(f"{at}.plugins") for fault in _plugin_faults(profile)]

@@ -7,19 +7,21 @@ Extenders are HTTP calls from inside a scheduling cycle; koord has none, and say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from koord.api.configuration.component_config import (
     ClientConnection,
+    Header,
     LeaderElection,
     PluginArgs,
     PluginConfig,
     Reader,
-    plain,
+    completed_args,
+    profile_name_faults,
+    written_args,
 )
 from koord.api.configuration.scheduler_args import (
     ARGS,
@@ -45,7 +47,7 @@ API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 API_VERSIONS: Final = (API_VERSION, "kubescheduler.config.k8s.io/v1beta3", "kubescheduler.config.k8s.io/v1beta2")
 """The betas are what older Koordinator releases read; their files mean the same."""
 
-_BETA_ONLY: Final = ("healthzBindAddress", "metricsBindAddress")
+HEADER: Final = Header(KIND, API_VERSIONS, ARGS, older_only=("healthzBindAddress", "metricsBindAddress"))
 _REMOVED_PLUGINS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 
 A = TypeVar("A", bound=PluginArgs)
@@ -65,17 +67,11 @@ class Profile(Struct):
 
     def written_args(self, plugin: str) -> PluginArgs:
         """A plugin's arguments as the file has them, or as if it had none."""
-        for config in self.plugin_config:
-            if config.name == plugin:
-                return cast(PluginArgs, config.args)
-        return ARGS[plugin]()
+        return written_args(self.plugin_config, plugin, ARGS)
 
     def args_of(self, plugin: str, type_: type[A]) -> A:
         """A plugin's effective arguments, every default filled in."""
-        args = self.written_args(plugin)
-        if not isinstance(args, type_):
-            raise TypeError(f"the arguments of {plugin} are {type(args).__name__}, not {type_.__name__}")
-        return args.completed()
+        return completed_args(self.written_args(plugin), plugin, type_)
 
 
 class SchedulerConfiguration(Struct):
@@ -96,35 +92,13 @@ class SchedulerConfiguration(Struct):
 
     def manifest(self) -> dict[str, Any]:
         """As plain data with apiVersion and kind: a file that `parse` reads back as the same configuration."""
-        return {"apiVersion": API_VERSION, "kind": KIND, **plain(self)}
+        return HEADER.manifest(self)
 
 
 def parse(data: object, what: str = "scheduler configuration") -> SchedulerConfiguration:
     """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults."""
     reader = Reader(what)
-    body = dict(data) if isinstance(data, Mapping) else data
-    raw_profiles: list[object] = []
-    if isinstance(body, dict):
-        version, kind = body.pop("apiVersion", API_VERSION), body.pop("kind", KIND)
-        if version not in API_VERSIONS:
-            reader.add("", [Fault("apiVersion", f"must be {' or '.join(API_VERSIONS)}, not {version!r}")])
-        if kind != KIND:
-            reader.add("", [Fault("kind", f"must be {KIND}, not {kind!r}")])
-        if version != API_VERSION:
-            for name in _BETA_ONLY:
-                body.pop(name, None)
-        found = body.get("profiles")
-        raw_profiles = list(found) if isinstance(found, list | tuple) else []
-    args = [
-        reader.plugin_config(
-            raw.get("pluginConfig") if isinstance(raw, Mapping) else None,
-            f"profiles[{i}].pluginConfig",
-            ARGS,
-            API_VERSIONS,
-        )
-        for i, raw in enumerate(raw_profiles)
-    ]
-    config = reader.part(SchedulerConfiguration, body)
+    config, args = reader.file(SchedulerConfiguration, data, HEADER)
     if config is not None:
         config = _with_names(config, args if config.profiles else [])
         reader.add("", _faults(config))
@@ -140,10 +114,7 @@ def _with_names(config: SchedulerConfiguration, args: list[tuple[PluginConfig, .
     ) or (Profile(),)
     if len(profiles) == 1 and not profiles[0].scheduler_name:
         profiles = (replace(profiles[0], scheduler_name=names.SCHEDULER_DEFAULT),)
-    election = config.leader_election
-    if not election.resource_name:
-        election = replace(election, resource_name=names.LEASE_SCHEDULER)
-    return replace(config, profiles=profiles, leader_election=election)
+    return replace(config, profiles=profiles, leader_election=config.leader_election.named(names.LEASE_SCHEDULER))
 
 
 def _faults(config: SchedulerConfiguration) -> list[Fault]:
@@ -154,16 +125,9 @@ def _faults(config: SchedulerConfiguration) -> list[Fault]:
     if config.extenders:
         wanted = "extenders are not supported: use a plugin, or schedule those pods with another scheduler"
         faults.append(Fault("extenders", wanted))
-    first_at: dict[str, int] = {}
+    faults += profile_name_faults("schedulerName", (profile.scheduler_name for profile in config.profiles))
     for i, profile in enumerate(config.profiles):
-        at = f"profiles[{i}]"
-        if not profile.scheduler_name:
-            faults.append(Fault(f"{at}.schedulerName", "is required where there are several profiles"))
-        elif profile.scheduler_name in first_at:
-            first = f"profiles[{first_at[profile.scheduler_name]}]"
-            faults.append(Fault(f"{at}.schedulerName", f"{profile.scheduler_name} is also the name of {first}"))
-        first_at.setdefault(profile.scheduler_name, i)
-        faults += [fault.under(f"{at}.plugins") for fault in resolve(profile.plugins, DEFAULT_PLUGINS)[1]]
+        faults += [fault.under(f"profiles[{i}].plugins") for fault in resolve(profile.plugins, DEFAULT_PLUGINS)[1]]
     faults += _queue_sort_faults(config)
     return faults
 
