@@ -3,8 +3,7 @@
     kubectl label node n1 example.com/seats=4       n1 has the seats 0 to 3
     labels: {example.com/seats: "2"}                a pod that needs two of them
 
-Which seats a pod has is written on it before it is bound (example.com/seat-numbers: "0,1"), and read from there again.
-So a restart, or a node that goes and comes back, never gives a seat out twice.
+Seats are written on a pod before it is bound (example.com/seat-numbers: "0,1"), and a restart reads them from there.
 """
 
 from typing import Any
@@ -37,8 +36,7 @@ class Seats(Notes):  # which seats of each node are taken; a note is the numbers
         self.cluster.table.set("seats", row, int(self.cluster.nodes[row].metadata.labels.get(SEATS, 0)))
 
     def of(self, pod: Pod) -> object | None:
-        text = pod.metadata.annotations.get(NUMBERS)
-        return tuple(map(int, text.split(","))) if text else None
+        return tuple(int(seat) for seat in pod.metadata.annotations.get(NUMBERS, "").split(",") if seat) or None
 
     def moved(self, note: Any, record: Any, row: Row, sign: int) -> None:
         taken = self.taken.setdefault(row, set())
@@ -57,7 +55,7 @@ class Licences(Plugin):
         return _Judge(self.key(ask, cluster), cluster) if self.key(ask, cluster) else None
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
-        taken = cluster.notes(Seats).taken.get(row, set())
+        taken = cluster.notes(Seats).taken.get(row, ())
         free = [seat for seat in range(cluster.table.columns["seats"].item(row)) if seat not in taken]
         return tuple(free[: self.key(ask, cluster)]) or None
 

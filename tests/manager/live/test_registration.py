@@ -31,7 +31,7 @@ def registered() -> dict[str, dict[str, Any]]:
         ("vpodbinding", "/validate-pod-binding", "pods/binding", ["CREATE"], "Ignore"),
         ("mnode-status", "/mutate-node-status", "nodes/status", ["CREATE", "UPDATE"], "Ignore"),
         ("vnode", "/validate-node", "nodes", ["CREATE", "UPDATE"], "Ignore"),
-        ("vconfigmap", "/validate-configmap", "configmaps", ["CREATE", "UPDATE", "DELETE"], "Fail"),
+        ("vconfigmap", "/validate-configmap", "configmaps", ["CREATE", "UPDATE", "DELETE"], "Ignore"),
         ("mreservation-create", "/mutate-reservation", "reservations", ["CREATE"], "Fail"),
     ],
 )
@@ -82,23 +82,27 @@ def test_the_clusters_own_namespaces_are_never_asked_about(
 def test_a_manager_in_another_namespace_leaves_that_one_out_too() -> None:
     selectors = [hook["namespaceSelector"] for hook in entries(hooks(ALL, "mine"), SERVICE, b"")]
     expressions = [each for selector in selectors for each in selector.get("matchExpressions", [])]
-    values = [each["values"] for each in expressions if "values" in each]
-    assert values
-    assert all(each == ["koordinator-system", "kube-system", "mine"] for each in values)
+    left_out = [each["values"] for each in expressions if each["operator"] == "NotIn"]
+    assert left_out
+    assert all(each == ["koordinator-system", "kube-system", "mine"] for each in left_out)
+
+
+def test_configuration_is_asked_about_where_managers_read_it() -> None:
+    (entry,) = (each for each in entries(hooks(ALL, "mine"), SERVICE, b"") if each["name"].startswith("vconfigmap"))
+    (where,) = entry["namespaceSelector"]["matchExpressions"]
+    assert (where["operator"], where["values"]) == ("In", ["koordinator-system", "mine"])
 
 
 def test_bindings_are_asked_about_only_where_someone_may_be_denied() -> None:
     assert "/validate-pod-binding" in {hook.path for hook in hooks(parse_gates(ManagerGate))}
-    assert {hook.path for hook in told(parse_gates(ManagerGate))} == {"/mutate-pod", "/validate-pod"}
+    asked = {"/mutate-pod", "/validate-pod", "/validate-configmap"}
+    assert {hook.path for hook in told(parse_gates(ManagerGate))} == asked
     assert "/validate-pod-binding" in {hook.path for hook in told(ALL)}
 
 
-def test_updates_and_configuration_are_asked_about_by_label() -> None:
+def test_updates_are_asked_about_by_label() -> None:
     assert registered()["mpod-update.koordinator.sh"]["objectSelector"]["matchExpressions"] == [
         {"key": "pod.koordinator.sh/mutating-update", "operator": "In", "values": ["true"]}
-    ]
-    assert registered()["vconfigmap.koordinator.sh"]["objectSelector"]["matchExpressions"] == [
-        {"key": "koordinator.sh/configmap-type", "operator": "In", "values": ["slo-controller-config"]}
     ]
 
 
