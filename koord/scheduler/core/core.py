@@ -29,7 +29,8 @@ from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
 
 START: Final = Moment(0.0, 0.0)
-Outcome: TypeAlias = Literal["bound", "refused", "failed"]
+Outcome: TypeAlias = Literal["bound", "refused", "failed", "again"]
+"""How a binding ended; `again`: it failed, keeps its place, and is to be tried again."""
 
 
 @dataclass(slots=True)
@@ -39,7 +40,19 @@ class _Flight:
     bind: Bind
     open: set[str]
     bound: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
+    resting: set[str] = field(default_factory=set)
+    "Open ones that failed and keep their places until they are tried again."
+    until_s: float | None = None
+    "How long they do; None where none has failed."
+
+    def keeps(self, key: str, now_s: float) -> bool:
+        """Whether a member whose binding failed keeps its place. Once one is bound, the others are wanted; as long as
+        another one may yet be, too."""
+        if self.until_s is None:
+            self.until_s = now_s + self.bind.keeps_s
+        return now_s < self.until_s and bool(self.bound or self.open - self.resting - {key})
 
 
 class Core:
@@ -144,15 +157,46 @@ class Core:
         self.feed.let_go(ask)
         self._ended(bind, ask, "refused")
 
-    def failed(self, bind: Bind, ask: Ask) -> Outcome:
-        """A pod of a bind was not bound: its place is free again, and it is tried again later."""
+    def failed(self, bind: Bind, ask: Ask, *, last: bool = False) -> Outcome:
+        """A pod of a bind was not bound. Where its place is kept (`again`), whoever binds asks `again` in a while;
+        otherwise the place is free, and the pod is tried again later. `last`: whoever binds will not ask."""
         if not self.feed.is_queued(ask.key):
             # Whoever is gone, or on a node, waits for nothing.
             self.refused(bind, ask)
             return "refused"
+        flight = self._flights.get(id(bind.attempt))
+        is_kept = not last and bool(bind.keeps_s) and self._is_held(bind, ask)
+        if flight is not None and is_kept and flight.keeps(ask.key, self._now_s):
+            flight.resting.add(ask.key)
+            return "again"
         self.feed.let_go(ask)
         self._ended(bind, ask, "failed")
+        if flight is not None and not flight.bound and flight.open == flight.resting:
+            self._give_up(bind, flight)
         return "failed"
+
+    def again(self, bind: Bind, ask: Ask) -> bool:
+        """Whether a pod whose binding failed is to be bound again now: its place still stands."""
+        flight = self._flights.get(id(bind.attempt))
+        if flight is None or ask.key not in flight.resting:
+            return False
+        flight.resting.discard(ask.key)
+        return True
+
+    def _give_up(self, bind: Bind, flight: _Flight) -> None:
+        """None of a job could be bound, and nobody is at it: all places are free again."""
+        for member in bind.members:
+            if member.ask.key in flight.resting:
+                flight.resting.discard(member.ask.key)
+                self.feed.let_go(member.ask)
+                self._ended(bind, member.ask, "failed")
+
+    def _is_held(self, bind: Bind, ask: Ask) -> bool:
+        return any(each.ask.key == ask.key and self.stands(ask, each.node) for each in bind.members)
+
+    @property
+    def _now_s(self) -> float:
+        return self.now.steady_s
 
     def forget(self, bind: Bind) -> None:
         """Nobody will tell how a bind ended."""
@@ -182,18 +226,21 @@ class Core:
         if flight is None:
             return
         flight.open.discard(ask.key)
-        if outcome == "bound":
-            flight.bound.add(ask.key)
-        elif outcome == "failed":
-            flight.failed.add(ask.key)
+        {"bound": flight.bound, "refused": flight.refused}.get(outcome, flight.failed).add(ask.key)
         if flight.open:
             return
         del self._flights[id(bind.attempt)]
-        attempt, now_s = bind.attempt, self.now.steady_s
-        left = tuple(each for each in attempt.entity.pods if each.key not in flight.bound)
+        attempt, now_s = bind.attempt, self._now_s
+        # Others may have joined a job meanwhile.
+        settled = flight.bound | flight.refused
+        left = tuple(each for each in attempt.entity.pods if each.key not in settled)
         if left and len(left) < len(attempt.entity.pods):
             self.queue.narrow(attempt, Entity.job(attempt.entity.key, left, attempt.entity.profile))
-        if flight.failed or (bind.unplaced and left):
-            self.queue.failed(attempt, now_s)
-        else:
+        if not left:
             self.queue.done(attempt)
+        elif flight.failed:
+            self.queue.failed(attempt, now_s)
+        elif bind.turned_away:
+            self.queue.rejected(attempt, bind.turned_away, now_s)
+        else:
+            self.queue.back(attempt, now_s)

@@ -107,21 +107,28 @@ class Cycle:
         promises: Mapping[str, Nomination | None],
     ) -> Decision:
         feed, row_of = self._feed, self._feed.cluster.table.row_of
-        members, unplaced = [], []
-        wait, allows = Permit(), list[str]()
+        members, unplaced, turned_away = [], [], set[str]()
+        wait, allows, keeps_s = Permit(), list[str](), 0.0
+        together = engine.plan_together(
+            [ask for ask, placement in zip(asks, placements, strict=True) if placement.node is not None]
+        )
         for ask, placement in zip(asks, placements, strict=True):
             if placement.node is None:
                 unplaced.append(ask)
+                turned_away |= placement.rejected_by
                 continue
             row = row_of[placement.node]
-            members.append(Placed(ask, placement.node, engine.plan(ask, row), placement))
+            members.append(Placed(ask, placement.node, engine.plan(ask, row, together), placement))
             permit = engine.permit(ask, row)
             allows += permit.allows
+            keeps_s = max(keeps_s, permit.keeps_s)
             if permit.wait_s > wait.wait_s:
                 wait = permit
         for member in members:
             feed.assume(member.ask, member.node, promises.get(member.ask.key))
-        bind = Bind(attempt, engine.profile.name, tuple(members), tuple(unplaced))
+        bind = Bind(
+            attempt, engine.profile.name, tuple(members), tuple(unplaced), frozenset(turned_away), keeps_s
+        )
         for group in dict.fromkeys(allows):
             self._out.extend(self._released(each) for each in self.waiting.leave(group))
         if wait.wait_s <= 0:

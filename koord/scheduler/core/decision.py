@@ -36,6 +36,10 @@ class Bind:
     members: tuple[Placed, ...]
     unplaced: tuple[Ask, ...] = ()
     "Members that found no place, where the job goes ahead without them."
+    turned_away: frozenset[str] = frozenset()
+    "The plugins that turned those away."
+    keeps_s: float = 0.0
+    """How long members whose bindings fail keep their places and are bound again, once one is bound: see `Permit`."""
 
     @property
     def ask(self) -> Ask:

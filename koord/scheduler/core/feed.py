@@ -23,7 +23,7 @@ from koord.scheduler.core.entity import Entity
 from koord.scheduler.core.inputs import BY_KIND
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.core.patience import Patience
-from koord.scheduler.core.queue import Event, Queue
+from koord.scheduler.core.queue import Event, Queue, Where
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine
@@ -102,6 +102,8 @@ class Feed:
         event = entry.wakes(old, new)
         if event is not None:
             self._happened(event)
+        if self.cluster.changed_jobs:
+            self._look_at_jobs()
 
     def hear_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
         """Many objects of one kind are there: the same result as one by one, for less."""
@@ -145,6 +147,7 @@ class Feed:
 
     def put_pod(self, new: Pod, old: Pod | None) -> None:
         key = new.metadata.key
+        self.tell_plugins(PODS, new)
         if old is not None and old.metadata.uid != new.metadata.uid:
             # Another pod of the same name.
             self.hear(PODS, None, old)
@@ -166,6 +169,7 @@ class Feed:
             self._waits(key, old, new)
 
     def remove_pod(self, old: Pod) -> None:
+        self.tell_plugins_gone(PODS, old)
         self._gone(old.metadata.key)
 
     def put_node(self, new: Node, old: Node | None) -> None:
@@ -207,6 +211,8 @@ class Feed:
             if record is None:
                 continue
             self.assumed[key] = held
+            # Plugins that are no longer there note nothing.
+            record = replace(record, notes=tuple(each for each in record.notes if each[0] in self.cluster.noting))
             row = self.cluster.table.row_of.get(held.node)
             if row is None:
                 self._keep(record, held.node)
@@ -261,11 +267,16 @@ class Feed:
         """Whether a pod waits, alone or with its job."""
         return self._entity(key) in self.queue
 
+    def _is_in_queue(self, key: str) -> bool:
+        """Whether a pod itself is in the entity that waits: members of a job that are bound have left it."""
+        known = self.queue.entity(self._entity(key))
+        return known is not None and any(ask.key == key for ask in known.pods)
+
     def ask_again(self, ask: Ask) -> None:
         """A pod waits, as it is now."""
         engine = self.engine_of(ask)
         job, profile = (None, "") if engine is None else (engine.group(ask), engine.profile.name)
-        if self._job_of.get(ask.key) not in (None, job):
+        if self._entity(ask.key) != (job or ask.key):
             self._leave_queue(ask.key)
         if job is None:
             entity = Entity.of(ask, profile)
@@ -276,6 +287,25 @@ class Feed:
             self._job_of[ask.key] = job
         self.queue.put(entity, self.now.steady_s)
         self._wake()
+
+    def _look_at_jobs(self) -> None:
+        """Jobs are others than they were: their pods may belong to another one, or they may go."""
+        changed, self.cluster.changed_jobs = self.cluster.changed_jobs, {}
+        for job, regroup in changed.items():
+            known = self.queue.entity(job)
+            if known is None:
+                continue
+            moved = [ask for ask in known.pods if self._group(ask) != job] if regroup else []
+            for ask in moved:
+                if ask.key not in self.assumed:
+                    self.ask_again(ask)
+            if not moved and self.queue.where(job) is Where.GATED:
+                self.queue.put(known, self.now.steady_s)
+                self._wake()
+
+    def _group(self, ask: Ask) -> str | None:
+        engine = self.engine_of(ask)
+        return None if engine is None else engine.group(ask)
 
     def _entity(self, key: str) -> str:
         return self._job_of.get(key, key)
@@ -302,7 +332,7 @@ class Feed:
         changed = old is None or not self.is_ours(old) or _differs(old, new)
         if held is not None:
             # Should its binding fail, it comes back as it is now; once bound, it is not asked about again.
-            if changed and self.is_queued(key):
+            if changed and self._is_in_queue(key):
                 self.ask_again(Ask(new))
             return
         self._forget_missing(key)

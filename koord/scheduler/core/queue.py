@@ -194,6 +194,14 @@ class Queue:
             del self._all[attempt.entity.key]
         self._forget_events()
 
+    def back(self, attempt: Attempt, now_s: float) -> None:
+        """It is another one than the one that has its place: who joined a job meanwhile waits, with a new chance."""
+        if self._land(attempt):
+            attempt.rejections = attempt.errors = 0
+            attempt.queued_at_s = now_s
+            self._ready(attempt, now_s, POD_CHANGED)
+        self._forget_events()
+
     def rejected(self, attempt: Attempt, by: Iterable[str], now_s: float, *, pending: bool = False) -> None:
         """Plugins turned it away: it waits for an event that helps one of them."""
         attempt.rejected_by, attempt.pending = frozenset(by), pending

@@ -7,7 +7,7 @@ binds, waits or retries is elsewhere.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -18,12 +18,13 @@ import numpy as np
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.kinds import PODS
 from koord.api.machinery.struct import EMPTY
+from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import excess
 from koord.scheduler.framework.exact import exact_checks
 from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
-from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
+from koord.scheduler.framework.plugin import Need, Permit, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
 from koord.scheduler.state.cluster import Cluster
@@ -89,6 +90,8 @@ class Placement(msgspec.Struct, frozen=True):
     "The same by plugin."
     refusal: str = ""
     "Why the pod is turned away whatever the node, where that is so."
+    short_of: str = ""
+    "What its job is short of, where that is why."
 
     @property
     def rejected_by(self) -> frozenset[str]:
@@ -112,10 +115,11 @@ class Engine:
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
         self._permitting = profile.at("permit", "permit")
         self._patching = profile.at("preBind", "pre_bind")
+        self._patching_together = profile.at("preBind", "pre_bind_together")
         self._stepping = profile.at("preBind", "steps")
         self._binding = profile.at("bind", "bind")
         self._planning = profile.at("permit", "plan_job")
-        self._counting = profile.at("permit", "at_least")
+        self._counting = profile.at("permit", "needs")
         self._grouping = [each for each in profile.plugins if each.group is not None]
         self._meeting = [each for each in profile.plugins if each.meets is not None]
         self._worked_out: dict[str, object] = {}
@@ -226,33 +230,59 @@ class Engine:
         return Placement(ask.key, self.cluster.table.names[row])
 
     def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None) -> list[Placement]:
-        """Decide for a whole job: `at_least` members (all, by default) are placed, or none is."""
-        needed = self._needed(asks) if at_least is None else at_least
+        """Decide for a whole job: all its parts get what they need, or nobody is placed. `at_least`: how many members
+        it takes, where the caller knows better than plugins."""
+        everyone = tuple(range(len(asks)))
+        needs = self._needs(asks) if at_least is None else (Need("the job", everyone, at_least),)
         with self.cluster.transaction() as transaction:
             rows = self._planned(asks)
-            if rows is None:
-                placements = [self.place(ask) for ask in asks]
-            else:
-                placements = [
-                    self._nowhere(ask, self.class_of(ask)) if row is None else self.place_on(ask, row)
-                    for ask, row in zip(asks, rows, strict=True)
-                ]
-            if sum(1 for each in placements if each.node is not None) < needed:
+            found: dict[int, Placement] = {}
+            fit = [self._place_some(asks, need.members, need.at_least, rows, found) for need in needs]
+            missing = [(need, number) for need, number in zip(needs, fit, strict=True) if number < need.at_least]
+            if missing:
                 transaction.undo()
-                return [
-                    each if each.node is None else Placement(each.pod, None, rejections={"the job does not fit": 1})
-                    for each in placements
-                ]
-        return placements
+                short_of = "; ".join(_shortage(asks, need, number, found) for need, number in missing)
+                return [_left_out(asks[i], found.get(i), short_of) for i in everyone]
+            self._place_some(asks, [i for i in everyone if i not in found], None, rows, found)
+        return [found[i] for i in everyone]
 
-    def _needed(self, asks: Sequence[Ask]) -> int:
-        """How many members of a job must have a place for any to be bound."""
+    def _place_some(
+        self,
+        asks: Sequence[Ask],
+        members: Iterable[int],
+        most: int | None,
+        rows: Sequence[Row | None] | None,
+        found: dict[int, Placement],
+    ) -> int:
+        """Place members of a job in order, `most` of them; how many that were. `rows`: where they are to go."""
+        number, turned_away = 0, dict[PodClass, Placement]()
+        for i in members:
+            if most is not None and number >= most:
+                break
+            ask = asks[i]
+            if rows is None:
+                class_ = self.class_of(ask)
+                known = turned_away.get(class_)
+                # Where nothing has changed since one that looks alike was turned away, so is this one.
+                placement = self.place(ask) if known is None else msgspec.structs.replace(known, pod=ask.key)
+                if placement.node is not None:
+                    turned_away.clear()
+                elif not (class_.exact or self.cluster.nominations.any or ask.pod.status.nominated_node_name):
+                    turned_away[class_] = placement
+            else:
+                row = rows[i]
+                placement = self._nowhere(ask, self.class_of(ask)) if row is None else self.place_on(ask, row)
+            found[i] = placement
+            number += placement.node is not None
+        return number
+
+    def _needs(self, asks: Sequence[Ask]) -> Sequence[Need]:
         for plugin in self._counting:
-            assert plugin.at_least is not None
-            found = plugin.at_least(asks, self.cluster)
+            assert plugin.needs is not None
+            found = plugin.needs(asks, self.cluster)
             if found is not None:
                 return found
-        return len(asks)
+        return (Need("the job", tuple(range(len(asks))), len(asks)),)
 
     def _planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | None:
         """The rows that a plugin wants for the members of a job; whatever it tried out is undone."""
@@ -337,23 +367,35 @@ class Engine:
 
     def permit(self, ask: Ask, row: Row) -> Permit:
         """Whether a placed pod waits for others. Of several plugins, the longest wait counts."""
-        longest, allows = NO_WAIT, list[str]()
+        longest, allows, keeps_s = NO_WAIT, list[str](), 0.0
         for plugin in self._permitting:
             assert plugin.permit is not None
             found = plugin.permit(ask, row, self.cluster)
             if found is not None:
                 allows += found.allows
+                keeps_s = max(keeps_s, found.keeps_s)
                 longest = max(longest, found, key=lambda each: each.wait_s)
-        return replace(longest, allows=tuple(allows)) if allows or longest.wait_s else NO_WAIT
+        if not (allows or keeps_s or longest.wait_s):
+            return NO_WAIT
+        return replace(longest, allows=tuple(allows), keeps_s=keeps_s)
 
-    def plan(self, ask: Ask, row: Row) -> BindingPlan:
-        """What binding a placed pod takes, as data."""
+    def plan_together(self, asks: Sequence[Ask]) -> Mapping[str, Any]:
+        """What is written on each of some pods because they are bound together."""
+        merged: dict[str, Any] = {}
+        for plugin in self._patching_together:
+            assert plugin.pre_bind_together is not None
+            merge(merged, plugin.pre_bind_together(asks, self.cluster) or {}, plugin.name)
+        return merged
+
+    def plan(self, ask: Ask, row: Row, together: Mapping[str, Any] = EMPTY) -> BindingPlan:
+        """What binding a placed pod takes, as data. `together`: as `plan_together` said."""
         cluster, meta, node = self.cluster, ask.meta, self.cluster.table.names[row]
         binding = PodBinding(meta.namespace, meta.name, meta.uid, node)
-        if not (self._patching or self._stepping or self._binding):
+        if not (self._patching or self._stepping or self._binding or together):
             return BindingPlan(binding)
         notes = dict(cluster.pods[ask.key][0].notes)
         merged: dict[str, Any] = {}
+        merge(merged, together, "")
         for plugin in self._patching:
             assert plugin.pre_bind is not None
             merge(merged, plugin.pre_bind(ask, row, cluster, notes.get(plugin.name)) or {}, plugin.name)
@@ -469,6 +511,26 @@ class Engine:
                 judge.promised = Promised(self.cluster.nominations, floor)
             parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
         return parts
+
+
+def _left_out(ask: Ask, placement: Placement | None, short_of: str) -> Placement:
+    """What becomes of a member of a job that does not fit."""
+    if placement is None or placement.node is not None:
+        return Placement(ask.key, None, rejections={"the job does not fit": 1}, short_of=short_of)
+    return msgspec.structs.replace(placement, short_of=short_of)
+
+
+def _shortage(asks: Sequence[Ask], need: Need, fit: int, found: Mapping[int, Placement]) -> str:
+    """`gang shop/train needs 8 pods at once, 5 fit; short of 3 x (cpu 4, memory 8Gi)`."""
+    without = [i for i in need.members if i not in found or found[i].node is None][: need.at_least - fit]
+    rooms = Counter(_room(asks[i]) for i in without)
+    listed = ", ".join(f"{number} x ({room})" for room, number in rooms.items())
+    return f"{need.name} needs {need.at_least} pods at once, {fit} fit" + (f"; short of {listed}" if listed else "")
+
+
+def _room(ask: Ask) -> str:
+    amounts = [f"{name} {render(name, amount)}" for name, amount in sorted(ask.requests) if amount]
+    return ", ".join(amounts) or "a place"
 
 
 def _first(remedies: Iterable[Remedy | None]) -> Remedy:

@@ -5,6 +5,7 @@
     notes                   what the plugin must know of pods on nodes, made from the pods themselves
     reserve(...)            the note of a pod that was just placed: what it takes there
     post_filter(...)        what would make room for a pod that fits nowhere: victims, for example
+    needs(...)              what a job needs for any of its pods to be bound
     permit(...)             whether a placed pod waits for others before it is bound
     pre_bind(...)           what is written on the pod with its binding; `steps` for other objects
     takes()                 the kinds of objects that it looks at beside pods and nodes
@@ -54,6 +55,21 @@ class Permit:
     "0: it does not wait. Of a group, the first one's time counts for all."
     allows: tuple[str, ...] = ()
     "Groups whose waiting members are bound with it."
+    keeps_s: float = 0.0
+    """Of a job: how long members whose bindings fail keep their places and are bound again, once one is bound. Where
+    none of them can be bound, all give their places back together. 0: each goes its own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a part of a job needs for any member of the job to be bound."""
+
+    name: str
+    "What users call it."
+    members: tuple[int, ...]
+    "Which of the job's pods are in it, those first that go first."
+    at_least: int
+    "So many of them must have a place. Others get one if there is room when all parts have what they need."
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,8 @@ class Plugin:
     "Whether a placed pod waits for others; None: it does not."
     pre_bind: Callable[[Ask, Row, Cluster, object], Mapping[str, Any] | None] | None = None
     "What is to be written on the pod before it is bound, as a merge patch; last, its note."
+    pre_bind_together: Callable[[Sequence[Ask], Cluster], Mapping[str, Any] | None] | None = None
+    "What is written, besides, on each of some pods that are bound together: a job's, or one alone."
     steps: Callable[[Ask, Row, Cluster, object], Sequence[Step]] | None = None
     "What is to be done with other objects before it is bound."
     bind: Callable[[Ask, Row, Cluster], Write | None] | None = None
@@ -125,8 +143,8 @@ class Plugin:
     plan_job: Callable[[Sequence[Ask], Engine], Sequence[Row | None] | None] | None = None
     """Rows for the members of a job, in their order (None: no place for that one), or None where it has no plan of its
     own. Inside a transaction: it may place and undo. The engine places members as planned, with all checks."""
-    at_least: Callable[[Sequence[Ask], Cluster], int | None] | None = None
-    "How many members of a job must have a place for any to be bound; None: it is not this plugin's job."
+    needs: Callable[[Sequence[Ask], Cluster], Sequence[Need] | None] | None = None
+    "What a job needs, by its parts; None: it is not this plugin's job. A job of which nobody says so needs all."
     group: Callable[[Ask, Cluster], str | None] | None = None
     "The job that a waiting pod belongs to, by a key of its own; None: it goes alone."
     blocks: Callable[[Entity], str | None] | None = None

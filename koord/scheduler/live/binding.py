@@ -3,6 +3,7 @@
     bound       the attempt is done; the informer will show the pod on its node
     refused     the pod is gone, another one, or on a node already: what the API says counts, and will be heard
     failed      the place is free again, and the pod is tried again after a backoff
+    again       another pod of its job is bound, or may be: it keeps its place, and is bound again after a while
 
 A call without an answer may have had its effect. So the same call is made again until there is an answer, or the
 informer shows what became of the pod; until then its place is kept, and nothing else can be put there.
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from koord.api.kinds import PODS
@@ -43,6 +45,9 @@ PATIENCE_S: Final = 30.0
 """So long a server that answers with failures is asked again; one that does not answer, for as long as it takes."""
 FIRST_AGAIN_S: Final = 0.05
 LONGEST_AGAIN_S: Final = 2.0
+FIRST_RETRY_S: Final = 0.5
+LONGEST_RETRY_S: Final = 10.0
+"""Between two tries to bind a pod that keeps its place."""
 LOOK_EVERY_S: Final = 0.2
 """How often it is looked whether something has come true that others do."""
 
@@ -81,7 +86,7 @@ class Bindings:
         self._begun, self._awaiting, self._spent = begun, awaiting, spent
         self._tasks: dict[asyncio.Task[None], tuple[Bind, Placed]] = {}
         self._idle: set[asyncio.Task[None]] = set()
-        "Those of them that wait for others' work, and ask nothing of the API server."
+        "Those of them that rest, or wait for others' work, and ask nothing of the API server."
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -112,18 +117,29 @@ class Bindings:
     def _ended(self, task: asyncio.Task[None]) -> None:
         bind, placed = self._tasks.pop(task)
         if task.cancelled():
-            self._failed(bind, placed, "the scheduler is ending")
+            self._failed(bind, placed, "the scheduler is ending", last=True)
         elif (error := task.exception()) is not None:
             log.error("a binding ended with an error", exc_info=error, extra={"pod": placed.ask.key})
-            self._failed(bind, placed, f"{type(error).__name__}: {error}")
+            self._failed(bind, placed, f"{type(error).__name__}: {error}", last=True)
         self._wake()
 
     async def _carry_out(self, bind: Bind, placed: Placed) -> None:
+        failures = 0
+        while await self._try(bind, placed) == "again":
+            failures += 1
+            with self._resting():
+                rest_s = backoff_s(failures, placed.ask.key, base_s=FIRST_RETRY_S, cap_s=LONGEST_RETRY_S)
+                await self._clock.sleep(rest_s)
+            self._core.at(moment(self._clock))
+            if not self._core.again(bind, placed.ask):
+                # Meanwhile the whole job gave its places back, or it was heard what became of the pod.
+                return
+
+    async def _try(self, bind: Bind, placed: Placed) -> Outcome:
         ask = placed.ask
         await self._settled(ask.meta.uid)
         if not self._core.stands(ask, placed.node):
-            self._failed(bind, placed, "its node went away, or it did")
-            return
+            return self._failed(bind, placed, "its node went away, or it did")
         began_s, tries, left = self._clock.monotonic(), 0, list(placed.plan.steps)
         while True:
             try:
@@ -136,22 +152,17 @@ class Bindings:
                 tries += 1
                 answered = not isinstance(error, Unavailable) or error.code
                 if answered and self._clock.monotonic() - began_s > PATIENCE_S:
-                    await self._not_bound(bind, placed, error)
-                    return
+                    return await self._not_bound(bind, placed, error)
                 log.debug("asked again: %s", error, extra={"pod": ask.key})
                 await self._clock.sleep(backoff_s(tries, ask.key, base_s=FIRST_AGAIN_S, cap_s=LONGEST_AGAIN_S))
                 if not self._is_ours(placed):
-                    self._heard_otherwise(bind, placed)
-                    return
+                    return self._heard_otherwise(bind, placed)
             except (NotLeader, CannotBind) as error:
-                self._failed(bind, placed, str(error))
-                return
+                return self._failed(bind, placed, str(error), last=True)
             except (ApiError, DecodeError) as error:
-                await self._not_bound(bind, placed, error)
-                return
+                return await self._not_bound(bind, placed, error)
             else:
-                self._bound(bind, placed)
-                return
+                return self._bound(bind, placed)
 
     async def _take(self, bind: Bind, placed: Placed, step: Step) -> None:
         """One step before the binding, and what it waits for."""
@@ -159,15 +170,21 @@ class Bindings:
         for write in step.writes():
             await self._write(write)
         if step.until is not None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._idle.add(task)
-            self._wake()
-            try:
+            with self._resting():
                 await self._come_true(placed, step.until)
-            finally:
-                self._idle.discard(task)
         self._took(bind, "PreBind", began_s, plugin=step.plugin)
+
+    @contextmanager
+    def _resting(self) -> Iterator[None]:
+        """While this binding asks nothing of the API server, others may."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle.add(task)
+        self._wake()
+        try:
+            yield
+        finally:
+            self._idle.discard(task)
 
     async def _come_true(self, placed: Placed, until: Until) -> None:
         began_s, is_told = self._clock.monotonic(), False
@@ -206,57 +223,55 @@ class Bindings:
         held = self._core.assumed.get(placed.ask.key)
         return held is not None and held.uid == placed.ask.meta.uid and held.node == placed.node
 
-    def _heard_otherwise(self, bind: Bind, placed: Placed) -> None:
+    def _heard_otherwise(self, bind: Bind, placed: Placed) -> Outcome:
         """While we asked, the informer told what became of the pod: it is on a node, or gone."""
         known = self._core.cluster.pods.get(placed.ask.key)
         row = self._core.cluster.table.row_of.get(placed.node)
         if known is not None and known[0].uid == placed.ask.meta.uid and known[1] == row:
-            self._bound(bind, placed)
-        else:
-            self._refused(bind, placed, "it went away, or elsewhere, meanwhile")
+            return self._bound(bind, placed)
+        return self._refused(bind, placed, "it went away, or elsewhere, meanwhile")
 
-    def _bound(self, bind: Bind, placed: Placed) -> None:
+    def _bound(self, bind: Bind, placed: Placed) -> Outcome:
         self._core.at(moment(self._clock))
         self._core.bound(bind, placed.ask)
         self._told(bind, placed, "bound", "")
+        return "bound"
 
-    async def _not_bound(self, bind: Bind, placed: Placed, error: Exception) -> None:
+    async def _not_bound(self, bind: Bind, placed: Placed, error: Exception) -> Outcome:
         """What the API server says now decides; where it cannot be asked, the binding has failed."""
         if not isinstance(placed.plan.binding, PodBinding):
-            self._failed(bind, placed, str(error))
-            return
+            return self._failed(bind, placed, str(error))
         meta = placed.ask.meta
         try:
             pod = await self._client.get(PODS, meta.name, namespace=meta.namespace)
         except NotFound:
-            self._refused(bind, placed, "it is gone")
-            return
+            return self._refused(bind, placed, "it is gone")
         except (ApiError, DecodeError):
-            self._failed(bind, placed, str(error))
-            return
+            return self._failed(bind, placed, str(error))
         if pod.metadata.uid != meta.uid:
-            self._refused(bind, placed, "it is gone, and there is another one of its name")
-        elif not pod.spec.node_name:
-            self._failed(bind, placed, str(error))
-        elif pod.spec.node_name == placed.node:
-            self._bound(bind, placed)
-        else:
-            self._refused(bind, placed, f"it is on {pod.spec.node_name}")
+            return self._refused(bind, placed, "it is gone, and there is another one of its name")
+        if not pod.spec.node_name:
+            return self._failed(bind, placed, str(error))
+        if pod.spec.node_name == placed.node:
+            return self._bound(bind, placed)
+        return self._refused(bind, placed, f"it is on {pod.spec.node_name}")
 
-    def _refused(self, bind: Bind, placed: Placed, why: str) -> None:
+    def _refused(self, bind: Bind, placed: Placed, why: str) -> Outcome:
         log.info("not bound: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
         self._core.at(moment(self._clock))
         self._core.refused(bind, placed.ask)
         self._told(bind, placed, "refused", why)
+        return "refused"
 
-    def _failed(self, bind: Bind, placed: Placed, why: str) -> None:
+    def _failed(self, bind: Bind, placed: Placed, why: str, *, last: bool = False) -> Outcome:
         self._core.at(moment(self._clock))
-        outcome = self._core.failed(bind, placed.ask)
+        outcome = self._core.failed(bind, placed.ask, last=last)
         if outcome == "refused":
             log.info("not bound: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
         else:
             log.warning("binding failed, retrying later: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
         self._told(bind, placed, outcome, why)
+        return outcome
 
 
 async def carry_out(client: Client, write: Write) -> None:

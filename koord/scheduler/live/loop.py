@@ -211,7 +211,7 @@ class Loop:
                 self._audit.bound(placed)
             self._metrics.attempted(SCHEDULED, bind.profile, took_s)
             self._metrics.bound(bind.attempt, now_s - bind.attempt.came_s)
-        elif outcome == "failed":
+        elif outcome in ("failed", "again"):
             self._telling.not_bound(placed, why)
             if self._audit is not None:
                 self._audit.not_bound(placed)

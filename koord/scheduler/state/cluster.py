@@ -121,6 +121,9 @@ class Cluster:
         self.nominations = Nominations(self.table)
         self.outbox: deque[Write] = deque()
         "What plugins want written that no pod's binding brings about: the status of another kind, say."
+        self.changed_jobs: dict[str, bool] = {}
+        """Keys of jobs of which something changed that is no change of a pod that waits; and whether pods that wait may
+        belong to another job for it. Whoever queues them looks, and empties it."""
         self.shared: WeakValueDictionary[Hashable, object] = WeakValueDictionary()
         "What several classes of pods look at, for as long as one of them does."
         self.taint_sets: list[tuple[Taint, ...]] = [()]
