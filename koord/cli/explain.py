@@ -162,6 +162,8 @@ def _text(found: Explained) -> list[str]:
         return paragraphs
     if found.unanswered:
         paragraphs.append(_schedulers(found))
+    if told.job:
+        paragraphs.append(f"{heading('JOB')}   {found.message}")
     paragraphs += [f"{heading('WITHOUT EFFECT')}   {each}" for each in found.unacted]
     if told.refusal:
         paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
@@ -171,7 +173,7 @@ def _text(found: Explained) -> list[str]:
         paragraphs.append(f"{heading('VOLUMES')}   {told.volumes}")
     if told.changes:
         paragraphs.append(_changes(told.changes))
-    elif told.chosen is None and told.nodes and not told.refusal:
+    elif told.chosen is None and told.nodes and not told.refusal and not told.job:
         paragraphs.append(
             f"{heading('WHAT WOULD LET IT IN')}   no small change of the pod or of a node that koord knows of"
         )

@@ -5,7 +5,7 @@ It decides nothing. The clock stands still.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -47,7 +47,12 @@ class Driver:
                 written = placed.plan.patch.body["metadata"]
                 metadata = replace(
                     metadata,
-                    annotations={**metadata.annotations, **written.get("annotations", {})},
-                    labels={**metadata.labels, **written.get("labels", {})},
+                    annotations=merged(metadata.annotations, written.get("annotations", {})),
+                    labels=merged(metadata.labels, written.get("labels", {})),
                 )
             self.core.put(PODS, replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=placed.node)), pod)
+
+
+def merged(texts: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
+    """Labels or annotations after a patch, which takes away what it says is None."""
+    return {key: text for key, text in {**texts, **patch}.items() if text is not None}

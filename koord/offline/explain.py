@@ -93,10 +93,12 @@ def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: i
     foreign = "" if engine is not None else str(ask.spec.scheduler_name)
     engine = engine or next(iter(world.core.engines.values()))
     gate, before = "", 0
+    job: tuple[Ask, ...] = ()
     try:
         if waits and not alone:
             gate, before = _placed_before(world, key)
-        found = scheduler.explain(engine, ask, top=top, examples=examples)
+            job = () if gate else _job(world, key)
+        found = scheduler.explain(engine, ask, job=job, top=top, examples=examples)
     except BadInput as error:
         return _only(key, "denied", str(error))
     return Explained(
@@ -144,6 +146,12 @@ def _completed(pod: Pod, world: World) -> Pod:
     if spec.priority is None and record is not None:
         spec = replace(spec, priority=record[0].priority)
     return replace(pod, spec=spec)
+
+
+def _job(world: World, key: str) -> tuple[Ask, ...]:
+    """The pods that are placed together with a waiting one, itself included."""
+    entities = (attempt.entity for attempt in world.core.queue)
+    return next((each.pods for each in entities if any(ask.key == key for ask in each.pods)), ())
 
 
 def _placed_before(world: World, key: str) -> tuple[str, int]:

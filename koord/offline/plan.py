@@ -22,7 +22,7 @@ from koord.offline.preview import NodePreview, Preview
 from koord.offline.world import World, world_of
 from koord.offline.would_evict import WouldEvict
 from koord.scheduler.claims import awaited
-from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed, TriedEnough, Wait
+from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed, TriedEnough, Unplaced, Wait
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.message import hint_for
@@ -157,6 +157,8 @@ class _Run:
         self.said: dict[str, str] = {}
         "What an event says of a pod, where that is not the reason alone."
         self.evicted: set[str] = set()
+        self.in_jobs: set[str] = set()
+        "Pods whose whole job did not fit: what would let one of them in is not what the job needs."
         self.another_try: set[str] = set()
         "Pods that are not tried again for want of rounds."
 
@@ -168,6 +170,8 @@ class _Run:
                 case Bind():
                     for placed in decision.members:
                         self._somewhere(placed)
+                    for each in decision.unplaced:
+                        self._left_out(each)
                 case Nowhere():
                     self._nowhere(decision)
                 case Broken():
@@ -197,7 +201,7 @@ class _Run:
         hints = {name: Hints(engine) for name, engine in self.world.core.engines.items()}
         for ask in self.world.waiting:
             told, engine = self.pods.get(ask.key), self.world.engine_of(ask)
-            if told is None or engine is None or ask.key in self.evicted:
+            if told is None or engine is None or ask.key in self.evicted or ask.key in self.in_jobs:
                 continue
             if told.node is not None:
                 hint = awaited(ask, engine.cluster)
@@ -216,8 +220,14 @@ class _Run:
         annotations, labels = written.get("annotations", {}), written.get("labels", {})
         self._note(placed.ask.key, replace(told, annotations=dict(annotations), labels=dict(labels)))
 
+    def _left_out(self, each: Unplaced) -> None:
+        self.said[each.ask.key] = each.message
+        self._note(each.ask.key, _nowhere(each.placement, len(self.world.cluster.table)))
+
     def _nowhere(self, decision: Nowhere) -> None:
         remedy = decision.remedy
+        if len(decision.asks) > 1:
+            self.in_jobs.update(ask.key for ask in decision.asks)
         for key in decision.outbid:
             self._note(key, replace(self.pods[key], nominated_node=None, victims=()))
         for ask in decision.asks:
@@ -284,6 +294,8 @@ def _nowhere(placement: Placement, nodes: int) -> PodPlan:
     counted = sorted(f"{number} {reason}" for reason, number in placement.rejections.items())
     said = placement.refusal or ", ".join(counted)
     reason = f"0/{nodes} nodes are available: {said}." if nodes else "there are no nodes"
+    if placement.short_of:
+        reason = f"{placement.short_of}. {reason}"
     rejected = {
         f"{plugin}: {_inside_a_sentence(why)}": number
         for plugin, counts in placement.why_not.items()

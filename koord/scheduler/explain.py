@@ -7,6 +7,7 @@ A pod that has a node already is looked at as if it were to be placed now, witho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -90,10 +91,20 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "What a program could do about it."
     volumes: str
     "What the pod's claims wait for, where they have no volumes."
+    job: tuple[str, ...] = ()
+    "The pods that are placed together with it, itself included, where there are others."
 
 
-def explain(engine: Engine, ask: Ask, *, top: int = TOP, examples: int = EXAMPLES, changes: int = 5) -> Explanation:
-    """All about one pod, on the state as it is."""
+def explain(
+    engine: Engine,
+    ask: Ask,
+    *,
+    job: Sequence[Ask] = (),
+    top: int = TOP,
+    examples: int = EXAMPLES,
+    changes: int = 5,
+) -> Explanation:
+    """All about one pod, on the state as it is. `job`: all pods that wait to be placed together with it."""
     cluster = engine.cluster
     placed = cluster.pods.get(ask.key)
     here = None if placed is None else cluster.table.names[placed[1]]
@@ -104,9 +115,29 @@ def explain(engine: Engine, ask: Ask, *, top: int = TOP, examples: int = EXAMPLE
         if placed is not None:
             cluster.remove_pod(ask.key)
         try:
-            return _explained(engine, ask, here, top, examples, changes)
+            found = _explained(engine, ask, here, top, examples, changes)
+            return _with_job(engine, found, job) if len(job) > 1 else found
         finally:
             transaction.undo()
+
+
+def _with_job(engine: Engine, alone: Explanation, job: Sequence[Ask]) -> Explanation:
+    """What becomes of a pod that goes only with others."""
+    with engine.cluster.transaction() as transaction:
+        placements = engine.place_all(job)
+        transaction.undo()
+    mine = next(each for each in placements if each.pod == alone.pod)
+    keys = tuple(sorted(ask.key for ask in job))
+    if mine.node is not None:
+        message = f"{mine.node} is where it goes, together with {len(job) - 1} other pods of its job"
+        standings = tuple(replace(each, chosen=each.node == mine.node) for each in alone.why_there)
+        return replace(alone, outcome="fits", chosen=mine.node, message=message, why_there=standings, job=keys)
+    against = mine if mine.why_not else next((each for each in placements if each.why_not), mine)
+    message = fits_nowhere(against, alone.nodes)
+    standings = tuple(replace(each, chosen=False) for each in alone.why_there)
+    return replace(
+        alone, outcome="unschedulable", chosen=None, message=message, why_there=standings, changes=(), job=keys
+    )
 
 
 def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: int, most: int) -> Explanation:

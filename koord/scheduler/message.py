@@ -35,7 +35,8 @@ def fits_nowhere(placement: Placement, nodes: int, *more: str) -> str:
         return "no nodes available to schedule pods"
     else:
         why = ", ".join(sorted(f"{rows} {reason}" for reason, rows in placement.rejections.items()))
-    return " ".join(each for each in (f"0/{nodes} nodes are available: {why}.", *more) if each)
+    job = f"{placement.short_of}." if placement.short_of else ""
+    return " ".join(each for each in (job, f"0/{nodes} nodes are available: {why}.", *more) if each)
 
 
 def for_an_event(text: str) -> str:

@@ -18,6 +18,7 @@ _HERE: Final = "koord.scheduler.plugins"
 
 PLUGINS: Final[Mapping[str, str]] = {
     "SchedulingGates": f"{_HERE}.scheduling_gates",
+    "Coscheduling": f"{_HERE}.coscheduling",
     "PrioritySort": f"{_HERE}.priority_sort",
     "NodeUnschedulable": f"{_HERE}.node_unschedulable",
     "NodeName": f"{_HERE}.node_name",

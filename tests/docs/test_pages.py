@@ -179,3 +179,10 @@ def _stop(group: int) -> None:
         except ProcessLookupError:
             return
         time.sleep(2)
+
+
+def test_the_commands_about_gangs_work(tmp_path: Path) -> None:
+    lines = [line for line in commands("gangs.md") if line.startswith("koord ") and "koord up" not in line]
+    printed = in_a_shell(["set -ex", *lines], tmp_path)
+    assert printed.count("scheduled") >= 8
+    assert "together with 7 other pods of its job" in printed

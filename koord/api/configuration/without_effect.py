@@ -12,13 +12,19 @@ from typing import Final
 import msgspec
 
 from koord.api.configuration.component_config import PluginArgs
-from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs, VolumeBindingArgs
+from koord.api.configuration.scheduler_args import CoschedulingArgs, LoadAwareSchedulingArgs, VolumeBindingArgs
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 
 SCHEDULER_FIELDS: Final = ("client_connection", "enable_profiling", "enable_contention_profiling", "extenders")
 """Those for which the scheduler has a reason of its own are told with it (`koord.scheduler.profiles`)."""
 
 PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
+    CoschedulingArgs: (
+        "controller_workers",
+        "skip_check_schedule_cycle",
+        "enable_preemption",
+        "aware_network_topology",
+    ),
     LoadAwareSchedulingArgs: ("estimator",),
     VolumeBindingArgs: ("shape",),
 }

@@ -49,13 +49,6 @@ class Unacted:
 
 UNACTED: Final[tuple[Unacted, ...]] = (
     Unacted(
-        "pod groups and gangs",
-        "their pods are scheduled one by one and do not wait for each other",
-        kinds.POD_GROUPS,
-        labels=frozenset({names.LABEL_POD_GROUP, names.LABEL_POD_GROUP_NAME}),
-        annotations=frozenset({names.ANNOTATION_GANG_NAME}),
-    ),
-    Unacted(
         "elastic quotas",
         "neither min nor max is enforced when pods are scheduled",
         kinds.ELASTIC_QUOTAS,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from koord.api.machinery.faults import BadInput
 from koord.scheduler.core import patience
-from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, TriedEnough, Wait
+from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, TriedEnough, Unplaced, Wait
 from koord.scheduler.core.entity import Attempt
 from koord.scheduler.core.feed import Feed
 from koord.scheduler.core.observer import Observer
@@ -91,7 +91,7 @@ class Cycle:
         if len(asks) == 1:
             placements = [engine.place(asks[0], explain=self._scores)]
         else:
-            placements = engine.place_all(asks)
+            placements = engine.place_all(asks, explain=self._scores)
         found = any(each.node is not None for each in placements)
         observer.placed(engine, found=found)
         if found:
@@ -107,15 +107,15 @@ class Cycle:
         promises: Mapping[str, Nomination | None],
     ) -> Decision:
         feed, row_of = self._feed, self._feed.cluster.table.row_of
-        members, unplaced, turned_away = [], [], set[str]()
+        members, unplaced = [], []
         wait, allows, keeps_s = Permit(), list[str](), 0.0
         together = engine.plan_together(
             [ask for ask, placement in zip(asks, placements, strict=True) if placement.node is not None]
         )
         for ask, placement in zip(asks, placements, strict=True):
             if placement.node is None:
-                unplaced.append(ask)
-                turned_away |= placement.rejected_by
+                message = fits_nowhere(placement, len(feed.cluster.table))
+                unplaced.append(Unplaced(ask, placement, message))
                 continue
             row = row_of[placement.node]
             members.append(Placed(ask, placement.node, engine.plan(ask, row, together), placement))
@@ -126,9 +126,7 @@ class Cycle:
                 wait = permit
         for member in members:
             feed.assume(member.ask, member.node, promises.get(member.ask.key))
-        bind = Bind(
-            attempt, engine.profile.name, tuple(members), tuple(unplaced), frozenset(turned_away), keeps_s
-        )
+        bind = Bind(attempt, engine.profile.name, tuple(members), tuple(unplaced), keeps_s)
         for group in dict.fromkeys(allows):
             self._out.extend(self._released(each) for each in self.waiting.leave(group))
         if wait.wait_s <= 0:
@@ -139,22 +137,23 @@ class Cycle:
         self, attempt: Attempt, asks: tuple[Ask, ...], placements: Sequence[Placement], engine: Engine
     ) -> Decision:
         feed, profile, now_s = self._feed, engine.profile, self._feed.now.steady_s
-        ask, placement = asks[0], placements[0]
-        if len(asks) > 1:
+        ask, placement, is_job = asks[0], placements[0], len(asks) > 1
+        if is_job:
             ask, placement = next(
                 (pair for pair in zip(asks, placements, strict=True) if pair[1].why_not), (ask, placement)
             )
         if feed.patience.is_over(ask.key, now_s):
             remedy = Remedy(message=patience.MESSAGE, clears=True)
         else:
-            remedy = engine.remedy(ask) if len(asks) == 1 else engine.remedy_for_job(asks)
+            remedy = engine.remedy_for_job(asks) if is_job else engine.remedy(ask)
         helped = remedy.node is not None
         self._observer.helped(engine, found=helped)
-        suggestion = suggestion_for(engine, ask, placement, remedy)
+        # What would help is found out on the state as it is: without the members of a job that would have had a place.
+        suggestion = None if is_job else suggestion_for(engine, ask, placement, remedy)
         self._observer.nowhere(engine, ask, placement, remedy, suggestion)
         # Where room is being made, nobody need do anything.
         in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
-        hints = None if in_the_making else self._hints.get(profile.name)
+        hints = None if in_the_making or is_job else self._hints.get(profile.name)
         hint = "" if hints is None else hint_for(engine, hints, ask, placement)
         told = "" if suggestion is None else suggestion.told
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)

@@ -28,18 +28,30 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class Unplaced:
+    """One pod of an entity has no place, and the others go ahead without it."""
+
+    ask: Ask
+    placement: Placement
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
     """An entity has its places."""
 
     attempt: Attempt
     profile: str
     members: tuple[Placed, ...]
-    unplaced: tuple[Ask, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
     "Members that found no place, where the job goes ahead without them."
-    turned_away: frozenset[str] = frozenset()
-    "The plugins that turned those away."
     keeps_s: float = 0.0
     """How long members whose bindings fail keep their places and are bound again, once one is bound: see `Permit`."""
+
+    @property
+    def turned_away(self) -> frozenset[str]:
+        """The plugins that turned members away."""
+        return frozenset[str]().union(*(each.placement.rejected_by for each in self.unplaced))
 
     @property
     def ask(self) -> Ask:

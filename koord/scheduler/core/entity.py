@@ -22,6 +22,10 @@ class Entity(msgspec.Struct, frozen=True):
     "Whether trying it takes so long that others go before it."
     profile: str = ""
 
+    @property
+    def is_job(self) -> bool:
+        return len(self.pods) > 1 or self.pods[0].key != self.key
+
     @staticmethod
     def of(ask: Ask, profile: str = "") -> Entity:
         return Entity(ask.key, (ask,), ask.spec.priority or 0, ask.is_heavy, profile)

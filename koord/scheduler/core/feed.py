@@ -19,11 +19,11 @@ from koord.api.kinds import PODS, Kind
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
-from koord.scheduler.core.entity import Entity
+from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.inputs import BY_KIND
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.core.patience import Patience
-from koord.scheduler.core.queue import Event, Queue, Where
+from koord.scheduler.core.queue import Event, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine
@@ -122,6 +122,8 @@ class Feed:
             event = entry.wakes(None, each)
             if event is not None:
                 self._happened(event)
+        if self.cluster.changed_jobs:
+            self._look_at_jobs()
 
     def tell_plugins(self, kind: Kind[Any], thing: Any) -> None:
         for taking in self._taking.get(kind, ()):

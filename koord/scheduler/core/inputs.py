@@ -97,6 +97,8 @@ INPUTS: Final[tuple[Input, ...]] = (
     ),
     _plugins(kinds.NODE_METRICS, events.load_event),
     _plugins(kinds.NODE_SLOS, events.slo_event),
+    # What a change of one means to whom is the plugin's to say: see `Cluster.changed_jobs`.
+    _plugins(kinds.POD_GROUPS, lambda old, new: None),
     Input(
         kinds.PODS,
         lambda feed, new, old: feed.put_pod(new, old),

@@ -120,6 +120,10 @@ class Queue:
         """Everything that is not settled, in no particular order."""
         return iter(self._all.values())
 
+    def gated(self) -> Iterable[Attempt]:
+        """Those that must not be tried yet."""
+        return self._gated.values()
+
     def entity(self, key: str) -> Entity | None:
         found = self._all.get(key)
         return None if found is None else found.entity

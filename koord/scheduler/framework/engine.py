@@ -229,7 +229,7 @@ class Engine:
         self._reserve(ask, row)
         return Placement(ask.key, self.cluster.table.names[row])
 
-    def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None) -> list[Placement]:
+    def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None, explain: bool = False) -> list[Placement]:
         """Decide for a whole job: all its parts get what they need, or nobody is placed. `at_least`: how many members
         it takes, where the caller knows better than plugins."""
         everyone = tuple(range(len(asks)))
@@ -237,13 +237,13 @@ class Engine:
         with self.cluster.transaction() as transaction:
             rows = self._planned(asks)
             found: dict[int, Placement] = {}
-            fit = [self._place_some(asks, need.members, need.at_least, rows, found) for need in needs]
+            fit = [self._place_some(asks, need.members, need.at_least, rows, found, explain) for need in needs]
             missing = [(need, number) for need, number in zip(needs, fit, strict=True) if number < need.at_least]
             if missing:
                 transaction.undo()
                 short_of = "; ".join(_shortage(asks, need, number, found) for need, number in missing)
                 return [_left_out(asks[i], found.get(i), short_of) for i in everyone]
-            self._place_some(asks, [i for i in everyone if i not in found], None, rows, found)
+            self._place_some(asks, [i for i in everyone if i not in found], None, rows, found, explain)
         return [found[i] for i in everyone]
 
     def _place_some(
@@ -253,6 +253,7 @@ class Engine:
         most: int | None,
         rows: Sequence[Row | None] | None,
         found: dict[int, Placement],
+        explain: bool,
     ) -> int:
         """Place members of a job in order, `most` of them; how many that were. `rows`: where they are to go."""
         number, turned_away = 0, dict[PodClass, Placement]()
@@ -264,7 +265,7 @@ class Engine:
                 class_ = self.class_of(ask)
                 known = turned_away.get(class_)
                 # Where nothing has changed since one that looks alike was turned away, so is this one.
-                placement = self.place(ask) if known is None else msgspec.structs.replace(known, pod=ask.key)
+                placement = self.place(ask, explain=explain) if known is None else _also(known, ask)
                 if placement.node is not None:
                     turned_away.clear()
                 elif not (class_.exact or self.cluster.nominations.any or ask.pod.status.nominated_node_name):
@@ -511,6 +512,10 @@ class Engine:
                 judge.promised = Promised(self.cluster.nominations, floor)
             parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
         return parts
+
+
+def _also(alike: Placement, ask: Ask) -> Placement:
+    return msgspec.structs.replace(alike, pod=ask.key)
 
 
 def _left_out(ask: Ask, placement: Placement | None, short_of: str) -> Placement:

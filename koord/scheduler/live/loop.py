@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 BETWEEN_BREATHS: Final = 16
 """After so many decisions in a row, whoever else has something to do is let through."""
 LONGEST_REST_S: Final = 1.0
+GATED_FOR_S: Final = 1.0
+"""After so long, the pods of a job that is not tried say why."""
 
 
 class Loop:
@@ -70,6 +72,8 @@ class Loop:
         self._began_s: dict[str, float] = {}
         self._waits_since_s: dict[str, float] = {}
         "By key of entity, since when it waits for others."
+        self._gates: dict[str, tuple[str, float]] = {}
+        "By key of a job that must not be tried yet, why not, and since when for that reason."
         self._writing: set[asyncio.Task[None]] = set()
         self._stopping = False
 
@@ -120,6 +124,7 @@ class Loop:
         match decision:
             case Bind():
                 self._permitted(decision.attempt.entity.key, decision.profile, "Success")
+                self._telling.left_out(decision)
                 for placed in decision.members:
                     self._began_s[placed.ask.meta.uid] = began_s
                 self.bindings.start(decision)
@@ -192,11 +197,26 @@ class Loop:
         self._metrics.look(self._core, now_s)
         self._metrics.calls(len(self.bindings) + self._core.waiting(), self._telling.unwritten)
         self._monitor.look(now_s)
+        self._look_at_gates(now_s)
         if self._audit is not None:
             self._audit.look(now_s)
         self._core.at(moment(self._clock))
         for attempt in self._monitor.unattended(self._core.queue, self._core.awaited, now_s):
             self._core.unattended(attempt)
+
+    def _look_at_gates(self, now_s: float) -> None:
+        """Jobs that are not tried for a while say why: of what changes all the time, nobody need hear."""
+        before, self._gates = self._gates, {}
+        for attempt in self._core.queue.gated():
+            if not attempt.entity.is_job:
+                continue
+            key = attempt.entity.key
+            text, since_s = before.get(key, ("", now_s))
+            if text != attempt.gate:
+                since_s = now_s
+            self._gates[key] = attempt.gate, since_s
+            if now_s - since_s >= GATED_FOR_S:
+                self._telling.gated(attempt.entity.pods, attempt.gate)
 
     def _begun(self, bind: Bind, placed: Placed) -> None:
         self._monitor.began(placed.ask, bind.profile, self._clock.monotonic())

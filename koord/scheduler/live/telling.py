@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from koord.api.kinds import PODS
@@ -22,7 +23,7 @@ from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder, reference
 from koord.kube.store import Delta
-from koord.scheduler.core.decision import Broken, LetGo, Nowhere, Placed
+from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.message import for_an_event
 
@@ -32,6 +33,8 @@ WRITERS: Final = 8
 FIELD_MANAGER: Final = "koord-scheduler"
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
+GATED: Final = "SchedulingGated"
+"""The reason that kubectl shows as a pod's status. Whoever adds nodes for pods that fit nowhere passes over it."""
 
 
 class _Word(NamedTuple):
@@ -82,6 +85,20 @@ class Telling:
     def let_go(self, decision: LetGo) -> None:
         for placed in decision.bind.members:
             self._say(placed.ask.pod, _Word(SCHEDULER_ERROR, f"not bound to {placed.node}: {decision.why}; retrying"))
+
+    def left_out(self, decision: Bind) -> None:
+        """Members that found no place, while their job goes ahead."""
+        for each in decision.unplaced:
+            theme = each.placement.refusal or ", ".join(sorted(each.placement.rejections))
+            self._say(each.ask.pod, _Word(UNSCHEDULABLE, each.message), theme)
+
+    def gated(self, asks: Iterable[Ask], why: str) -> None:
+        """Pods of a job that is not tried yet. Those with gates of their own say so already."""
+        word = _Word(GATED, why, None)
+        for ask in asks:
+            said = self._said.get(ask.meta.uid) or _known(ask.pod)
+            if not ask.spec.scheduling_gates and (said is None or said[:2] != word[:2]):
+                self._say(ask.pod, word)
 
     def awaits(self, placed: Placed, what: str) -> None:
         """It has its place, and what it needs is long in coming: the pod's events say why nothing happens."""

@@ -15,7 +15,7 @@ from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
-from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
+from koord.scheduler.framework.plugin import Need, Permit, Plugin, Remedy
 from koord.scheduler.profiles import Profiles, profiles_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Row
@@ -39,8 +39,8 @@ class Jobs(Plugin):
         is_job = entity.key.startswith("job/")
         return f"{len(entity.pods)} of {self.size} are there" if is_job and len(entity.pods) < self.size else None
 
-    def at_least(self, asks: Sequence[Ask], cluster: Cluster) -> int | None:
-        return self.least
+    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[Need] | None:
+        return None if self.least is None else (Need("job j", tuple(range(len(asks))), self.least),)
 
     def plan_job(self, asks: Sequence[Ask], engine: Engine) -> Sequence[Row | None] | None:
         if not self.reversed:
@@ -130,7 +130,7 @@ def test_a_job_that_needs_fewer_goes_ahead_and_the_rest_is_tried_again() -> None
         core.put(PODS, changed(each.ask.pod, node_name=each.node), each.ask.pod)
     left = core.queue.entity("job/j")
     assert left is not None
-    assert [ask.key for ask in left.pods] == [bind.unplaced[0].key]
+    assert [ask.key for ask in left.pods] == [bind.unplaced[0].ask.key]
 
 
 def test_members_go_where_the_jobs_planner_wants_them() -> None:

@@ -120,6 +120,13 @@ class GangSpec:
 
 def gang_name(pod: ObjectMeta) -> str:
     """The name of a pod's gang, or nothing."""
+    if (
+        names.LABEL_POD_GROUP not in pod.labels
+        and names.LABEL_POD_GROUP_NAME not in pod.labels
+        and names.ANNOTATION_GANG_NAME not in pod.annotations
+    ):
+        # Most pods are in no gang, and all are asked.
+        return ""
     return POD_GROUP.read(pod) or POD_GROUP_NAME.read(pod) or NAME.read(pod)
 
 

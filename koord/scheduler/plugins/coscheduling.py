@@ -1,0 +1,91 @@
+"""Coscheduling: pods of a gang are placed together, or not at all.
+
+All pods that wait in a gang group are one entity of the queue. It is tried once every gang of the group has its minimum
+of pods, and decided in one transaction: every gang's minimum, or nothing. So a group never holds room while it waits
+for more, and two groups cannot wait for each other's room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from koord.api.configuration.scheduler_args import CoschedulingArgs
+from koord.api.kinds import POD_GROUPS, PODS
+from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT, GangDefaults
+from koord.api.text.duration import parse_duration
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Need, Permit, Plugin, Taking
+from koord.scheduler.plugins import gang_rules
+from koord.scheduler.plugins.gang_service import gang_told
+from koord.scheduler.plugins.gangs import Gangs
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Row
+
+if TYPE_CHECKING:
+    from koord.scheduler.core.entity import Entity
+
+_SAID: Final = (BIND_GROUP_ID.key, *BIND_GROUP_ID.old_keys)
+_COUNTED: Final = (BIND_MEMBER_COUNT.key, *BIND_MEMBER_COUNT.old_keys)
+
+
+class Coscheduling(Plugin):
+    name = "Coscheduling"
+    notes = Gangs
+
+    def __init__(self, args: CoschedulingArgs | None = None) -> None:
+        args = args or CoschedulingArgs()
+        wait_s = parse_duration(args.default_timeout) or GangDefaults().waiting_time_s
+        self._defaults = GangDefaults(args.default_match_policy, wait_s)
+        self._is_first = False
+
+    def attach(self, cluster: Cluster) -> None:
+        self._gangs = cluster.notes(Gangs)
+        if self._gangs.defaults is None:
+            # Gangs are the cluster's: of several profiles, the first one's arguments count.
+            self._gangs.defaults, self._is_first = self._defaults, True
+
+    def takes(self) -> Iterable[Taking]:
+        if not self._is_first:
+            return ()
+        gangs = self._gangs
+        return (
+            Taking(POD_GROUPS, gangs.put_group, gangs.remove_group),
+            Taking(PODS, gangs.put_pod, gangs.remove_pod),
+        )
+
+    def group(self, ask: Ask, cluster: Cluster) -> str | None:
+        gang = self._gangs.of_pod.get(ask.key)
+        return None if gang is None else gang.job
+
+    def blocks(self, entity: Entity) -> str | None:
+        if entity.pods[0].key not in self._gangs.of_pod:
+            return None
+        return gang_rules.why_it_waits(self._gangs, entity.pods)
+
+    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[Need] | None:
+        return gang_rules.needs(self._gangs, asks)
+
+    def permit(self, ask: Ask, row: Row, cluster: Cluster) -> Permit | None:
+        gang = self._gangs.of_pod.get(ask.key)
+        if gang is None or gang.settings is None or gang.settings.mode != "Strict":
+            return None
+        return Permit(keeps_s=gang.settings.waiting_time_s)
+
+    def pre_bind_together(self, asks: Sequence[Ask], cluster: Cluster) -> Mapping[str, Any] | None:
+        """Who is bound together says so; who is bound alone does not say what it said before."""
+        gang = self._gangs.of_pod.get(asks[0].key)
+        if gang is None:
+            return None
+        if len(asks) > 1:
+            told = {**dict.fromkeys(_SAID, ",".join(gang.group)), **dict.fromkeys(_COUNTED, str(len(asks)))}
+            return {"metadata": {"annotations": told}}
+        stale = {key: None for key in (*_SAID, *_COUNTED) if key in asks[0].meta.annotations}
+        return {"metadata": {"annotations": stale}} if stale else None
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        gangs = self._gangs
+        return {
+            "gang/:namespace/:name": lambda id_: gang_told(gangs.all[id_]) if id_ in gangs.all else None,
+            "gangs": lambda _: {id_: gang_told(gang) for id_, gang in sorted(gangs.all.items())},
+        }

@@ -1,0 +1,108 @@
+"""What a gang group needs before any of its pods is bound, and why it waits: functions of what the gangs are.
+
+policy                  a gang's minimum is reached by
+once-satisfied          pods that are placed together; once one pod of its group has a place, it needs no more
+waiting-and-running     pods that are placed together, and those that have their places
+only-waiting            pods that are placed together
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from koord.api.protocol.annotations import gang as protocol
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.plugin import Need
+from koord.scheduler.plugins.gangs import Gang, Gangs
+
+
+def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[Need, ...] | None:
+    """What each gang of some waiting pods needs; None where they are in none."""
+    by_gang = gangs.among(asks)
+    if not by_gang:
+        return None
+    keys = {ask.key for ask in asks}
+    started = has_started(gangs, by_gang, keys)
+    found = []
+    for id_, members in by_gang.items():
+        members.sort(key=lambda i: (-asks[i].priority, i))
+        at_least = required(gangs.all[id_], keys, started=started)
+        found.append(Need(f"gang {id_}", tuple(members), len(members) if at_least is None else at_least))
+    return tuple(found)
+
+
+def why_it_waits(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
+    """Why a group must not be tried yet, for its users: what it is waiting for; None where it may be tried."""
+    found = _missing(gangs, asks)
+    return None if found is None else f"waiting: {found}"
+
+
+def _missing(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
+    by_gang = gangs.among(asks)
+    keys = {ask.key for ask in asks}
+    started = has_started(gangs, by_gang, keys)
+    if started and all(_passes(gangs.all[id_]) for id_ in by_gang):
+        return None
+    for id_ in by_gang:
+        own = gangs.all[id_]
+        for listed in own.group:
+            gang = gangs.all.get(listed)
+            if gang is None or not (gang.members or gang.pod_group):
+                return f"gang {listed}, which gang {id_} lists in its group, does not exist yet"
+            if gang.settings is None:
+                return _why_no_settings(gang)
+            if gang.group != own.group:
+                return (
+                    f"gang {id_} lists the group {', '.join(own.group)}, but gang {listed} lists "
+                    f"{', '.join(gang.group)}: all gangs of a group must list the same"
+                )
+            at_least, waiting = required(gang, keys, started=started), len(by_gang.get(listed, ()))
+            if at_least is not None and waiting < at_least:
+                return _too_few(gang, waiting, keys)
+    return None
+
+
+def has_started(gangs: Gangs, by_gang: Mapping[str, object], asked: set[str]) -> bool:
+    """Whether a pod of the group, other than those that are asked about, has its place."""
+    for group in {gangs.all[id_].group for id_ in by_gang}:
+        for id_ in group:
+            gang = gangs.all.get(id_)
+            if gang is not None and gang.group == group and gang.held(asked):
+                return True
+    return False
+
+
+def required(gang: Gang, asked: set[str], *, started: bool) -> int | None:
+    """How many of a gang's waiting pods must be placed together; None where nobody has said a minimum."""
+    settings = gang.settings
+    if settings is None:
+        return None
+    match settings.match_policy:
+        case "only-waiting":
+            return settings.min_available
+        case "waiting-and-running":
+            return max(0, settings.min_available - gang.held(asked))
+        case _:
+            return 0 if started else settings.min_available
+
+
+def _passes(gang: Gang) -> bool:
+    return gang.settings is not None and gang.settings.match_policy == "once-satisfied"
+
+
+def _why_no_settings(gang: Gang) -> str:
+    why = next((member.why_not for member in gang.members.values() if member.why_not), "")
+    key = protocol.MIN_AVAILABLE.key
+    return why or f"none of the pods of gang {gang.id} says in {key} how many it needs"
+
+
+def _too_few(gang: Gang, waiting: int, asked: set[str]) -> str:
+    settings = gang.settings
+    assert settings is not None
+    needed, held = settings.min_available, gang.held(asked)
+    if settings.match_policy == "only-waiting":
+        return (
+            f"gang {gang.id} needs {needed} pods that wait at the same time, and {waiting} wait: "
+            "by its match policy only-waiting, those that have a node do not count"
+        )
+    return f"gang {gang.id} has {waiting + held} of the {needed} pods that it needs at least"

@@ -1,0 +1,113 @@
+"""Gangs on an API server: placed at once, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from koord.api.kinds import NODES, PODS
+from koord.kube.client import Client
+from koord.minicluster.up.bootstrap import bootstrap
+from tests.scheduler.gangs import PREFIX
+from tests.scheduler.live.embedded import (
+    make_nodes,
+    node_manifest,
+    pod_manifest,
+    scheduling,
+    serving,
+    until,
+    until_bound,
+)
+
+
+def member(name: str, least: int, *, gang: str = "train", cpu: str = "1", **settings: str) -> dict[str, Any]:
+    manifest = pod_manifest(name, cpu=cpu)
+    said = {f"{PREFIX}{key.replace('_', '-')}": value for key, value in settings.items()}
+    manifest["metadata"]["annotations"] = {f"{PREFIX}name": gang, f"{PREFIX}min-available": str(least), **said}
+    return manifest
+
+
+@asynccontextmanager
+async def cluster(folder: Path, nodes: int, **more: Any) -> AsyncIterator[Client]:
+    async with serving(folder) as client:
+        await bootstrap(client)
+        await make_nodes(client, nodes, **more)
+        yield client
+
+
+async def condition(client: Client, name: str) -> tuple[str, str]:
+    pod = await client.get(PODS, name, namespace="default")
+    found = pod.status.condition("PodScheduled")
+    return ("", "") if found is None else (found.reason, found.message)
+
+
+async def bound(client: Client) -> dict[str, str]:
+    pods = await client.list(PODS, namespace="default")
+    return {pod.metadata.name: pod.spec.node_name for pod in pods if pod.spec.node_name}
+
+
+async def test_a_gang_says_what_it_waits_for_and_goes_at_once_when_it_is_whole(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as client, scheduling(client):
+        for name in ("a", "b"):
+            await client.create(PODS, member(name, 3))
+
+        async def says() -> bool:
+            return await condition(client, "a") == (
+                "SchedulingGated",
+                "waiting: gang default/train has 2 of the 3 pods that it needs at least",
+            )
+
+        await until(says)
+        assert await bound(client) == {}
+        await client.create(PODS, member("c", 3))
+        await until_bound(client, "a", "b", "c")
+        pod = await client.get(PODS, "a", namespace="default")
+        assert pod.metadata.annotations["internal.scheduling.koordinator.sh/bind-gang-member-count"] == "3"
+
+
+async def test_a_gang_that_does_not_fit_holds_nothing_until_there_is_room_for_all(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1, cpu="2") as client, scheduling(client):
+        for name in ("a", "b", "c"):
+            await client.create(PODS, member(name, 3))
+
+        async def says() -> bool:
+            reason, message = await condition(client, "b")
+            return reason == "Unschedulable" and "needs 3 pods at once, 2 fit; short of 1 x (cpu 1, " in message
+
+        await until(says)
+        assert await bound(client) == {}
+        await client.create(NODES, node_manifest("more", cpu="1"))
+        await until_bound(client, "a", "b", "c")
+
+
+async def test_a_scheduler_that_starts_in_the_middle_of_a_gang_goes_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1, cpu="3") as client:
+        for name in ("a", "b", "c"):
+            await client.create(PODS, member(name, 3))
+        # Another scheduler was ended between two bindings.
+        await client.bind("default", "a", "node-000")
+        async with scheduling(client):
+            assert set(await until_bound(client, "a", "b", "c")) == {"a", "b", "c"}
+
+
+async def test_a_member_that_is_deleted_while_others_wait_is_waited_for(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1, cpu="2") as client, scheduling(client):
+        for name in ("a", "b", "c"):
+            await client.create(PODS, member(name, 3))
+        await until(lambda: says_unschedulable(client, "a"))
+        await client.delete(PODS, "b", namespace="default")
+        await client.create(NODES, node_manifest("more", cpu="1"))
+
+        async def waits() -> bool:
+            return "has 2 of the 3 pods" in (await condition(client, "a"))[1]
+
+        await until(waits)
+        assert await bound(client) == {}
+        await client.create(PODS, member("b", 3))
+        await until_bound(client, "a", "b", "c")
+
+
+async def says_unschedulable(client: Client, name: str) -> bool:
+    return (await condition(client, name))[0] == "Unschedulable"
