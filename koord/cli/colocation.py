@@ -263,10 +263,10 @@ def _say_what_follows(told: Told, on: bool, evict: Evict | None) -> None:
     idle = len(told.nodes) - len(lending)
     click.echo(f"{_number(idle, 'node')} {'lends' if idle == 1 else 'lend'} nothing: new batch and mid pods wait")
     if evict is not None:
-        click.echo(f"{_number(len(told.evicted), 'pod')} evicted: they end as gracefully as they were made to")
+        click.echo(f"{_number(len(told.evicted), 'pod')} evicted, with the grace period of each")
     if running:
         run = "runs" if len(running) == 1 else "run"
-        click.echo(f"{_number(len(running), 'pod')} still {run} on what was lent ({_some(running)}); --evict ends them")
+        click.echo(f"{_number(len(running), 'pod')} still {run} on what was lent ({_some(running)}); see --evict")
 
 
 def _number(count: int, what: str) -> str:

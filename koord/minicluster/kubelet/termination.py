@@ -15,6 +15,8 @@ from koord.api.kubernetes.words import RestartPolicy
 from koord.api.text.timestamp import parse_timestamp
 
 DEFAULT_GRACE_S: Final = 30.0
+LEAST_GRACE_S: Final = 2.0
+"""Every container is asked to end before it is killed, also where its pod was deleted by force."""
 TIMESTAMP_S: Final = 1.0
 """Timestamps have whole seconds: what they cut off is not taken from the grace."""
 
@@ -58,11 +60,10 @@ def deletion_asked_s(pod: Pod) -> float | None:
 
 
 def grace_left_s(pod: Pod, now_s: float) -> float:
-    """What is left of the grace, also for a node that was away when the deletion was asked for."""
+    """What its containers have left of the grace, also where the node was away when the deletion was asked for."""
     whole_s, asked_s = grace_s(pod), deletion_asked_s(pod)
-    if asked_s is None or not whole_s:
-        return whole_s
-    return min(whole_s, max(asked_s + whole_s + TIMESTAMP_S - now_s, 0.0))
+    left_s = whole_s if asked_s is None else min(whole_s, asked_s + whole_s + TIMESTAMP_S - now_s)
+    return max(left_s, LEAST_GRACE_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def environment(pod: RunnablePod, container: RunnableContainer, around: Around) 
 def command_line(container: RunnableContainer, env: Mapping[str, str]) -> list[str]:
     """The image is not looked at, so the command must be there."""
     if not container.command:
-        raise ConfigError(f"container {container.name!r} has no command: images are not run here, only their commands")
+        raise ConfigError("no command is set: a local node runs commands of this machine, not images")
     return [expanded(each, env) for each in (*container.command, *container.args)]
 
 

@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 LOCAL_NODE: Final = "local"
+LOCAL_STOP_S: Final = 20.0
+"""A local node that is killed leaves its pods behind, and it takes a while to end many of them."""
 LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true"
 """What the agent of this machine does beyond its defaults: here there is somebody to see it."""
 WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
@@ -20,6 +22,8 @@ class Component:
 
     name: str
     args: tuple[str, ...]
+    stop_within_s: float = 3.0
+    "How long it may take to stop before it is killed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     here = ("--node-name", LOCAL_NODE, "--cgroup-root", f"koord-local-{port}")
     local = (*kubeconfig, *HEALTH, *here, "--logs", str(path / "pods"), *options.local_args)
     agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), "--feature-gates", LOCAL_GATES)
-    return (*everywhere, Component("local", local), Component("agent", agent))
+    return (*everywhere, Component("local", local, LOCAL_STOP_S), Component("agent", agent))
 
 
 def choose_port(wanted: int, last: int) -> int:

@@ -36,7 +36,6 @@ BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MOST_S: Final = 30.0
 STEADY_S: Final = 60.0
 """One that ran this long is restarted as if it had never died."""
-STOP_WITHIN_S: Final = 3.0
 LAST_WORDS_S: Final = 0.5
 LOOK_S: Final = 0.01
 
@@ -193,7 +192,7 @@ class Supervisor:
         if process is not None and process.returncode is None:
             _signal(process, signal.SIGTERM)
             try:
-                await asyncio.wait_for(ended(process), STOP_WITHIN_S)
+                await asyncio.wait_for(ended(process), child.component.stop_within_s)
             except TimeoutError:
                 log.warning("%s did not stop in time and was killed", child.name, extra={"pid": process.pid})
                 _signal(process, signal.SIGKILL)

@@ -18,7 +18,8 @@ from typing import Final
 import msgspec
 
 SUPERVISED: Final = "KOORD_SUPERVISED"
-STOP_WITHIN_S: Final = 5.0
+STOP_WITHIN_S: Final = 20.0
+"""As long as a supervisor gives a local node for its pods: one that is made to end leaves them behind."""
 
 
 def is_supervised() -> bool:

@@ -50,10 +50,11 @@ def test_the_grace_is_the_deletions_then_the_pods_then_half_a_minute(subject: Po
     [
         (30, 0.0, 30.0),
         # The timestamp has whole seconds: up to one of them is not counted.
-        (1, 0.9, 1.0),
+        (5, 0.9, 5.0),
         (30, 11.0, 20.0),
-        (30, 500.0, 0.0),
-        (0, 0.0, 0.0),
+        # Whoever is ended is asked first.
+        (30, 500.0, 2.0),
+        (0, 0.0, 2.0),
     ],
 )
 def test_a_node_that_was_away_leaves_what_is_left_of_the_grace(grace: int, after_s: float, left_s: float) -> None:

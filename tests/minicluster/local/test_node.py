@@ -12,6 +12,7 @@ from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.faults import BadInput
 from koord.kube.client import Client
 from koord.minicluster.local.live.run import Options, run
+from tests.kube.waiting import eventually
 from tests.minicluster.local.running import (
     NAME,
     ROOT,
@@ -166,3 +167,24 @@ async def test_a_node_that_somebody_elses_has_the_name_of_is_left_alone(client: 
         await run(client, Options("taken", f"{ROOT}-other", tmp_path / "other"))
     assert (await client.get(NODES, "taken")).status.allocatable == {}
     await client.delete(NODES, "taken")
+
+
+async def test_a_pod_says_when_its_container_starts_and_when_it_is_stopped(client: Client) -> None:
+    held = pod("held", "sleep 300")
+    held["metadata"]["finalizers"] = ["x.test/y"]
+    await client.create(PODS, held)
+    await until(client, "held", is_running)
+    assert await event_of(client, "held", "Started") == "Started container main"
+    await client.delete(PODS, "held", namespace="default")
+    assert await event_of(client, "held", "Killing") == "Stopping container main"
+    await client.patch(PODS, "held", {"metadata": {"finalizers": None}}, namespace="default")
+    await gone(client, "held")
+
+
+async def test_a_pod_that_goes_by_force_is_asked_to_end_before_it_is_killed(client: Client, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    script = f"trap 'echo bye > {said}; exit 0' TERM; while true; do sleep 0.1; done"
+    await client.create(PODS, pod("forced", script, restart="Always"))
+    await until(client, "forced", is_running)
+    await client.delete(PODS, "forced", namespace="default", grace_s=0)
+    await eventually(lambda: is_there(said))

@@ -29,6 +29,8 @@ PROGRAM = textwrap.dedent(
         print("the disk is full", file=sys.stderr)
         sys.exit(3)
     tether.hold()
+    if behaviour == "slow":
+        signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), open(name, "w").close(), os._exit(0)))
     if behaviour == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("not for the supervisor")
@@ -47,8 +49,8 @@ def alive(pid: int) -> bool:
 
 
 @asynccontextmanager
-async def supervised(data: DataDir, *behaviours: str) -> AsyncIterator[Supervisor]:
-    plan = [Component(f"c{number}", (behaviour,)) for number, behaviour in enumerate(behaviours)]
+async def supervised(data: DataDir, *behaviours: str, stop_within_s: float = 3.0) -> AsyncIterator[Supervisor]:
+    plan = [Component(f"c{number}", (behaviour,), stop_within_s) for number, behaviour in enumerate(behaviours)]
     supervisor = Supervisor(plan, data, command=(sys.executable, "-c", PROGRAM))
     running = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready())
@@ -96,14 +98,23 @@ async def test_one_that_never_serves_ends_the_whole_and_says_why(tmp_path: Path)
         assert "the disk is full" in str(error)
 
 
-async def test_one_that_does_not_stop_is_killed_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koord.minicluster.up.supervisor.STOP_WITHIN_S", 0.3)
+async def test_one_that_does_not_stop_is_killed_in_the_end(tmp_path: Path) -> None:
     with DataDir(tmp_path) as data:
-        async with supervised(data, "deaf") as supervisor:
+        async with supervised(data, "deaf", stop_within_s=0.3) as supervisor:
             pid = supervisor.children["c0"].pid
             began = time.monotonic()
         assert time.monotonic() - began < 5
         assert not alive(pid)
+
+
+async def test_one_that_has_something_to_clear_away_gets_the_time_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with DataDir(tmp_path / "data") as data:
+        async with supervised(data, "slow", stop_within_s=20.0):
+            pass
+    assert (tmp_path / "c0").exists()
 
 
 async def test_components_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:

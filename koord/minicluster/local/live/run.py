@@ -31,6 +31,7 @@ from koord.certificates.own import own_certificate_aside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import NotFound
+from koord.kube.event_ledger import EventType
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.store import Delta, Identity, identity_of
@@ -259,11 +260,11 @@ def _readable(pods: Iterable[RunnablePod]) -> Iterator[AgentPod]:
             yield pod_of(pod, DRIVER)
 
 
-def _teller(events: EventRecorder) -> Callable[[RunnablePod, str, str], None]:
-    def tell(pod: RunnablePod, reason: str, note: str) -> None:
+def _teller(events: EventRecorder) -> Callable[[RunnablePod, EventType, str, str], None]:
+    def tell(pod: RunnablePod, type: EventType, reason: str, note: str) -> None:
         meta = pod.metadata
         regarding = ObjectReference(PODS.api_version, PODS.kind, meta.namespace, meta.name, meta.uid)
-        events.record(regarding, reason, note[:MOST_NOTE], type="Warning")
+        events.record(regarding, reason, note[:MOST_NOTE], type=type)
 
     return tell
 

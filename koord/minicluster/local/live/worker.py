@@ -25,12 +25,14 @@ from koord.api.kubernetes.words import PodPhase
 from koord.api.protocol.priority import qos_class
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError
+from koord.kube.event_ledger import EventType
 from koord.minicluster.kubelet.live.pod_writes import PodWrites
 from koord.minicluster.kubelet.pod_status import container_id
 from koord.minicluster.kubelet.states import Running, longer
 from koord.minicluster.kubelet.termination import (
     DEADLINE_EXCEEDED,
     DELETED,
+    LEAST_GRACE_S,
     Ending,
     deadline_s,
     farewell,
@@ -80,8 +82,8 @@ class Node:
     "What a pod's containers may ask for beyond it, fetched when they start."
     cpu_milli: int
     memory_bytes: int
-    tell: Callable[[RunnablePod, str, str], None] = lambda pod, reason, note: None
-    "Writes a warning event on a pod."
+    tell: Callable[[RunnablePod, EventType, str, str], None] = lambda pod, type, reason, note: None
+    "Writes an event on a pod: its type, reason and note."
     answered: Callable[[str, float], None] = lambda qos, seconds: None
     "Hears how long a service of a QoS class took to answer a probe."
 
@@ -128,7 +130,7 @@ class Worker:
             except Exception as error:
                 # The one place where a pod's trouble ends: it is not the node's, and not another pod's.
                 log.exception("pod %s cannot run here", self._pod.metadata.key)
-                self._node.tell(self._pod, "FailedSync", f"error syncing the pod, retrying: {_said(error)}")
+                self._node.tell(self._pod, "Warning", "FailedSync", f"error syncing the pod, retrying: {_said(error)}")
             self._running.clear()
             self._is_made = False
             self.life = self.life.lost(self._node.clock.now())
@@ -150,8 +152,11 @@ class Worker:
                 self._group = group
                 await self._live()
         finally:
-            for live in self._running.values():
-                live.process.close()
+            live = self._running.values()
+            stops = [processes.stop(self._node.tree, each.process, LEAST_GRACE_S) for each in live]
+            await asyncio.gather(*stops, return_exceptions=True)
+            for each in live:
+                each.process.close()
             await self._drop()
 
     async def _drop(self) -> None:
@@ -220,7 +225,7 @@ class Worker:
 
     def _fails(self, reason: str, note: str) -> None:
         log.warning("pod %s: %s", self._pod.metadata.key, note)
-        self._node.tell(self._pod, reason, note)
+        self._node.tell(self._pod, "Warning", reason, note)
 
     async def _adopt(self) -> None:
         """Takes over the containers that outlived a former run of the node; what else it left of the pod goes."""
@@ -279,6 +284,7 @@ class Worker:
         if (named := process_of(self._node.tree.files, process.pid)) is not None:
             adoption.keep(self._node.logs.folder(self._pod, name), Run(restarts, named, now_s, own.backoff_s))
         self.life = self.life.put(name, started(own, container, id_, now_s))
+        self._node.tell(self._pod, "Normal", "Started", f"Started container {name}")
         self._follow(container, process, env)
 
     def _cannot_start(self, container: RunnableContainer, reason: str, message: str) -> None:
@@ -378,7 +384,9 @@ class Worker:
     def _kill(self, container: RunnableContainer, live: _Live, which: str) -> None:
         self._fails("Unhealthy", f"container {container.name} failed its {which} probe and will be restarted")
         assert self._group is not None
-        self._group.create_task(processes.stop(self._node.tree, live.process, grace_s(self._pod)))
+        self._group.create_task(
+            processes.stop(self._node.tree, live.process, grace_left_s(self._pod, self._node.clock.now()))
+        )
 
     async def _write_status(self) -> bool:
         pod = self._pod
@@ -401,6 +409,8 @@ class Worker:
 
     async def _end(self, ending: Ending) -> None:
         """Ends all containers within their grace, which may be cut while it runs."""
+        for name in self._running:
+            self._node.tell(self._pod, "Normal", "Killing", f"Stopping container {name}")
         while self._running:
             allowed_s, left_s = grace_s(self._pod), grace_left_s(self._pod, self._node.clock.now())
             async with asyncio.TaskGroup() as stopping:
