@@ -16,7 +16,7 @@ from koord.api.protocol import names
 ALL_NAMESPACES: Final = "*"
 
 
-class Decision(StrEnum):
+class BindingDecision(StrEnum):
     """What was decided and why, in the words of the metric that counts it."""
 
     NOT_ASKED = ""
@@ -43,32 +43,32 @@ class BindingSettings:
     dry_run: bool = False
     "Let everybody bind, and only tell."
 
-    def early(self, user: str, namespace: str) -> Decision | None:
+    def early(self, user: str, namespace: str) -> BindingDecision | None:
         """The decision, where the pod need not be looked at."""
         if not self.user_names:
-            return Decision.NOT_ASKED
+            return BindingDecision.NOT_ASKED
         if any(name in user for name in self.user_names):
-            return Decision.USER
+            return BindingDecision.USER
         if namespace in self.excluded_namespaces:
-            return Decision.EXCLUDED
+            return BindingDecision.EXCLUDED
         if not self.namespaces:
-            return Decision.NOT_ASKED
+            return BindingDecision.NOT_ASKED
         if ALL_NAMESPACES not in self.namespaces and namespace not in self.namespaces:
-            return Decision.ELSEWHERE
+            return BindingDecision.ELSEWHERE
         return None
 
-    def decide(self, user: str, namespace: str, pod: ObjectMeta | None) -> Decision:
+    def decide(self, user: str, namespace: str, pod: ObjectMeta | None) -> BindingDecision:
         """Whether a user may bind a pod. A pod that nobody knows is let through."""
         early = self.early(user, namespace)
         if early is not None:
             return early
         if pod is None:
-            return Decision.NOT_ASKED
+            return BindingDecision.NOT_ASKED
         if any(key in pod.labels for key in self.bypass_labels):
-            return Decision.LABEL
+            return BindingDecision.LABEL
         if any(key in pod.annotations for key in self.bypass_annotations):
-            return Decision.ANNOTATION
-        return Decision.REHEARSED if self.dry_run else Decision.DENIED
+            return BindingDecision.ANNOTATION
+        return BindingDecision.REHEARSED if self.dry_run else BindingDecision.DENIED
 
     def denial(self, user: str, namespace: str) -> str:
         """What to tell someone who may not."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from koord.admission.plain import annotations_of, labels_of, part, with_part
-from koord.admission.profiles import Profile
+from koord.admission.profiles import CompiledProfile
 from koord.admission.request import FAILED, Json, refused
 from koord.admission.strategic_merge import merged
 from koord.api.kubernetes.core import PriorityClass
@@ -21,7 +21,7 @@ from koord.api.protocol import names
 
 def with_profiles(
     obj: Json,
-    profiles: Sequence[Profile],
+    profiles: Sequence[CompiledProfile],
     priority_classes: Mapping[str, PriorityClass],
     *,
     spec: tuple[str, ...],
@@ -41,7 +41,7 @@ def with_profiles(
     return obj
 
 
-def _without_suffixes(obj: Json, profiles: Sequence[Profile]) -> Json:
+def _without_suffixes(obj: Json, profiles: Sequence[CompiledProfile]) -> Json:
     """The object as it was before it got its suffixes, if it has them."""
     suffixes: dict[str, str] = {}
     for profile in profiles:
@@ -54,7 +54,7 @@ def _without_suffixes(obj: Json, profiles: Sequence[Profile]) -> Json:
     return with_part(obj, {**labels, **before}, "metadata", "labels") if before else obj
 
 
-def _with_metadata(obj: Json, profile: Profile) -> Json:
+def _with_metadata(obj: Json, profile: CompiledProfile) -> Json:
     spec = profile.spec
     old_labels, old_annotations = labels_of(obj), annotations_of(obj)
     labels = {**old_labels, **spec.labels}
@@ -79,7 +79,7 @@ def _with_metadata(obj: Json, profile: Profile) -> Json:
 
 
 def _with_spec(
-    obj: Json, profile: Profile, priority_classes: Mapping[str, PriorityClass], path: tuple[str, ...]
+    obj: Json, profile: CompiledProfile, priority_classes: Mapping[str, PriorityClass], path: tuple[str, ...]
 ) -> Json:
     changed: dict[str, object] = {}
     if profile.spec.scheduler_name:

@@ -12,7 +12,7 @@ from typing import Final
 
 from koord.admission.binding import BindingSettings
 from koord.admission.pod_enhanced import EnhancedRules
-from koord.admission.profiles import Profile
+from koord.admission.profiles import CompiledProfile
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.api.kubernetes.core import PriorityClass
 from koord.api.kubernetes.meta import ObjectMeta
@@ -33,7 +33,7 @@ LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 class Known:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     "Labels, by name."
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[CompiledProfile, ...] = ()
     "In the order of their names."
     priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     default_priority: int | None = None

@@ -21,7 +21,7 @@ ALWAYS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class CompiledProfile:
     """A profile, ready to be asked."""
 
     name: str
@@ -55,7 +55,7 @@ class Profile:
         return int.from_bytes(drawn, "big") % 100 < self.percent
 
 
-def compile_profiles(profiles: Iterable[ClusterColocationProfile]) -> tuple[Profile, ...]:
+def compile_profiles(profiles: Iterable[ClusterColocationProfile]) -> tuple[CompiledProfile, ...]:
     """In the order in which they are applied."""
     return tuple(sorted(map(_compiled, profiles), key=lambda profile: profile.name))
 
@@ -67,11 +67,11 @@ def drawn_by(request: Request) -> str:
     return f"{request.namespace or metadata.get('namespace') or ''}/{name}" if name else request.uid
 
 
-def _compiled(profile: ClusterColocationProfile) -> Profile:
+def _compiled(profile: ClusterColocationProfile) -> CompiledProfile:
     spec = profile.spec
     namespaces, of_namespaces = _matcher(profile, spec.namespace_selector, "namespaceSelector")
     pods, of_pods = _matcher(profile, spec.selector, "selector")
-    return Profile(
+    return CompiledProfile(
         name=profile.metadata.name,
         spec=spec,
         namespaces=namespaces,

@@ -45,7 +45,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AdmissionAnswer:
     allowed: bool
     object: Json | None = None
     "As it is to be stored; as it came where the request is refused."

@@ -12,7 +12,7 @@ from dataclasses import replace
 from koord.admission import typed
 from koord.admission.json_patch import difference
 from koord.admission.known import Known
-from koord.admission.request import Answer, Gates, Json, Refused, Request
+from koord.admission.request import AdmissionAnswer, Gates, Json, Refused, Request
 from koord.admission.rules import MUTATING, VALIDATING, Asked
 from koord.api.kubernetes.pod import Pod
 
@@ -26,7 +26,7 @@ def nobody(name: str, passed: bool) -> None:
     """For who does not want to know."""
 
 
-def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> Answer:
+def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> AdmissionAnswer:
     """The object as it is to be stored, and the patch that leads there."""
     answer = completed(request, known, gates, seed, observe)
     before, after = request.object, answer.object
@@ -35,12 +35,14 @@ def mutate(request: Request, known: Known, gates: Gates, seed: int = 0, observe:
     return replace(answer, patch=difference(before, after))
 
 
-def completed(request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody) -> Answer:
+def completed(
+    request: Request, known: Known, gates: Gates, seed: int = 0, observe: Observe = nobody
+) -> AdmissionAnswer:
     """The object as it is to be stored, without the patch, for those who do not send one."""
     rules = [rule for rule in MUTATING if rule.concerns(request, gates)]
     before = request.object
     if not rules or before is None:
-        return Answer(True, before)
+        return AdmissionAnswer(True, before)
     name = ""
     asked = Asked(request, known, gates, seed)
     try:
@@ -54,10 +56,10 @@ def completed(request: Request, known: Known, gates: Gates, seed: int = 0, obser
         if name:
             observe(name, False)
         return _refusal(before, refusal, asked)
-    return Answer(True, before if obj is shaped else obj, warnings=tuple(dict.fromkeys(asked.warnings)))
+    return AdmissionAnswer(True, before if obj is shaped else obj, warnings=tuple(dict.fromkeys(asked.warnings)))
 
 
-def validate(request: Request, known: Known, gates: Gates, observe: Observe = nobody) -> Answer:
+def validate(request: Request, known: Known, gates: Gates, observe: Observe = nobody) -> AdmissionAnswer:
     """Whether the object may be stored as it is."""
     asked = Asked(request, known, gates)
     if request.resource != "pods":
@@ -68,7 +70,7 @@ def validate(request: Request, known: Known, gates: Gates, observe: Observe = no
     return _validated(asked, observe)
 
 
-def admit(request: Request, known: Known, gates: Gates, seed: int = 0) -> Answer:
+def admit(request: Request, known: Known, gates: Gates, seed: int = 0) -> AdmissionAnswer:
     """Both: the object as it is to be stored, if it may be."""
     mutated = mutate(request, known, gates, seed)
     if not mutated.allowed:
@@ -85,7 +87,7 @@ def pod_denial(pod: Pod, known: Known, gates: Gates) -> str:
     return _validated(Asked(_NEW_POD, known, gates, _pod=pod), nobody).message
 
 
-def _validated(asked: Asked, observe: Observe) -> Answer:
+def _validated(asked: Asked, observe: Observe) -> AdmissionAnswer:
     request = asked.request
     name = ""
     try:
@@ -102,7 +104,7 @@ def _validated(asked: Asked, observe: Observe) -> Answer:
         if name:
             observe(name, False)
         return _refusal(request.object, refusal, asked)
-    return Answer(True, request.object, warnings=tuple(dict.fromkeys(asked.warnings)))
+    return AdmissionAnswer(True, request.object, warnings=tuple(dict.fromkeys(asked.warnings)))
 
 
 def _in_shape(request: Request) -> Request:
@@ -119,6 +121,6 @@ def _is_going(asked: Asked) -> bool:
     return asked.request.operation == "UPDATE" and asked.pod.metadata.deletion_timestamp is not None
 
 
-def _refusal(obj: Json | None, refusal: Refused, asked: Asked) -> Answer:
+def _refusal(obj: Json | None, refusal: Refused, asked: Asked) -> AdmissionAnswer:
     warnings = tuple(dict.fromkeys(asked.warnings))
-    return Answer(False, obj, code=refusal.code, message=str(refusal), warnings=warnings)
+    return AdmissionAnswer(False, obj, code=refusal.code, message=str(refusal), warnings=warnings)

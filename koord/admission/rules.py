@@ -24,11 +24,11 @@ from koord.admission import (
     strategic_merge,
     typed,
 )
-from koord.admission.binding import Decision
+from koord.admission.binding import BindingDecision
 from koord.admission.colocation_profile import with_profiles
 from koord.admission.known import Known
 from koord.admission.plain import labels_of, part
-from koord.admission.profiles import Profile, drawn_by
+from koord.admission.profiles import CompiledProfile, drawn_by
 from koord.admission.request import FAILED, FORBIDDEN, Gates, Json, Operation, Refused, Request
 from koord.admission.resource_translation import translated
 from koord.api.configuration.features import ManagerGate
@@ -81,7 +81,7 @@ Validate = Callable[[Asked], Iterable[Fault]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AdmissionRule:
     """When a rule is asked. A rule with a gate is asked while that is on, one with `off_by` while that is off."""
 
     name: str
@@ -100,12 +100,12 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutating(Rule):
+class Mutating(AdmissionRule):
     run: Mutate = lambda asked, obj: obj
 
 
 @dataclass(frozen=True, slots=True)
-class Validating(Rule):
+class Validating(AdmissionRule):
     run: Validate = lambda asked: ()
 
 
@@ -127,7 +127,7 @@ def _profiles_of_pod(asked: Asked, pod: Json) -> Json:
 
 def matching_profiles(
     known: Known, labels: Mapping[str, str], namespace: str, warnings: list[str] | None = None
-) -> list[Profile]:
+) -> list[CompiledProfile]:
     """The profiles for a pod with these labels in that namespace."""
     namespace_labels = known.namespaces.get(namespace)
     matched = [profile for profile in known.profiles if profile.matches(labels, namespace_labels)]
@@ -140,7 +140,7 @@ def matching_profiles(
     return matched
 
 
-def _drawn(asked: Asked, matched: list[Profile]) -> list[Profile]:
+def _drawn(asked: Asked, matched: list[CompiledProfile]) -> list[CompiledProfile]:
     who = drawn_by(asked.request)
     return [profile for profile in matched if profile.drawn(who, asked.seed)]
 
@@ -215,10 +215,10 @@ def _may_bind(asked: Asked) -> Iterable[Fault]:
     request, settings = asked.request, asked.known.binding
     pod = asked.known.pods.get(f"{request.namespace}/{request.name}")
     decision = settings.decide(request.user, request.namespace, pod)
-    if decision not in (Decision.REHEARSED, Decision.DENIED):
+    if decision not in (BindingDecision.REHEARSED, BindingDecision.DENIED):
         return ()
     denial = settings.denial(request.user, request.namespace)
-    if decision is Decision.DENIED:
+    if decision is BindingDecision.DENIED:
         raise Refused([Fault("", denial)], FORBIDDEN)
     asked.warnings.append(f"would be denied: {denial}")
     return ()

@@ -43,7 +43,7 @@ class ResourceCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     is_allowed: bool
     reason: str
 
@@ -77,9 +77,9 @@ def _narrowed(part: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
     return narrow
 
 
-def _asked(check: PathCheck | ResourceCheck, verb: str) -> Decision:
+def _asked(check: PathCheck | ResourceCheck, verb: str) -> AccessDecision:
     narrowed = _narrowed("verb")(ResourceCheck(check.authorizer, check.access), verb)
-    return Decision(*check.authorizer.decide(check.authorizer.user, narrowed.access))
+    return AccessDecision(*check.authorizer.decide(check.authorizer.user, narrowed.access))
 
 
 OVERLOADS: Final[dict[str, Callable[..., Any]]] = {

@@ -15,7 +15,7 @@ from koord.cli.progress import Progress
 from koord.cli.tables import table
 
 if TYPE_CHECKING:
-    from koord.cli.colocation_live import Evict, NodeStanding, Scope, Told
+    from koord.cli.colocation_live import Evict, NodeStanding, Scope, SwitchResult
     from koord.kube.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,7 +157,9 @@ def _scope(nodes: tuple[str, ...], selector: str | None) -> Scope:
     return Scope(tuple(dict.fromkeys(nodes)), parse_labels(selector) if selector else None)
 
 
-def _run(work: Callable[[Client], Awaitable[Told]], kubeconfig: str | None, context: str | None) -> Told:
+def _run(
+    work: Callable[[Client], Awaitable[SwitchResult]], kubeconfig: str | None, context: str | None
+) -> SwitchResult:
     from koord.cli import colocation_live as live
 
     return live.run(work, kubeconfig, context)
@@ -176,7 +178,7 @@ def _turn(
 
     with Progress() as progress:
 
-        async def work(client: Client) -> Told:
+        async def work(client: Client) -> SwitchResult:
             if dry_run:
                 return await live.plan(client, scope, on=on, evict=evict)
             return await live.turn(client, scope, on=on, evict=evict, progress=progress.say)
@@ -207,7 +209,7 @@ def _turn(
     return 1 if told.refused or still_off else 0
 
 
-def _agreed(planned: Told, scope: Scope) -> bool:
+def _agreed(planned: SwitchResult, scope: Scope) -> bool:
     """Lists the pods and asks. Nobody is asked about nothing."""
     if not planned.to_evict:
         return True
@@ -218,13 +220,13 @@ def _agreed(planned: Told, scope: Scope) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _to_evict(planned: Told) -> str:
+def _to_evict(planned: SwitchResult) -> str:
     rows = [("POD", "NODE", "PRIORITY CLASS")]
     rows += [(each.pod, each.node, each.priority_class or "-") for each in planned.to_evict]
     return table(rows)
 
 
-def _say_spared(told: Told) -> None:
+def _say_spared(told: SwitchResult) -> None:
     if told.spared:
         keep = "keeps" if len(told.spared) == 1 else "keep"
         click.echo(
@@ -238,7 +240,7 @@ def _some(pods: Sequence[str]) -> str:
     return ", ".join(pods[:MOST_NAMED]) + (" ..." if len(pods) > MOST_NAMED else "")
 
 
-def _say_what_would_follow(told: Told, on: bool, evict: Evict | None) -> None:
+def _say_what_would_follow(told: SwitchResult, on: bool, evict: Evict | None) -> None:
     if on:
         return
     lending = [name for name, each in told.nodes.items() if each.lends and not each.on]
@@ -250,7 +252,7 @@ def _say_what_would_follow(told: Told, on: bool, evict: Evict | None) -> None:
         click.echo(_to_evict(told))
 
 
-def _say_what_follows(told: Told, on: bool, evict: Evict | None) -> None:
+def _say_what_follows(told: SwitchResult, on: bool, evict: Evict | None) -> None:
     if on:
         missing = f"; {told.manager}" if told.manager else ""
         click.echo(f"the manager publishes what nodes lend when it next looks{missing}")
@@ -273,7 +275,7 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _print(told: Told) -> None:
+def _print(told: SwitchResult) -> None:
     click.echo(f"co-location is {'on' if told.cluster else 'off'} in the cluster")
     for said in told.configuration:
         click.echo(f"note: {said}", err=True)

@@ -80,7 +80,7 @@ class PodToEvict(msgspec.Struct, frozen=True, rename="camel"):
     priority_class: str
 
 
-class Told(msgspec.Struct, frozen=True, rename="camel"):
+class SwitchResult(msgspec.Struct, frozen=True, rename="camel"):
     """How things stand, after what was done; or in a dry run, how they would."""
 
     cluster: bool
@@ -120,10 +120,10 @@ class _Done:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | None) -> Told:
-    async def go() -> Told:
+def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | None) -> SwitchResult:
+    async def go() -> SwitchResult:
         async with Client.from_config(kubeconfig, context) as client:
-            found: Told = await work(client)
+            found: SwitchResult = await work(client)
             return found
 
     try:
@@ -132,14 +132,14 @@ def run(work: Callable[[Client], Any], kubeconfig: str | None, context: str | No
         raise click.ClickException(str(error)) from None
 
 
-async def look(client: Client, scope: Scope, done: _Done | None = None) -> Told:
+async def look(client: Client, scope: Scope, done: _Done | None = None) -> SwitchResult:
     """How things stand."""
     held = await _in_force(client)
     config = held.config
     nodes = await _nodes(client, scope)
     pods = await _lent_to(client, nodes, scope)
     done = done or _Done()
-    return Told(
+    return SwitchResult(
         config.is_colocation_enabled,
         _standings(config, nodes, pods),
         tuple(done.evicted),
@@ -150,7 +150,7 @@ async def look(client: Client, scope: Scope, done: _Done | None = None) -> Told:
     )
 
 
-async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> Told:
+async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = None) -> SwitchResult:
     """What `turn` would do, and how things would stand. Raises what `turn` would raise, and writes nothing."""
     nodes = await _nodes(client, scope)
     found = await _map(client)
@@ -161,7 +161,7 @@ async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = 
         config = _wanted_section(found.data if found is not None else {}, scope, nodes, on=on)[1]
     pods = await _lent_to(client, nodes, scope)
     chosen = [each for each in pods if evict is not None and evict.chooses(each)]
-    return Told(
+    return SwitchResult(
         config.is_colocation_enabled,
         _standings(config, nodes, pods),
         manager=await who_is_missing(client, time.time()),
@@ -173,7 +173,7 @@ async def plan(client: Client, scope: Scope, *, on: bool, evict: Evict | None = 
 
 async def turn(
     client: Client, scope: Scope, *, on: bool, evict: Evict | None = None, progress: Callable[[str], None]
-) -> Told:
+) -> SwitchResult:
     """Turns the switch. Off: what is lent is taken back at once, and the pods that `evict` chooses are evicted."""
     nodes = await _nodes(client, scope)
     if scope.nodes:

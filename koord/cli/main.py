@@ -16,34 +16,50 @@ import click
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command in the list: where its code is, and its line in the help."""
 
     module: str
     help: str
 
 
-COMMANDS: dict[str, Entry] = {
-    "up": Entry("koord.cli.up", "Run a whole cluster on this machine."),
-    "status": Entry("koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."),
-    "plan": Entry("koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."),
-    "admit": Entry("koord.cli.admit", "Say what admission would make of some manifests, or why it would refuse them."),
-    "explain": Entry("koord.cli.explain", "Say why a pod is where it is, or nowhere; or what a node lends, and why."),
-    "colocation": Entry("koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."),
-    "top": Entry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
-    "crds": Entry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
-    "hollow": Entry("koord.cli.hollow", "Run nodes that are only modelled."),
-    "apiserver": Entry("koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."),
-    "scheduler": Entry("koord.cli.scheduler", "Schedule pods: decide where they go, and bind them."),
-    "manager": Entry("koord.cli.manager", "Decide what nodes lend to batch and mid pods, and keep it published."),
-    "agent": Entry("koord.cli.agent", "Protect the services of a node: measure, hold back, evict; or only say so."),
-    "local": Entry(
+COMMANDS: dict[str, CommandEntry] = {
+    "up": CommandEntry("koord.cli.up", "Run a whole cluster on this machine."),
+    "status": CommandEntry(
+        "koord.cli.status", "Say how a cluster and its components are, and how to mend what is wrong."
+    ),
+    "plan": CommandEntry(
+        "koord.cli.plan", "Say where the pods in some manifests would go, and why; without a cluster."
+    ),
+    "admit": CommandEntry(
+        "koord.cli.admit", "Say what admission would make of some manifests, or why it would refuse them."
+    ),
+    "explain": CommandEntry(
+        "koord.cli.explain", "Say why a pod is where it is, or nowhere; or what a node lends, and why."
+    ),
+    "colocation": CommandEntry(
+        "koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."
+    ),
+    "top": CommandEntry("koord.cli.top", "Show what nodes and pods have, ask for and use, by priority band."),
+    "crds": CommandEntry("koord.cli.crds", "Print the CustomResourceDefinitions of koord's kinds."),
+    "hollow": CommandEntry("koord.cli.hollow", "Run nodes that are only modelled."),
+    "apiserver": CommandEntry(
+        "koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."
+    ),
+    "scheduler": CommandEntry("koord.cli.scheduler", "Schedule pods: decide where they go, and bind them."),
+    "manager": CommandEntry(
+        "koord.cli.manager", "Decide what nodes lend to batch and mid pods, and keep it published."
+    ),
+    "agent": CommandEntry(
+        "koord.cli.agent", "Protect the services of a node: measure, hold back, evict; or only say so."
+    ),
+    "local": CommandEntry(
         "koord.cli.local", "Make this machine a node: pods run as plain processes in real cgroups. No sandbox."
     ),
-    "controllers": Entry("koord.cli.controllers", "Run the controllers of Deployments, Jobs and the like."),
-    "bench": Entry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),
-    "completion": Entry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),
-    "version": Entry("koord.cli.version", "Print the version of koord and of the cluster."),
+    "controllers": CommandEntry("koord.cli.controllers", "Run the controllers of Deployments, Jobs and the like."),
+    "bench": CommandEntry("koord.cli.bench", "Run the benchmarks, each against its baseline in the same run."),
+    "completion": CommandEntry("koord.cli.completion", "Print the completion script for bash, zsh or fish."),
+    "version": CommandEntry("koord.cli.version", "Print the version of koord and of the cluster."),
 }
 
 

@@ -8,7 +8,7 @@ from koord.cli.tables import counted, heading, table
 
 if TYPE_CHECKING:
     from koord.offline.plan import Plan
-    from koord.offline.preview import Change, NodePreview
+    from koord.offline.preview import NodePreview, ResourceChange
 
 MOST_NODES: Final = 50
 MOST_EVICTIONS: Final = 50
@@ -48,7 +48,7 @@ def _changes(node: NodePreview) -> bool:
     return any(each.before != each.after for each in node.resources.values())
 
 
-def _cell(change: Change | None, column: str) -> str:
+def _cell(change: ResourceChange | None, column: str) -> str:
     if change is None:
         return "-"
     before, after = (_figure(_amount(each), column) for each in (change.before, change.after))

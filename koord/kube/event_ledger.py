@@ -32,7 +32,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EventLimits:
     max_series: int = 1024
     burst: int = 25
     refill_s: float = 300.0
@@ -109,9 +109,9 @@ class _Series:
 class EventLedger:
     """All events of one reporter that may still change."""
 
-    def __init__(self, controller: str, instance: str, limits: Limits | None = None) -> None:
+    def __init__(self, controller: str, instance: str, limits: EventLimits | None = None) -> None:
         self.controller, self.instance = controller, instance[:WORD_LENGTH]
-        self.limits = limits or Limits()
+        self.limits = limits or EventLimits()
         self.counts = Counts()
         self._series: dict[Occurrence, _Series] = {}
         # Each series is in one of these, or under way: what is looked for is then at hand, however many there are.

@@ -25,7 +25,7 @@ from koord.kube.beside import beside
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unauthorized
-from koord.kube.event_ledger import EventLedger, EventType, Limits, Write, occurrence
+from koord.kube.event_ledger import EventLedger, EventLimits, EventType, Write, occurrence
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class EventRecorder:
         *,
         controller: str,
         instance: str = "",
-        limits: Limits | None = None,
+        limits: EventLimits | None = None,
         observer: EventObserver | None = None,
         clock: Clock | None = None,
         at_once: int = 1,

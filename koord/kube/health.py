@@ -77,14 +77,14 @@ def parse_address(text: str) -> Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """What the checks of one path said."""
 
     healthy: bool
     lines: tuple[str, ...]
 
 
-def examine(checks: Mapping[str, Check], excluded: Iterable[str] = (), *, reasons: bool) -> Report:
+def examine(checks: Mapping[str, Check], excluded: Iterable[str] = (), *, reasons: bool) -> CheckReport:
     """Runs all checks. Why one fails is told only with `reasons`: callers may be strangers."""
     left_out = set(excluded)
     lines, healthy = [], True
@@ -102,7 +102,7 @@ def examine(checks: Mapping[str, Check], excluded: Iterable[str] = (), *, reason
     if unknown:
         quoted = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
-    return Report(healthy, tuple(lines))
+    return CheckReport(healthy, tuple(lines))
 
 
 def run_check(name: str, check: Check) -> str | None:
@@ -240,5 +240,5 @@ def _right(request: web.Request, path: str) -> Right:
     return Right(request.method.lower(), path=path)
 
 
-def _failed(report: Report) -> str:
+def _failed(report: CheckReport) -> str:
     return ",".join(line[3:].partition(" ")[0] for line in report.lines if line.startswith("[-]"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from koord.admission.colocation_profile import with_profiles
-from koord.admission.profiles import Profile, compile_profiles
+from koord.admission.profiles import CompiledProfile, compile_profiles
 from koord.admission.strategic_merge import POD
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.struct import Struct
@@ -39,7 +39,7 @@ def waiting_pod(pod: Pod) -> WaitingPod:
     return WaitingPod(meta.namespace, meta.name, meta.uid, meta.resource_version, meta.labels, meta.annotations)
 
 
-def managed(profiles: Iterable[ClusterColocationProfile]) -> tuple[Profile, ...]:
+def managed(profiles: Iterable[ClusterColocationProfile]) -> tuple[CompiledProfile, ...]:
     """Those that ask for it, in the order in which they are applied. One whose selector makes no sense is left out."""
     asked = (
         each
@@ -50,7 +50,7 @@ def managed(profiles: Iterable[ClusterColocationProfile]) -> tuple[Profile, ...]
 
 
 def change(
-    pod: WaitingPod, namespace: Mapping[str, str] | None, profiles: Sequence[Profile], seed: int = 0
+    pod: WaitingPod, namespace: Mapping[str, str] | None, profiles: Sequence[CompiledProfile], seed: int = 0
 ) -> Mapping[str, Any] | None:
     """The merge patch that gives a pod what its profiles say; None where it has it. Raises `Refused`.
 

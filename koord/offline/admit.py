@@ -21,7 +21,7 @@ from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
 from koord.admission.quota_tree_affinity import QuotaTrees
-from koord.admission.request import Answer, Gates, Json, Request
+from koord.admission.request import AdmissionAnswer, Gates, Json, Request
 from koord.admission.review import admit, completed, validate
 from koord.api import kinds
 from koord.api.kinds import Kind
@@ -112,7 +112,7 @@ def _asked(item: Manifest, number: int) -> dict[str, Any]:
     return {"namespace": metadata.namespace, "name": metadata.name, "uid": f"{metadata.generate_name}{number}"}
 
 
-def _answer(item: Manifest, number: int, known: Known, gates: Gates, seed: int) -> Answer:
+def _answer(item: Manifest, number: int, known: Known, gates: Gates, seed: int) -> AdmissionAnswer:
     obj, asked = item.data, _asked(item, number)
     if item.kind is kinds.RESERVATIONS:
         return admit(Request("CREATE", "reservations", object=obj, **asked), known, gates, seed)
@@ -123,10 +123,10 @@ def _answer(item: Manifest, number: int, known: Known, gates: Gates, seed: int) 
         joined = validate(Request("CREATE", "nodes", object=obj, **asked), known, gates)
         answer = admit(reported, known, gates, seed)
         return dataclasses.replace(answer, warnings=(*answer.warnings, *joined.warnings))
-    return Answer(True, obj)
+    return AdmissionAnswer(True, obj)
 
 
-def _admitted(item: Manifest, answer: Answer) -> Admitted:
+def _admitted(item: Manifest, answer: AdmissionAnswer) -> Admitted:
     obj = answer.object if answer.object is not None else item.data
     return Admitted(obj, answer.allowed, answer.message, answer.patch, answer.warnings)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from koord.admission.device_resources import GPU_RESOURCES
 from koord.admission.hooks import is_asked_about
-from koord.admission.profiles import Profile
+from koord.admission.profiles import CompiledProfile
 from koord.admission.request import Gates, Json, Refused, Request
 from koord.admission.review import completed, pod_denial
 from koord.admission.typed import pod as typed_pod
@@ -47,7 +47,7 @@ class Door:
         self._known, self._gates, self._seed = known_of(items), gates, seed
         self._demands_labels = self._known.enhanced.enable and gates[ManagerGate.ENABLE_POD_ENHANCED_VALIDATOR]
         self._has_trees = bool(self._known.trees.nodes_of) and gates[ManagerGate.MULTI_QUOTA_TREE]
-        self._namespaces: dict[str, tuple[bool, tuple[Profile, ...]]] = {}
+        self._namespaces: dict[str, tuple[bool, tuple[CompiledProfile, ...]]] = {}
         self._looked_at: dict[int, tuple[bool, PodSpec]] = {}
         self._specs: dict[bytes, PodSpec] = {}
         self._arrivals = Arrivals(items, self._known.priority_classes.values())
@@ -110,7 +110,7 @@ class Door:
             return pod, str(refusal)
         return pod, pod_denial(pod, self._known, self._gates)
 
-    def _profiles_in(self, namespace: str) -> tuple[bool, tuple[Profile, ...]]:
+    def _profiles_in(self, namespace: str) -> tuple[bool, tuple[CompiledProfile, ...]]:
         """Whether pods of a namespace come to admission at all, and the profiles that are for it."""
         labels = self._known.namespaces.get(namespace, {})
         profiles = (each for each in self._known.profiles if each.namespaces.matches(labels))

@@ -54,7 +54,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     explanation: Explanation | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ExplainAnswer(msgspec.Struct, frozen=True):
     explained: Explained
     ignored: Mapping[str, int]
     warnings: tuple[str, ...]
@@ -71,7 +71,7 @@ def explain(
     top: int = scheduler.TOP,
     examples: int = scheduler.EXAMPLES,
     unanswered: Callable[[str], str] = lambda scheduler_name: "",
-) -> Answer:
+) -> ExplainAnswer:
     """Why a pod is where it is, or nowhere. Raises `Invalid` where manifests are faulty, `NoSuchPod`.
 
     `unanswered`: why nobody schedules for a scheduler name; empty if somebody does.
@@ -80,7 +80,7 @@ def explain(
     found = _explained(world, manifests, key, alone, top, examples)
     if not found.as_if_new and found.explanation is not None:
         found = replace(found, unanswered=unanswered(found.scheduler_name))
-    return Answer(found, world.ignored, (*profiles.warnings, *world.warnings))
+    return ExplainAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
 
 
 def _explained(world: World, manifests: Manifests, key: str, alone: bool, top: int, examples: int) -> Explained:

@@ -63,7 +63,7 @@ class NodePlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
     labels: dict[str, str]
 
 
-class Told(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class PlannedEvent(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """An event as the scheduler would record it."""
 
     object: str
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     quotas: dict[str, object] = {}
     pod_groups: dict[str, object] = {}
     reservations: dict[str, object] = {}
-    events: tuple[Told, ...] = ()
+    events: tuple[PlannedEvent, ...] = ()
     colocation: dict[str, NodePreview] = {}
     "Where a slo-controller-config is given: what nodes would lend by it, and lend before."
     evictions: tuple[WouldEvict, ...] = ()
@@ -314,13 +314,13 @@ def _running(key: str, node: str, world: World) -> PodPlan:
     return PodPlan(node, "scheduled", reason)
 
 
-def _event(key: str, run: _Run) -> Told:
+def _event(key: str, run: _Run) -> PlannedEvent:
     told = run.pods[key]
     if key in run.evicted:
-        return Told(key, "Preempted", run.said[key])
+        return PlannedEvent(key, "Preempted", run.said[key])
     if told.node is not None:
-        return Told(key, "Scheduled", f"Successfully assigned {key} to {told.node}")
-    return Told(key, "FailedScheduling", run.said.get(key, told.reason))
+        return PlannedEvent(key, "Scheduled", f"Successfully assigned {key} to {told.node}")
+    return PlannedEvent(key, "FailedScheduling", run.said.get(key, told.reason))
 
 
 def _nodes(cluster: Cluster) -> dict[str, NodePlan]:

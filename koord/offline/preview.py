@@ -33,14 +33,14 @@ KINDS: Final = (kinds.NODE_RESOURCE_TOPOLOGIES, kinds.DEVICES)
 """Kinds that decide about what nodes lend, beside those that decide about pods."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class ResourceChange(msgspec.Struct, frozen=True):
     before: str | None
     after: str | None
     "None is not at all."
 
 
 class NodePreview(msgspec.Struct, frozen=True):
-    resources: dict[str, Change]
+    resources: dict[str, ResourceChange]
     why: str
     "Why nothing is lent after the change; empty where something is."
 
@@ -68,10 +68,12 @@ def preview(manifests: Manifests, *, now_s: float, replaced: Manifests | None = 
     for name, state in known.items():
         shown = {key: amount for key, amount in state.node.allocatable.items() if key in LENT}
         was = before.get(name, shown)
-        changes = {key: Change(_text(key, was.get(key)), _text(key, after[name].get(key))) for key in LENT}
+        changes = {key: ResourceChange(_text(key, was.get(key)), _text(key, after[name].get(key))) for key in LENT}
         settings = configured.config.for_node(state.node.labels, state.node.annotations)
         why = why_off(configured.config, settings) or distrust(state, settings.colocation, now_s)
-        found[name] = NodePreview({key: each for key, each in changes.items() if each != Change(None, None)}, why)
+        found[name] = NodePreview(
+            {key: each for key, each in changes.items() if each != ResourceChange(None, None)}, why
+        )
     evictions = _evictions(manifests, configured, known, after, now_s)
     return Preview(found, evictions, configured.notes), _applied(manifests, configured, known, after)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from koord.admission.known import Known, shipped_priority_classes
 from koord.admission.profiles import compile_profiles
-from koord.admission.request import Answer, Request
+from koord.admission.request import AdmissionAnswer, Request
 from koord.admission.review import admit, mutate, validate
 from koord.api.configuration.features import ManagerGate, parse_gates
 from koord.api.machinery.codec import convert
@@ -47,31 +47,31 @@ def creating(obj: dict[str, Any], resource: str = "pods", **more: Any) -> Reques
     return Request("CREATE", resource, object=obj, **{"uid": "request-1", **more})
 
 
-def mutated(obj: dict[str, Any], what: Known | None = None, feature_gates: str = "", **more: Any) -> Answer:
+def mutated(obj: dict[str, Any], what: Known | None = None, feature_gates: str = "", **more: Any) -> AdmissionAnswer:
     return mutate(creating(obj, **more), what or known(), gates(feature_gates))
 
 
 def validated(
     obj: dict[str, Any], old: dict[str, Any] | None = None, feature_gates: str = "", what: Known | None = None
-) -> Answer:
+) -> AdmissionAnswer:
     operation = "CREATE" if old is None else "UPDATE"
     request = Request(operation, "pods", object=obj, old=old)  # type: ignore[arg-type]  # one of the two words above
     return validate(request, what or known(), gates(feature_gates))
 
 
-def admitted(obj: dict[str, Any], what: Known | None = None, feature_gates: str = "", **more: Any) -> Answer:
+def admitted(obj: dict[str, Any], what: Known | None = None, feature_gates: str = "", **more: Any) -> AdmissionAnswer:
     return admit(creating(obj, **more), what or known(), gates(feature_gates))
 
 
-def spec_of(answer: Answer) -> Any:
+def spec_of(answer: AdmissionAnswer) -> Any:
     assert answer.object is not None
     return answer.object["spec"]
 
 
-def labels_of(answer: Answer) -> Any:
+def labels_of(answer: AdmissionAnswer) -> Any:
     assert answer.object is not None
     return answer.object["metadata"].get("labels", {})
 
 
-def resources_of(answer: Answer, index: int = 0) -> Any:
+def resources_of(answer: AdmissionAnswer, index: int = 0) -> Any:
     return spec_of(answer)["containers"][index]["resources"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from koord.admission.binding import BindingSettings, listed
-from koord.admission.request import Answer, Request
+from koord.admission.request import AdmissionAnswer, Request
 from koord.admission.review import mutate, validate
 from koord.api.kubernetes.meta import ObjectMeta
 from tests.admission.build import gates, known
@@ -16,7 +16,9 @@ from tests.admission.build import gates, known
 POD = ObjectMeta(name="web", namespace="shop")
 
 
-def binding(settings: BindingSettings, user: str = "kube-scheduler", *, on: bool = True, **more: Any) -> Answer:
+def binding(
+    settings: BindingSettings, user: str = "kube-scheduler", *, on: bool = True, **more: Any
+) -> AdmissionAnswer:
     request = Request(
         "CREATE", "pods", subresource="binding", user=user, name="web", object={}, **{"namespace": "shop", **more}
     )
@@ -109,7 +111,7 @@ def node(annotations: dict[str, str] | None = None, **allocatable: str) -> dict[
     return {"metadata": {"name": "n1", "annotations": annotations or {}}, "status": status}
 
 
-def reported(new: dict[str, Any], old: dict[str, Any] | None = None) -> Answer:
+def reported(new: dict[str, Any], old: dict[str, Any] | None = None) -> AdmissionAnswer:
     return mutate(Request("UPDATE", "nodes", object=new, old=old or new, subresource="status"), known(), gates())
 
 
@@ -194,7 +196,7 @@ CONFLICTING = {
 }
 
 
-def relabelled(operation: str, new: dict[str, str], old: dict[str, str] | None) -> Answer:
+def relabelled(operation: str, new: dict[str, str], old: dict[str, str] | None) -> AdmissionAnswer:
     obj, before = ({"metadata": {"name": "n1", "labels": labels}} for labels in (new, old or {}))
     request = Request(operation, "nodes", object=obj, old=None if old is None else before)  # type: ignore[arg-type]
     return validate(request, known(slo_config=CONFLICTING), gates())
@@ -231,12 +233,12 @@ def config_map(data: dict[str, Any], name: str = "slo-controller-config", namesp
     return {"metadata": {"name": name, "namespace": namespace}, "data": texts}
 
 
-def stored(new: Any, old: Any = None, **what: Any) -> Answer:
+def stored(new: Any, old: Any = None, **what: Any) -> AdmissionAnswer:
     operation = "CREATE" if old is None else "UPDATE"
     return validate(Request(operation, "configmaps", object=new, old=old), known(**what), gates())  # type: ignore[arg-type]
 
 
-def refusal(answer: Answer) -> Any:
+def refusal(answer: AdmissionAnswer) -> Any:
     assert (answer.allowed, answer.code) == (False, 400)
     assert answer.message.startswith("___")
     assert answer.message.endswith("___")

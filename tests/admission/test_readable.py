@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koord.admission.request import Answer, Request
+from koord.admission.request import AdmissionAnswer, Request
 from koord.admission.review import validate
 from tests.admission.build import gates, known, pod, validated
 
@@ -50,7 +50,7 @@ def test_what_was_there_before_is_not_mentioned_again() -> None:
 
 
 def test_nodes_are_looked_at_too() -> None:
-    def told(operation: Any, old: dict[str, Any] | None) -> Answer:
+    def told(operation: Any, old: dict[str, Any] | None) -> AdmissionAnswer:
         annotations = {"node.koordinator.sh/colocation-strategy": '{"enable": "yes"}'}
         obj = {"metadata": {"name": "n1", "annotations": annotations}}
         return validate(Request(operation, "nodes", object=obj, old=old and obj), known(), gates())

@@ -23,7 +23,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
 from koord.api.text.selector import parse_labels
 from koord.api.text.timestamp import from_seconds
-from koord.cli.colocation_live import Evict, Scope, Told, look, plan, turn
+from koord.cli.colocation_live import Evict, Scope, SwitchResult, look, plan, turn
 from koord.cli.main import run as koord
 from koord.kube.client import Client
 from koord.kube.locate import locate
@@ -76,11 +76,11 @@ async def lending(client: Client, *names: str, **meta: Any) -> None:
             await until_lent(client, name, 35900)
 
 
-async def off(client: Client, scope: Scope | None = None, *, evict: Evict | None = None) -> Told:
+async def off(client: Client, scope: Scope | None = None, *, evict: Evict | None = None) -> SwitchResult:
     return await turn(client, scope or Scope(), on=False, evict=evict, progress=lambda line: None)
 
 
-async def on(client: Client, scope: Scope | None = None) -> Told:
+async def on(client: Client, scope: Scope | None = None) -> SwitchResult:
     return await turn(client, scope or Scope(), on=True, progress=lambda line: None)
 
 

@@ -16,7 +16,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.clock import SystemClock
 from koord.kube.errors import AlreadyExists, Forbidden, NotFound, Status, TooManyRequests, Unavailable
-from koord.kube.event_ledger import EventLedger, Limits, Occurrence, Write, occurrence
+from koord.kube.event_ledger import EventLedger, EventLimits, Occurrence, Write, occurrence
 from koord.kube.events import EventRecorder, reference
 from koord.kube.metrics import Metrics
 from tests.control_plane import ControlPlane
@@ -31,7 +31,7 @@ def happened(reason: str = "Killed", note: str = "again", pod: str = "web") -> O
 
 
 def ledger(**limits: float) -> EventLedger:
-    return EventLedger("koord-test", "koord-test-1", Limits(**limits))  # type: ignore[arg-type]  # a table's numbers
+    return EventLedger("koord-test", "koord-test-1", EventLimits(**limits))  # type: ignore[arg-type]  # a table's numbers
 
 
 def write_due(book: EventLedger, now: float) -> list[Write]:
@@ -278,10 +278,10 @@ class FakeClient:
             raise self.fail_with.pop(0)
 
 
-QUICK = Limits(first_repeat_s=0.02, retry_base_s=0.01)
+QUICK = EventLimits(first_repeat_s=0.02, retry_base_s=0.01)
 
 
-def recorder(client: FakeClient, limits: Limits = QUICK, metrics: Metrics | None = None) -> EventRecorder:
+def recorder(client: FakeClient, limits: EventLimits = QUICK, metrics: Metrics | None = None) -> EventRecorder:
     observer = metrics.events() if metrics else None
     return EventRecorder(cast(Client, client), controller="koord-test", limits=limits, observer=observer)
 
@@ -315,7 +315,7 @@ async def test_a_burst_is_written_by_several_calls_at_once_and_each_event_once()
 
 async def test_leaving_writes_what_is_pending() -> None:
     client = FakeClient()
-    async with recorder(client, Limits(first_repeat_s=600)) as events:
+    async with recorder(client, EventLimits(first_repeat_s=600)) as events:
         events.record(POD, "Killed", "x")
         await eventually(lambda: len(client.events) == 1)
         events.record(POD, "Killed", "x")
@@ -386,7 +386,7 @@ async def test_kubectl_shows_events_and_how_often_they_came(control_plane: Contr
     node = ObjectReference("v1", "Node", "", "worker-1")
     async with (
         Client.from_config(str(control_plane.kubeconfig)) as client,
-        EventRecorder(client, controller="koordinator.sh/koord-test", limits=Limits(first_repeat_s=0.2)) as events,
+        EventRecorder(client, controller="koordinator.sh/koord-test", limits=EventLimits(first_repeat_s=0.2)) as events,
     ):
         for number in range(7):
             events.record(pod, "Suppressed", "batch pods may use 3 CPUs", action="Suppress", type="Warning")
@@ -416,7 +416,7 @@ async def test_an_event_deleted_by_others_comes_back_with_its_count(control_plan
         async def found() -> list[Event]:
             return await client.list(EVENTS, namespace="default", fields="regarding.name=deleted-events")
 
-        async with EventRecorder(client, controller="koord-test", limits=Limits(first_repeat_s=0.1)) as events:
+        async with EventRecorder(client, controller="koord-test", limits=EventLimits(first_repeat_s=0.1)) as events:
             events.record(pod, "Killed", "x")
             await eventually(lambda: events.counts[1] == 1)
             (event,) = await found()

@@ -18,7 +18,7 @@ from koord.api.text.manifest import Manifests, parse, read
 from koord.api.text.timestamp import parse_timestamp
 from koord.offline.order import require_order
 from koord.offline.plan import plan
-from koord.offline.preview import Change, preview
+from koord.offline.preview import ResourceChange, preview
 from koord.scheduler.profiles import profiles_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "colocation" / "offline"
@@ -42,11 +42,11 @@ def cluster(**sections: Any) -> Manifests:
 def test_batch_resources_follow_the_spec_and_pods_are_placed_on_them() -> None:
     found, applied = preview(read([EXAMPLE]), now_s=NOW_S)
     # 32 * 60% - 1 of the system - 5 of web, and 128Gi * 65% - 4 - 44.
-    assert found.nodes["n1"].resources[CPU] == Change(None, "13200")
+    assert found.nodes["n1"].resources[CPU] == ResourceChange(None, "13200")
     after = found.nodes["n1"].resources[MEMORY].after
     assert after is not None
     assert int(after) == pytest.approx(128 * 1024**3 * 0.65 - 48 * 1024**3, abs=1)
-    assert found.nodes["n2"].resources[CPU] == Change(None, "18200")
+    assert found.nodes["n2"].resources[CPU] == ResourceChange(None, "18200")
     planned = plan(applied, profiles_of(SHIPPED), now_s=NOW_S, previewed=found).plan
     assert planned.pods["jobs/nightly"].node == "n2"
     assert planned.nodes["n2"].allocatable[CPU] == "18200"
@@ -91,7 +91,7 @@ def test_a_change_is_compared_with_what_it_replaces() -> None:
     before = cluster(colocation={"enable": True, "cpuReclaimThresholdPercent": 50})
     after = cluster(colocation={"enable": True, "cpuReclaimThresholdPercent": 60})
     found, _ = preview(after, now_s=NOW_S, replaced=before)
-    assert found.nodes["n1"].resources[CPU] == Change("10k", "13200")
+    assert found.nodes["n1"].resources[CPU] == ResourceChange("10k", "13200")
     same = preview(after, now_s=NOW_S, replaced=after)[0].nodes["n1"].resources
     assert all(each.before == each.after for each in same.values())
 

@@ -19,7 +19,7 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.slo_config import SECTIONS, NodeSettings, Problem, SloConfig, picks
 from koord.api.configuration.slo_config_types import COLOCATION, RESOURCE_THRESHOLD, NodeItem
 from koord.api.configuration.threshold_rungs import Lowered
-from koord.api.configuration.thresholds import LoadLimits, Report, check, strategy_layers
+from koord.api.configuration.thresholds import LoadLimits, ThresholdReport, check, strategy_layers
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.faults import Fault
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
@@ -38,7 +38,7 @@ class Findings:
     warnings: tuple[str, ...] = ()
 
     @staticmethod
-    def of(reports: Iterable[Report]) -> Findings:
+    def of(reports: Iterable[ThresholdReport]) -> Findings:
         faults: dict[Fault, None] = {}
         warnings: dict[str, None] = {}
         for report in reports:
@@ -115,7 +115,7 @@ def of_nodes(
     config: SloConfig | None = None,
 ) -> Findings:
     """For every node by name. Where there is a configuration it counts, for NodeSLOs are made from it; else they do."""
-    reports: dict[Hashable, list[Report]] = {}
+    reports: dict[Hashable, list[ThresholdReport]] = {}
     for meta in nodes:
         slo = (slos or {}).get(meta.name)
         text = meta.annotations.get(USAGE_THRESHOLDS.key, "")
@@ -132,7 +132,7 @@ def of_nodes(
 
 def _judged(
     meta: ObjectMeta, load: Sequence[LoadLimits], slo: NodeSLOSpec | None, config: SloConfig | None
-) -> Iterator[Report]:
+) -> Iterator[ThresholdReport]:
     strategy: tuple[Layer, ...] = strategy_layers(slo, meta.name) if slo is not None else ()
     colocation: tuple[Layer, ...] = ()
     if config is not None:

@@ -102,7 +102,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ThresholdReport:
     """What holds after mending, what was mended, and what is refused. With faults, `thresholds` is not to be used."""
 
     thresholds: Mapping[tuple[Dimension, PriorityClass], Thresholds]
@@ -110,7 +110,9 @@ class Report:
     faults: tuple[Fault, ...] = ()
 
 
-def check(load: Sequence[LoadLimits] = (), strategy: Sequence[Layer] = (), colocation: Sequence[Layer] = ()) -> Report:
+def check(
+    load: Sequence[LoadLimits] = (), strategy: Sequence[Layer] = (), colocation: Sequence[Layer] = ()
+) -> ThresholdReport:
     """Judges all that is said about one node. Each source is a list of layers as written, lowest first, no defaults.
 
     `load`: the scheduler's arguments, then the node's annotation. `strategy` and `colocation`: `threshold_layers` and
@@ -139,7 +141,7 @@ def check(load: Sequence[LoadLimits] = (), strategy: Sequence[Layer] = (), coloc
                     mended.setdefault(setting.source, _Mending(setting, rung, allowed)).note(band, rung, allowed)
             values = {rung.name: rung.setting.percent for rung in rungs}
             thresholds[dimension, band] = Thresholds(**limits, **values)
-    return Report(thresholds, tuple(map(str, mended.values())), tuple(faults))
+    return ThresholdReport(thresholds, tuple(map(str, mended.values())), tuple(faults))
 
 
 def strategy_layers(spec: NodeSLOSpec, node: str = "") -> tuple[Layer, ...]:

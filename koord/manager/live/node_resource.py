@@ -36,7 +36,7 @@ from koord.manager.node_resource.state import (
     TopologyFacts,
     node_facts,
 )
-from koord.manager.node_resource.writing import Decision, decide, firm_parts, zone_changes
+from koord.manager.node_resource.writing import WriteDecision, decide, firm_parts, zone_changes
 from koord.manager.writes import FIELD_MANAGER
 
 WORKERS: Final = 16
@@ -164,7 +164,7 @@ class NodeResourceLoop:
         del self._own[name]
         return record.facts
 
-    async def _write(self, name: str, decision: Decision, now_s: float) -> None:
+    async def _write(self, name: str, decision: WriteDecision, now_s: float) -> None:
         reason = "updateNodeStatus" if decision.status else "patchNodeMeta"
         try:
             answer = await self._client.patch(

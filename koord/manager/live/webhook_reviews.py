@@ -15,11 +15,11 @@ import msgspec
 from aiohttp import web
 from prometheus_client import Histogram
 
-from koord.admission.binding import Decision
+from koord.admission.binding import BindingDecision
 from koord.admission.hooks import Hook
 from koord.admission.known import Known
 from koord.admission.plain import part
-from koord.admission.request import Answer, Gates, Request
+from koord.admission.request import AdmissionAnswer, Gates, Request
 from koord.admission.review import mutate, validate
 from koord.api.configuration.features import ManagerGate
 from koord.api.kubernetes.admissionregistration import (
@@ -82,7 +82,7 @@ class Reviews:
         whole = AdmissionReview(review.api_version, "AdmissionReview", response=_response(hook, review.request, answer))
         return web.Response(body=_to_json(whole), headers=_JSON)
 
-    async def answer(self, hook: Hook, asked: AdmissionRequest) -> Answer:
+    async def answer(self, hook: Hook, asked: AdmissionRequest) -> AdmissionAnswer:
         request = Request(
             operation=asked.operation,
             resource=asked.resource.resource,
@@ -121,7 +121,7 @@ class Reviews:
     def _count(self, request: Request, known: Known) -> None:
         pod = known.pods.get(f"{request.namespace}/{request.name}")
         decision = known.binding.decide(request.user, request.namespace, pod)
-        if decision is not Decision.NOT_ASKED:
+        if decision is not BindingDecision.NOT_ASKED:
             self._bindings.labels(decision.value).inc()
 
 
@@ -172,7 +172,7 @@ class _Timing:
         return observe
 
 
-def _response(hook: Hook, asked: AdmissionRequest, answer: Answer) -> AdmissionResponse:
+def _response(hook: Hook, asked: AdmissionRequest, answer: AdmissionAnswer) -> AdmissionResponse:
     if not answer.allowed:
         status = AdmissionStatus(answer.message, _REASONS.get(answer.code, ""), answer.code)
         return AdmissionResponse(asked.uid, False, status=status, warnings=answer.warnings)

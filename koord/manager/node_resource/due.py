@@ -11,7 +11,7 @@ from typing import Final
 from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.manager.lending.freshness import stale_at_s
 from koord.manager.node_resource.state import NodeState
-from koord.manager.node_resource.writing import Decision, gate_opens_s
+from koord.manager.node_resource.writing import WriteDecision, gate_opens_s
 
 AFTER_S: Final = 0.5
 """Both bounds are inclusive: a moment later they are passed."""
@@ -35,7 +35,7 @@ def look_again_s(
     return min(moments) + AFTER_S if moments else None
 
 
-def wait_for_report_s(state: NodeState, decision: Decision, *, seen_s: float, now_s: float) -> float | None:
+def wait_for_report_s(state: NodeState, decision: WriteDecision, *, seen_s: float, now_s: float) -> float | None:
     """How long to put off a write that would say no more than that a new node has not reported; None to write it.
 
     A node is about to report when it comes, and that is written anyway.

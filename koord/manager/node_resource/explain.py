@@ -55,7 +55,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of what is printed: every key is there, whatever its value, so that readers may count on it."""
 
 
-class Report(Told, frozen=True):
+class MetricReport(Told, frozen=True):
     """The NodeMetric that was used."""
 
     update_time: str | None
@@ -127,7 +127,7 @@ class NodeExplanation(Told, frozen=True):
     why_off: str
     "Why nothing is lent here at all."
     configuration: Literal["current", "stale", "unavailable"]
-    report: Report
+    report: MetricReport
     settings: tuple[Setting, ...]
     resources: tuple[Explained, ...]
     pods: tuple[PodTold, ...]
@@ -178,9 +178,9 @@ def explain(
     )
 
 
-def _report(state: NodeState, strategy: ColocationStrategy, now_s: float) -> Report:
+def _report(state: NodeState, strategy: ColocationStrategy, now_s: float) -> MetricReport:
     reported_s, until_s = state.reported_s, stale_at_s(state, strategy)
-    return Report(
+    return MetricReport(
         update_time=None if reported_s is None else from_seconds(reported_s),
         age_seconds=None if reported_s is None else max(0.0, now_s - reported_s),
         stale_in_seconds=None if until_s is None else until_s - now_s,

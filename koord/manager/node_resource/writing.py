@@ -50,7 +50,7 @@ class Comparison(Struct):
         return self.published != self.wanted
 
 
-class Decision(Struct):
+class WriteDecision(Struct):
     """What is to be written to a Node, if anything."""
 
     patch: Mapping[str, Any] | None
@@ -103,7 +103,7 @@ def decide(
     written_s: float | None,
     now_s: float,
     firm: Mapping[str, int] = EMPTY,
-) -> Decision:
+) -> WriteDecision:
     """What to write. `written_s` is when this process last wrote the status, None for never; `firm` are the
     `firm_parts` of what it wrote then."""
     comparisons = compare(node, prepared, strategy, firm)
@@ -119,7 +119,7 @@ def decide(
     told_late = _WITH_STATUS in annotations or lending is not None
     if beyond or (open_gate and (differs or told_late)):
         why = f"{', '.join(beyond)} beyond the threshold" if beyond else "not written for long"
-        return Decision(
+        return WriteDecision(
             _patch(node, comparisons, annotations, labels, _condition(lending, now_s)),
             True,
             comparisons,
@@ -130,8 +130,8 @@ def decide(
     waiting = differs or told_late
     if urgent or labels:
         why = ", ".join((*urgent, *labels))
-        return Decision(_patch(node, (), urgent, labels), False, comparisons, pending=waiting, why=why)
-    return Decision(None, False, comparisons, pending=waiting)
+        return WriteDecision(_patch(node, (), urgent, labels), False, comparisons, pending=waiting, why=why)
+    return WriteDecision(None, False, comparisons, pending=waiting)
 
 
 def is_gate_open(strategy: ColocationStrategy, written_s: float | None, now_s: float) -> bool:

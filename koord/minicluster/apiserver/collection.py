@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
-from koord.minicluster.apiserver.events import Entry, Event, EventType, Index, Subscription
+from koord.minicluster.apiserver.events import Change, Entry, EventType, Index, Subscription
 from koord.minicluster.apiserver.revision_log import Row
 
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ class Collection:
     def __init__(self, store: Store, name: str, index_of: IndexOf) -> None:
         self.name, self.index_of = name, index_of
         self.subscriptions: set[Subscription] = set()
-        self.listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[Change], None]] = []
         "Parts of the server that must know of a write before its answer leaves; called once it is on disk."
         self._store = store
         self._committed: dict[str, Entry] = {}
         self._keys: list[str] = []
         self._pending: dict[str, Write] = {}
-        self._history: deque[Event] = deque()
-        self._untold: list[Event] = []
+        self._history: deque[Change] = deque()
+        self._untold: list[Change] = []
         self._told_s = float("-inf")
         self._telling_took_s = 0.0
         self._telling: asyncio.TimerHandle | None = None
@@ -204,11 +204,11 @@ class Collection:
             await pending.done()
 
     async def watch(
-        self, from_rev: int, wanted: Callable[[Event], bool] | None = None
-    ) -> tuple[list[Event], Subscription]:
+        self, from_rev: int, wanted: Callable[[Change], bool] | None = None
+    ) -> tuple[list[Change], Subscription]:
         """What happened after `from_rev`, and a queue of what happens from now on, without a gap between them."""
         self._store.check_revision(from_rev)
-        older: list[Event] = []
+        older: list[Change] = []
         reached = from_rev
         while reached < self._forgotten:
             until = self._history[0].rev - 1 if self._history else self._store.revision
@@ -238,7 +238,7 @@ class Collection:
     def unstage_all(self) -> None:
         self._pending.clear()
 
-    def publish(self, write: Write) -> Event:
+    def publish(self, write: Write) -> Change:
         entry, previous, key = write.entry, write.previous, write.entry.key
         kind: EventType
         if write.deleted:
@@ -252,13 +252,13 @@ class Collection:
             self._committed[key] = entry
         if self._pending.get(key) is write:
             del self._pending[key]
-        event = Event(kind, entry, previous)
+        event = Change(kind, entry, previous)
         self._history.append(event)
         for listener in self.listeners:
             listener(event)
         return event
 
-    def tell(self, events: list[Event]) -> None:
+    def tell(self, events: list[Change]) -> None:
         """Let the watchers know of a group, now or soon."""
         if not self.subscriptions:
             return
@@ -281,7 +281,7 @@ class Collection:
             return
         self._told_s = asyncio.get_running_loop().time()
         began_s = time.perf_counter()
-        chosen: dict[Callable[[Event], bool] | None, list[Event]] = {None: events}
+        chosen: dict[Callable[[Change], bool] | None, list[Change]] = {None: events}
         for subscription in self.subscriptions:
             wanted = subscription.wanted
             if wanted is not None and wanted not in chosen:
@@ -300,7 +300,7 @@ class Collection:
     def oldest_event_rev(self) -> int:
         return self._history[0].rev
 
-    def forget_oldest(self) -> Event:
+    def forget_oldest(self) -> Change:
         event = self._history.popleft()
         self._forgotten = event.rev
         return event
@@ -320,10 +320,10 @@ class Collection:
         rows = self._store.log.at(rev, f"{self.name}/{prefix}", f"{self.name}/{start_after}", limit)
         return [self._entry(row) for row in rows]
 
-    def _events_from_disk(self, from_rev: int, until: int) -> list[Event]:
+    def _events_from_disk(self, from_rev: int, until: int) -> list[Change]:
         events = []
         for row, replaced in self._store.log.since(from_rev, until, self.name):
             previous = self._entry(replaced) if replaced else None
             kind: EventType = "DELETED" if row.deleted else "MODIFIED" if previous else "ADDED"
-            events.append(Event(kind, self._entry(row), previous))
+            events.append(Change(kind, self._entry(row), previous))
         return events

@@ -25,7 +25,7 @@ Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeletionStep:
     """What a delete does: write this mark (None: nothing to write), and remove the object or leave it."""
 
     mark: Obj | None
@@ -84,7 +84,7 @@ def check_preconditions(resource: Resource, options: Options, old: Obj) -> None:
             )
 
 
-def outcome(strategy: Strategy, old: Obj, options: Options, now_s: float) -> Outcome:
+def outcome(strategy: Strategy, old: Obj, options: Options, now_s: float) -> DeletionStep:
     """What a delete with these options makes of the object."""
     meta = dict(old["metadata"])
     mark: Obj = {**old, "metadata": meta}
@@ -96,7 +96,7 @@ def outcome(strategy: Strategy, old: Obj, options: Options, now_s: float) -> Out
             _end_at(meta, now_s + left_s, left_s)
         elif current_s := int(meta.get("deletionGracePeriodSeconds") or 0):
             if asked_s is None or asked_s >= current_s:
-                return Outcome(None, gone=False)
+                return DeletionStep(None, gone=False)
             graceful, left_s = True, max(asked_s, 0) if asked_s >= 0 else 1
             began_s = parse_timestamp(meta["deletionTimestamp"]) - current_s
             meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = from_seconds(began_s + left_s), left_s
@@ -111,7 +111,7 @@ def outcome(strategy: Strategy, old: Obj, options: Options, now_s: float) -> Out
         _mark(meta, now_s)
         strategy.on_deletion(mark)
     written = graceful or bool(before) or set(before) != set(finalizers) or awaits
-    return Outcome(mark if written else None, gone=not finalizers and not left_s and not awaits)
+    return DeletionStep(mark if written else None, gone=not finalizers and not left_s and not awaits)
 
 
 def is_finished(strategy: Strategy, new: Obj, old: Obj) -> bool:

@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     index: Index
 
 
-class Event(msgspec.Struct, eq=False, gc=False):
+class Change(msgspec.Struct, eq=False, gc=False):
     """One write, as watchers see it. `entry` is the new state, of a deleted object the last one."""
 
     type: EventType
@@ -77,17 +77,17 @@ class Subscription:
     """
 
     def __init__(
-        self, wanted: Callable[[Event], bool] | None, limit: int, on_close: Callable[[Subscription], None]
+        self, wanted: Callable[[Change], bool] | None, limit: int, on_close: Callable[[Subscription], None]
     ) -> None:
         self.wanted, self._limit, self._on_close = wanted, limit, on_close
         "Which events are for this watcher; None: all. Those with the same function share the outcome."
-        self.direct: Callable[[list[Event]], bool] | None = None
-        self._queue: deque[Event] = deque()
+        self.direct: Callable[[list[Change]], bool] | None = None
+        self._queue: deque[Change] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._overflowed = False
         self._ended = False
 
-    def push(self, events: list[Event]) -> None:
+    def push(self, events: list[Change]) -> None:
         """Those events of a group that are wanted, in order."""
         if self._overflowed:
             return
@@ -102,7 +102,7 @@ class Subscription:
         if self._waiter is not None:
             wake(self._waiter)
 
-    async def batch(self, timeout_s: float, most: int = 256) -> list[Event]:
+    async def batch(self, timeout_s: float, most: int = 256) -> list[Change]:
         """The next events in order; empty when none came in time. Raises Overflow where some were lost, or Ended."""
         if not self._queue and not self._overflowed and not self._ended and timeout_s > 0:
             loop = asyncio.get_running_loop()

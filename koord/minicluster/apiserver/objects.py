@@ -76,7 +76,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     created: bool = False
 
 
-Change = Callable[[Obj], Obj]
+Edit = Callable[[Obj], Obj]
 """From the old object to the wanted one. May raise StatusError. Called again when the object changed meanwhile."""
 
 
@@ -175,7 +175,7 @@ class Objects:
         resource: Resource,
         namespace: str,
         name: str,
-        change: Change,
+        change: Edit,
         context: Context,
         *,
         subresource: str = "",
@@ -207,7 +207,7 @@ class Objects:
         resource: Resource,
         namespace: str,
         name: str,
-        change: Change,
+        change: Edit,
         context: Context,
         subresource: str,
         create_missing: Callable[[], Obj] | None,
@@ -244,7 +244,7 @@ class Objects:
             return await writing
         raise conflict(resource.plural, resource.group, name, MODIFIED)
 
-    async def rewrite(self, resource: Resource, namespace: str, name: str, change: Change, context: Context) -> Written:
+    async def rewrite(self, resource: Resource, namespace: str, name: str, change: Edit, context: Context) -> Written:
         """Store what `change` makes of an object, as it is: for the server's own subresources, which know the rules."""
         collection = self.collection(resource)
         key = resource.key(namespace, name)
@@ -492,7 +492,7 @@ class Objects:
             raise internal_error(str(error)) from error
 
 
-def _worked_out(resource: Resource, value: bytes, change: Change, pure: bool) -> tuple[Obj, Obj]:
+def _worked_out(resource: Resource, value: bytes, change: Edit, pure: bool) -> tuple[Obj, Obj]:
     """The stored object, and what a change makes of it."""
     old = decode(resource, value)
     return old, _own(change(old)) if pure else change(decode(resource, value))

@@ -32,23 +32,23 @@ from koord.minicluster.apiserver.collection import (
     Write,
     WriteFailed,
 )
-from koord.minicluster.apiserver.events import Ended, Entry, Event, EventType, Index, Overflow, Subscription, wake
+from koord.minicluster.apiserver.events import Change, Ended, Entry, EventType, Index, Overflow, Subscription, wake
 from koord.minicluster.apiserver.revision_log import DataDirUnusable, Durability, RevisionLog, Row
 from koord.minicluster.apiserver.worker import Worker
 
 __all__ = [
+    "Change",
     "Collection",
     "Compacted",
     "Ended",
     "Entry",
-    "Event",
     "EventType",
     "FutureRevision",
     "Index",
-    "Limits",
     "Overflow",
     "Raced",
     "Store",
+    "StoreLimits",
     "Subscription",
     "WriteFailed",
 ]
@@ -63,7 +63,7 @@ PROBE_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StoreLimits:
     """How much history is kept: in memory for quick resumption, on disk for long gaps and restarts."""
 
     history_bytes: int = 32 << 20
@@ -86,7 +86,7 @@ class Limits:
 class Store:
     """All collections. Open it with `Store.open`, run its writer with `run`, and `close` it at the end."""
 
-    def __init__(self, revision_log: RevisionLog, limits: Limits, clock_s: Callable[[], float]) -> None:
+    def __init__(self, revision_log: RevisionLog, limits: StoreLimits, clock_s: Callable[[], float]) -> None:
         self.log, self.limits = revision_log, limits
         self.revision = revision_log.revision()
         self.oldest = revision_log.compacted()
@@ -126,12 +126,12 @@ class Store:
         cls,
         directory: Path,
         durability: Durability = "full",
-        limits: Limits | None = None,
+        limits: StoreLimits | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> Store:
         revision_log = RevisionLog(directory, durability)
         try:
-            return cls(revision_log, limits or Limits(), clock_s)
+            return cls(revision_log, limits or StoreLimits(), clock_s)
         except sqlite3.Error as error:
             revision_log.close()
             raise DataDirUnusable(f"{revision_log.path} cannot be read: {error}") from error
@@ -280,7 +280,7 @@ class Store:
             wake(waiter)
 
     def _publish(self, group: list[Write]) -> None:
-        told: dict[Collection, list[Event]] = {}
+        told: dict[Collection, list[Change]] = {}
         for write in group:
             self.revision = write.entry.rev
             event = write.collection.publish(write)

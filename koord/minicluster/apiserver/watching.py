@@ -19,11 +19,11 @@ from koord.minicluster.apiserver.listing import Filter, item_value
 from koord.minicluster.apiserver.resource import Obj, Resource
 from koord.minicluster.apiserver.status import StatusError, gone
 from koord.minicluster.apiserver.store import (
+    Change,
     Collection,
     Compacted,
     Ended,
     Entry,
-    Event,
     EventType,
     Overflow,
     Store,
@@ -60,13 +60,13 @@ class Watch:
         return f"{self.namespace}/" if self.namespace and self.resource.namespaced else ""
 
     @property
-    def wants(self) -> Callable[[Event], bool] | None:
+    def wants(self) -> Callable[[Change], bool] | None:
         """Which events are for this client; None: all."""
         if not self.wanted.all:
             return lambda event: self.seen_as(event) is not None
         return _within(self.prefix) if self.prefix else None
 
-    def seen_as(self, event: Event) -> EventType | None:
+    def seen_as(self, event: Change) -> EventType | None:
         """What this event is to the client, or None."""
         if self.wanted.all:
             return event.type if event.entry.key.startswith(self.prefix) else None
@@ -80,7 +80,7 @@ class Watch:
             return "MODIFIED" if was else "ADDED"
         return "DELETED" if was else None
 
-    def frame(self, event: Event) -> bytes:
+    def frame(self, event: Change) -> bytes:
         """The line for this event, encoded once per form."""
         seen = self.seen_as(event)
         assert seen is not None
@@ -95,7 +95,7 @@ class Watch:
 
 
 @short_cache(1024)
-def _within(prefix: str) -> Callable[[Event], bool]:
+def _within(prefix: str) -> Callable[[Change], bool]:
     """One function for all who watch the same place."""
     return lambda event: event.entry.key.startswith(prefix)
 
@@ -107,7 +107,7 @@ class _Direct:
         self._watch, self._answer = watch, answer
         self._shared = f"{watch.prefix} {watch.form}" if watch.wanted.all else ""
 
-    def __call__(self, events: list[Event]) -> bool:
+    def __call__(self, events: list[Change]) -> bool:
         last = events[-1]
         chunk_ = last.frames.get(self._shared) if self._shared else None
         if chunk_ is None:
@@ -120,7 +120,7 @@ class _Direct:
                 last.frames[self._shared] = chunk_
         return self._answer.write_now(chunk_)
 
-    def _chunk(self, events: list[Event]) -> bytes:
+    def _chunk(self, events: list[Change]) -> bytes:
         return chunk(b"".join([self._watch.frame(event) for event in events]))
 
 

@@ -20,19 +20,19 @@ Sizes = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RolloutLimits:
     """How far a Deployment may stray from its size."""
 
     surge: int
     unavailable: int
 
 
-def limits(deployment: Deployment) -> Limits:
+def limits(deployment: Deployment) -> RolloutLimits:
     """Surge rounds up, unavailability down; where both come to nothing, one pod may be away, or nothing could move."""
     replicas = deployment.spec.replicas
     strategy = deployment.spec.strategy
     if strategy.type != "RollingUpdate":
-        return Limits(0, 0)
+        return RolloutLimits(0, 0)
     asked = strategy.rolling_update
     max_surge = asked.max_surge if asked and asked.max_surge is not None else "25%"
     max_unavailable = asked.max_unavailable if asked and asked.max_unavailable is not None else "25%"
@@ -40,7 +40,7 @@ def limits(deployment: Deployment) -> Limits:
     unavailable = share(max_unavailable, replicas, round_up=False)
     if surge == 0 and unavailable == 0:
         unavailable = 1
-    return Limits(surge, min(unavailable, replicas))
+    return RolloutLimits(surge, min(unavailable, replicas))
 
 
 def size(replica_sets: Iterable[ReplicaSet]) -> int:

@@ -89,7 +89,7 @@ class Load(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LoadProfile:
     """A band's figures, as shares of the request."""
 
     low: float
@@ -101,9 +101,9 @@ class Profile:
     memory_warm: float
 
 
-PROFILES: Final[Mapping[Band, Profile]] = {
-    Band.SERVICE: Profile(0.15, 0.55, 0.20, 0.02, 1.8, 0.35, 0.65),
-    Band.BEST_EFFORT: Profile(0.90, 0.90, 0.08, 0.0, 1.0, 0.50, 0.85),
+PROFILES: Final[Mapping[Band, LoadProfile]] = {
+    Band.SERVICE: LoadProfile(0.15, 0.55, 0.20, 0.02, 1.8, 0.35, 0.65),
+    Band.BEST_EFFORT: LoadProfile(0.90, 0.90, 0.08, 0.0, 1.0, 0.50, 0.85),
 }
 
 

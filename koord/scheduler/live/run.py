@@ -26,7 +26,7 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.election import Timing
 from koord.kube.errors import ApiError
-from koord.kube.event_ledger import Limits
+from koord.kube.event_ledger import EventLimits
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
@@ -118,7 +118,7 @@ class Runner:
                 EventRecorder(
                     self._client,
                     controller=CONTROLLER,
-                    limits=Limits(max_series=MOST_EVENTS),
+                    limits=EventLimits(max_series=MOST_EVENTS),
                     observer=metrics.events(),
                     clock=self._clock,
                     at_once=EVENTS_AT_ONCE,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from koord.api.configuration.layer import Layer
 from koord.api.configuration.scheduler_args import LoadAwareAggregation, LoadAwareSchedulingArgs
 from koord.api.configuration.slo_config_types import ColocationStrategy
-from koord.api.configuration.thresholds import LoadLimits, Report, Thresholds, check, strategy_layers
+from koord.api.configuration.thresholds import LoadLimits, ThresholdReport, Thresholds, check, strategy_layers
 from koord.api.protocol.annotations.load import AggregatedThresholds, UsageThresholds
 from koord.api.protocol.crd.node_slo import NodeSLOSpec, ResourceThresholdStrategy
 from koord.api.protocol.priority import PriorityClass
@@ -25,7 +25,7 @@ def judge(
     strategy: dict[str, Any] | None = None,
     colocation: dict[str, Any] | None = None,
     annotation: UsageThresholds | None = None,
-) -> Report:
+) -> ThresholdReport:
     limits = [LoadLimits.of(load)] if load is not None else []
     if annotation is not None:
         limits.append(LoadLimits.of_annotation(annotation))

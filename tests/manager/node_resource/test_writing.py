@@ -14,7 +14,7 @@ from koord.api.configuration.slo_config import SloConfig
 from koord.manager.node_resource.due import AFTER_S, look_again_s, wait_for_report_s
 from koord.manager.node_resource.prepare import prepare
 from koord.manager.node_resource.state import NodeState, topology_facts
-from koord.manager.node_resource.writing import Decision, decide, firm_parts, is_beyond, zone_changes
+from koord.manager.node_resource.writing import WriteDecision, decide, firm_parts, is_beyond, zone_changes
 from tests.manager.builders import (
     API,
     NOW_S,
@@ -41,7 +41,7 @@ SAID = {
 }
 
 
-def written(given: NodeState, slo: SloConfig | None = None, ago_s: float | None = 100.0) -> Decision:
+def written(given: NodeState, slo: SloConfig | None = None, ago_s: float | None = 100.0) -> WriteDecision:
     slo = slo or config()
     strategy = settings(given, slo).colocation
     return decide(given.node, prepared(given, slo), strategy, None if ago_s is None else NOW_S - ago_s, NOW_S)
@@ -225,7 +225,7 @@ def test_a_figure_that_falls_to_zero_never_waits() -> None:
     assert beyond(written(seen), CPU)
 
 
-def beyond(decision: Decision, resource: str) -> bool:
+def beyond(decision: WriteDecision, resource: str) -> bool:
     (found,) = [each.beyond for each in decision.comparisons if each.resource == resource]
     return found
 

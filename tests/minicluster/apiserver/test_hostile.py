@@ -19,7 +19,7 @@ import pytest_asyncio
 from koord.bench.api_load import Unexpected, encode
 from koord.kube.kubeconfig import parse, resolve
 from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.minicluster.apiserver.store import Limits
+from koord.minicluster.apiserver.store import StoreLimits
 from tests.crowd import crowd
 from tests.minicluster.apiserver.server_process import MAPS, Client, ServerProcess
 
@@ -238,7 +238,7 @@ async def test_a_thousand_half_open_connections_keep_nobody_out(server: ServerPr
 
 async def test_a_watcher_that_does_not_read_is_cut_off_and_others_see_everything(tmp_path: Path) -> None:
     async with ApiServer(ServeOptions(tmp_path / "data", durability="fast")) as server:
-        server.store.limits = Limits(watch_queue=20)
+        server.store.limits = StoreLimits(watch_queue=20)
         config = resolve(parse(server.kubeconfig.read_text(), ""))
         port = int(config.server.rpartition(":")[2])
         process = ServerProcess(tmp_path / "data")

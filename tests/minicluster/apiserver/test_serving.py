@@ -24,7 +24,7 @@ from koord.minicluster.apiserver.in_flight import Bounds, InFlight
 from koord.minicluster.apiserver.request_info import request_info
 from koord.minicluster.apiserver.server import ApiServer, ServeOptions
 from koord.minicluster.apiserver.status import StatusError
-from koord.minicluster.apiserver.store import Event, Index, Store, WriteFailed
+from koord.minicluster.apiserver.store import Change, Index, Store, WriteFailed
 from koord.minicluster.apiserver.watching import Watch
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -286,7 +286,7 @@ async def test_a_watch_that_fails_ends_and_harms_nobody(tmp_path: Path, monkeypa
         async with client.session.get(f"{client.server.url}{CONFIG_MAPS}?watch=true", headers=headers) as watch:
             assert watch.status == 200
 
-            def defect(_watch: Watch, _event: Event) -> bytes:
+            def defect(_watch: Watch, _event: Change) -> bytes:
                 raise KeyError("no such form")
 
             monkeypatch.setattr(Watch, "frame", defect)
@@ -304,7 +304,7 @@ async def test_who_deletes_is_answered_so_though_another_finishes_it(tmp_path: P
         pods = client.server.collection("pods")
         pending: list[Any] = []
 
-        def finish(event: Event) -> None:
+        def finish(event: Change) -> None:
             entry = event.entry
             if event.type == "MODIFIED" and entry.index.deleting:
                 pending.append(asyncio.ensure_future(pods.delete(entry.key, entry.rev, lambda rev: entry.value)))

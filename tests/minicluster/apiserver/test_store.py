@@ -21,16 +21,16 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from koord.minicluster.apiserver import revision_log
 from koord.minicluster.apiserver.revision_log import DataDirInUse, DataDirUnusable, Row
 from koord.minicluster.apiserver.store import (
+    Change,
     Collection,
     Compacted,
     Ended,
-    Event,
     FutureRevision,
     Index,
-    Limits,
     Overflow,
     Raced,
     Store,
+    StoreLimits,
     Subscription,
     WriteFailed,
 )
@@ -62,11 +62,11 @@ async def remove(collection: Collection, key: str) -> int:
     return (await collection.delete(key, head.rev, value_at(key))).rev
 
 
-def everything(_event: Event) -> bool:
+def everything(_event: Change) -> bool:
     return True
 
 
-def seen(events: list[Event]) -> list[tuple[str, str, int, bytes | None]]:
+def seen(events: list[Change]) -> list[tuple[str, str, int, bytes | None]]:
     return [(e.type, e.entry.key, e.rev, e.previous.value if e.previous else None) for e in events]
 
 
@@ -74,7 +74,7 @@ def seen(events: list[Event]) -> list[tuple[str, str, int, bytes | None]]:
 async def opened(directory: Path, **limits: Any) -> AsyncIterator[Store]:
     # Tests hold commits up, which must not hold up the event loop.
     store = await Store.open(
-        directory, limits=Limits(**{"inline_commit_s": 0, "quiet_commit_s": 0, "tell_every_s": 0, **limits})
+        directory, limits=StoreLimits(**{"inline_commit_s": 0, "quiet_commit_s": 0, "tell_every_s": 0, **limits})
     )
     writer = asyncio.create_task(store.run())
     try:
@@ -164,7 +164,7 @@ class StoreModel(RuleBasedStateMachine):
         async def start() -> tuple[Store, asyncio.Task[None]]:
             store = await Store.open(
                 self.directory,
-                limits=Limits(
+                limits=StoreLimits(
                     history_bytes=3000,
                     disk_revisions=12,
                     compact_step=4,
@@ -394,7 +394,7 @@ async def test_nothing_is_visible_before_it_is_on_disk(tmp_path: Path) -> None:
         await put(pods, "a/1")
         gate = Gate(store)
         gate.close()
-        told: list[Event] = []
+        told: list[Change] = []
         pods.listeners.append(told.append)
         _, watcher = await pods.watch(store.revision, everything)
         writes = [asyncio.create_task(put(pods, key)) for key in ("a/1", "a/2")]
@@ -564,7 +564,7 @@ async def test_a_client_that_goes_away_does_not_take_its_write_back(tmp_path: Pa
 
 
 async def test_what_was_queued_when_the_server_stops_is_written(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path, limits=Limits(inline_commit_s=0, quiet_commit_s=0))
+    store = await Store.open(tmp_path, limits=StoreLimits(inline_commit_s=0, quiet_commit_s=0))
     pods = store.collection("pods", index_of)
     gate = Gate(store)
     gate.close()
@@ -697,7 +697,7 @@ async def test_writes_during_the_replay_from_disk_are_neither_lost_nor_doubled(t
 
 async def test_history_is_forgotten_by_age(tmp_path: Path) -> None:
     now_s = 0.0
-    store = await Store.open(tmp_path, limits=Limits(disk_age_s=300, compact_step=1), clock_s=lambda: now_s)
+    store = await Store.open(tmp_path, limits=StoreLimits(disk_age_s=300, compact_step=1), clock_s=lambda: now_s)
     writer = asyncio.create_task(store.run())
     pods = store.collection("pods", index_of)
     for _ in range(3):

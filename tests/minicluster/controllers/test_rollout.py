@@ -16,23 +16,23 @@ from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
 from koord.minicluster.controllers.actions import Create, Delete, Patch, Plan
 from koord.minicluster.controllers.deployment import State, decide
-from koord.minicluster.controllers.rollout import Limits, limits, new_size, proportional, shrink_old
+from koord.minicluster.controllers.rollout import RolloutLimits, limits, new_size, proportional, shrink_old
 from tests.minicluster.controllers.builders import NOW, deployment, replica_set, rolling
 
 
 @pytest.mark.parametrize(
     ("replicas", "surge", "unavailable", "expected"),
     [
-        (10, "25%", "25%", Limits(3, 2)),
-        (1, "25%", "25%", Limits(1, 0)),
-        (4, 0, 1, Limits(0, 1)),
-        (4, 0, "10%", Limits(0, 1)),
-        (3, 2, 5, Limits(2, 3)),
-        (0, "25%", "25%", Limits(0, 0)),
+        (10, "25%", "25%", RolloutLimits(3, 2)),
+        (1, "25%", "25%", RolloutLimits(1, 0)),
+        (4, 0, 1, RolloutLimits(0, 1)),
+        (4, 0, "10%", RolloutLimits(0, 1)),
+        (3, 2, 5, RolloutLimits(2, 3)),
+        (0, "25%", "25%", RolloutLimits(0, 0)),
     ],
 )
 def test_limits_round_in_favour_of_availability(
-    replicas: int, surge: int | str, unavailable: int | str, expected: Limits
+    replicas: int, surge: int | str, unavailable: int | str, expected: RolloutLimits
 ) -> None:
     assert limits(deployment(replicas, strategy=rolling(surge, unavailable))) == expected
 

@@ -15,9 +15,9 @@ import msgspec
 
 from koord.api.kubernetes.access import MASTERS, Access, UserInfo, service_account_user
 from koord.api.text.selector import NOTHING, LabelMatcher, LabelSelector, SelectorError, compile_labels
-from koord.minicluster.apiserver.access.rules import Rule, missing, parse_rules, quoted
+from koord.minicluster.apiserver.access.rules import RbacRule, missing, parse_rules, quoted
 from koord.minicluster.apiserver.status import StatusError, qualified
-from koord.minicluster.apiserver.store import Collection, Event
+from koord.minicluster.apiserver.store import Change, Collection
 
 __all__ = ["Access", "Authorizer", "refused"]
 
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 class _Role:
     name: str
     labels: Mapping[str, str]
-    rules: tuple[Rule, ...]
+    rules: tuple[RbacRule, ...]
     aggregates: tuple[LabelMatcher, ...]
 
 
@@ -58,14 +58,14 @@ class Authorizer:
         self._bindings: dict[Key, _Binding] = {}
         self._by_subject: dict[tuple[str, str], dict[Key, _Binding]] = {}
         "Bindings by (subject, namespace of the binding)."
-        self._aggregated: dict[str, tuple[Rule, ...]] = {}
+        self._aggregated: dict[str, tuple[RbacRule, ...]] = {}
 
     def follow(self, kind: str, collection: Collection) -> None:
         """Take in the objects of a collection (all of one kind of role or binding), now and as they change."""
         for entry in collection.entries():
             self.put(kind, msgspec.json.decode(entry.value))
 
-        def changed(event: Event) -> None:
+        def changed(event: Change) -> None:
             obj = msgspec.json.decode(event.entry.value)
             if event.type == "DELETED":
                 self.remove(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
@@ -117,9 +117,9 @@ class Authorizer:
                     return True, f"RBAC: allowed by {binding.told(subject)}"
         return False, f"RBAC: {aggregate(faults)}" if faults else ""
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[RbacRule], list[str]]:
         """All rules that apply to a user in a namespace (and cluster-wide), and what could not be resolved."""
-        rules: list[Rule] = []
+        rules: list[RbacRule] = []
         faults: list[str] = []
         for binding, _ in self._bindings_of(user, namespace):
             found = self.role_rules(binding.role_kind, binding.role_name, binding.key[0])
@@ -129,7 +129,7 @@ class Authorizer:
                 rules += found
         return rules, faults
 
-    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...] | None:
+    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[RbacRule, ...] | None:
         """The rules of a role as a binding in `namespace` refers to it; None where there is none."""
         role = self._roles.get((kind, (namespace if kind == "Role" else "", name)))
         if role is None:
@@ -140,7 +140,7 @@ class Authorizer:
             self._aggregated[name] = self._aggregate(role)
         return self._aggregated[name]
 
-    def unheld(self, user: UserInfo, namespace: str, wanted: Iterable[Rule]) -> str:
+    def unheld(self, user: UserInfo, namespace: str, wanted: Iterable[RbacRule]) -> str:
         """Why a user may not grant `wanted` in a namespace: what they do not hold themselves. Empty if they may."""
         held, faults = self.rules_for(user, namespace)
         lacking = missing(held, wanted)
@@ -164,8 +164,8 @@ class Authorizer:
                         seen.add(key)
                         yield binding, subject
 
-    def _aggregate(self, role: _Role) -> tuple[Rule, ...]:
-        rules: dict[Rule, None] = {}
+    def _aggregate(self, role: _Role) -> tuple[RbacRule, ...]:
+        rules: dict[RbacRule, None] = {}
         selected, pending = {role.name}, [role]
         while pending:
             for selector in pending.pop().aggregates:

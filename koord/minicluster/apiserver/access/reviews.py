@@ -13,7 +13,7 @@ from typing import Any, Final
 from koord.api.kubernetes.access import Access, UserInfo
 from koord.minicluster.apiserver.access.authn import Authenticator
 from koord.minicluster.apiserver.access.rbac import Authorizer, aggregate
-from koord.minicluster.apiserver.access.rules import Rule
+from koord.minicluster.apiserver.access.rules import RbacRule
 from koord.minicluster.apiserver.bodies import decoding
 from koord.minicluster.apiserver.http import Request, json_answer, warning_headers
 from koord.minicluster.apiserver.patch import managed_fields
@@ -180,6 +180,6 @@ def _refuse(resource: Resource, causes: list[Cause]) -> None:
         raise unprocessable("", resource.group, "", causes)
 
 
-def _resource_rule(rule: Rule) -> dict[str, Any]:
+def _resource_rule(rule: RbacRule) -> dict[str, Any]:
     shown = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups), "resources": list(rule.resources)}
     return {**shown, "resourceNames": list(rule.names)} if rule.names else shown

@@ -17,7 +17,7 @@ ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RbacRule:
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Rule:
             return resource in resources or ALL in resources
         return f"{resource}/{subresource}" in resources or ALL in resources or f"*/{subresource}" in resources
 
-    def covers(self, atom: Rule) -> bool:
+    def covers(self, atom: RbacRule) -> bool:
         """Whether this rule allows all that `atom` does, which has one verb, resource and so on."""
         return (
             _has_all(self.verbs, atom.verbs)
@@ -52,18 +52,18 @@ class Rule:
             and all(any(url_covers(mine, url) for mine in self.urls) for url in atom.urls)
         )
 
-    def atoms(self) -> Iterator[Rule]:
+    def atoms(self) -> Iterator[RbacRule]:
         """The same as rules of one verb and one thing each."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
                     if not self.names:
-                        yield Rule((verb,), (group,), (resource,))
+                        yield RbacRule((verb,), (group,), (resource,))
                     for name in self.names:
-                        yield Rule((verb,), (group,), (resource,), (name,))
+                        yield RbacRule((verb,), (group,), (resource,), (name,))
         for url in self.urls:
             for verb in self.verbs:
-                yield Rule((verb,), urls=(url,))
+                yield RbacRule((verb,), urls=(url,))
 
     def __str__(self) -> str:
         """As refusals show it: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`."""
@@ -77,10 +77,10 @@ class Rule:
         return "{" + ", ".join(f"{label}:{quoted(values)}" for label, values in parts if values) + "}"
 
 
-def parse_rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
+def parse_rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[RbacRule, ...]:
     """The `rules` of a Role or ClusterRole."""
     return tuple(
-        Rule(
+        RbacRule(
             _strings(rule, "verbs"),
             _strings(rule, "apiGroups"),
             _strings(rule, "resources"),
@@ -91,10 +91,10 @@ def parse_rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
     )
 
 
-def missing(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing(held: Iterable[RbacRule], wanted: Iterable[RbacRule]) -> list[RbacRule]:
     """What of `wanted` the rules `held` do not cover: atoms, joined by verb where they differ in nothing else."""
     held = tuple(held)
-    joined: dict[tuple[object, ...], Rule] = {}
+    joined: dict[tuple[object, ...], RbacRule] = {}
     for rule in wanted:
         for atom in rule.atoms():
             if any(mine.covers(atom) for mine in held):
@@ -105,7 +105,7 @@ def missing(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
             key = (atom.groups, atom.resources, atom.names)
             before = joined.get(key)
             verbs = (*before.verbs, *atom.verbs) if before else atom.verbs
-            joined[key] = Rule(verbs, atom.groups, atom.resources, atom.names)
+            joined[key] = RbacRule(verbs, atom.groups, atom.resources, atom.names)
     return list(joined.values())
 
 

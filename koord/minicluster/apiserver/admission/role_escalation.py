@@ -9,14 +9,14 @@ from typing import Final
 
 from koord.api.kubernetes.access import MASTERS, Access
 from koord.minicluster.apiserver.access.rbac import GROUP, Authorizer
-from koord.minicluster.apiserver.access.rules import Rule, parse_rules
+from koord.minicluster.apiserver.access.rules import RbacRule, parse_rules
 from koord.minicluster.apiserver.admission.attributes import Attributes, refusal
 from koord.minicluster.apiserver.resource import Obj
 from koord.minicluster.apiserver.status import StatusError, object_not_found
 
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
-_EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
+_EVERYTHING: Final = (RbacRule(("*",), ("*",), ("*",)), RbacRule(("*",), urls=("*",)))
 _OF_GARBAGE_COLLECTION: Final = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 
 

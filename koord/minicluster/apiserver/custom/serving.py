@@ -19,7 +19,7 @@ from koord.minicluster.apiserver.objects import Context, Objects
 from koord.minicluster.apiserver.registry import Registry
 from koord.minicluster.apiserver.resource import Obj, Resource
 from koord.minicluster.apiserver.status import StatusError
-from koord.minicluster.apiserver.store import Ended, Event, Subscription
+from koord.minicluster.apiserver.store import Change, Ended, Subscription
 
 log = logging.getLogger(__name__)
 
@@ -175,5 +175,5 @@ def _context() -> Context:
     return Context(UserInfo("system:apiserver", groups=(MASTERS,)), MANAGER)
 
 
-def _every(_event: Event) -> bool:
+def _every(_event: Change) -> bool:
     return True

@@ -19,7 +19,7 @@ from koord.cel.expressions import Expression
 from koord.cel.sizes import LARGEST
 from koord.cel.syntax import CelError
 from koord.minicluster.apiserver.rules.field_paths import normal_path
-from koord.minicluster.apiserver.rules.validation import Rule, compile_rule
+from koord.minicluster.apiserver.rules.validation import ValidationRule, compile_rule
 from koord.minicluster.apiserver.status import Cause, forbidden, invalid
 
 RULE_LIMIT: Final = 10_000_000
@@ -98,7 +98,7 @@ class _Check:
         return False
 
     def _faults(
-        self, rule: Mapping[str, Any], made: Rule, where: str, declared: Declared, place: _Place
+        self, rule: Mapping[str, Any], made: ValidationRule, where: str, declared: Declared, place: _Place
     ) -> Iterator[Cause]:
         if isinstance(made.condition, CelError):
             yield _at_rule(f"{where}.rule", rule, str(made.condition))

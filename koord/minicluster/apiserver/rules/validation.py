@@ -33,7 +33,7 @@ _OUT_OF_BUDGET: Final = f"validation failed due to running out of cost budget, {
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ValidationRule:
     """A rule that compiled, or why it did not."""
 
     text: str
@@ -56,13 +56,13 @@ class _Node:
 
     schema: Schema
     is_resource: bool
-    rules: tuple[Rule, ...]
+    rules: tuple[ValidationRule, ...]
     properties: Mapping[str, _Node]
     values: _Node | None
     items: _Node | None
 
 
-def compile_rule(rule: Mapping[str, object], schema: Schema, declared: Declared) -> Rule:
+def compile_rule(rule: Mapping[str, object], schema: Schema, declared: Declared) -> ValidationRule:
     """A rule of a schema whose values are declared like this."""
     text = str(rule.get("rule") or "")
     source = str(rule.get("messageExpression") or "")
@@ -74,7 +74,7 @@ def compile_rule(rule: Mapping[str, object], schema: Schema, declared: Declared)
     if source and isinstance(condition, Expression):
         message = _typed(source, variables, types.STRING, "messageExpression must evaluate to a string")
     path = str(rule.get("fieldPath") or "")
-    return Rule(
+    return ValidationRule(
         text.strip(),
         condition,
         isinstance(condition, Expression) and condition.uses("oldSelf"),
@@ -102,7 +102,7 @@ def _root(schema: Schema) -> _Node | None:
 
 
 def _node(schema: Schema, *, is_resource: bool) -> _Node | None:
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
     if schema.rules and (declared := declare(schema, is_resource=is_resource)) is not None:
         written = [rule for rule in schema.rules if str(rule.get("rule") or "").strip()]
         rules = tuple(compile_rule(rule, schema, declared) for rule in written)
@@ -242,7 +242,7 @@ class _Walk:
         raise _Spent
 
     def _note(
-        self, node: _Node, rule: Rule, value: Any, path: str, variables: Mapping[str, Any], is_same: bool
+        self, node: _Node, rule: ValidationRule, value: Any, path: str, variables: Mapping[str, Any], is_same: bool
     ) -> None:
         detail, is_spent = self._message(rule, variables)
         cause = _at_type(path, node.schema, detail) if is_spent else _fault(rule, node.schema, value, path, detail)
@@ -253,7 +253,7 @@ class _Walk:
         if is_spent:
             raise _Spent
 
-    def _message(self, rule: Rule, variables: Mapping[str, Any]) -> tuple[str, bool]:
+    def _message(self, rule: ValidationRule, variables: Mapping[str, Any]) -> tuple[str, bool]:
         """What to say, and whether that is that the budget is spent."""
         default = rule.message or f"failed rule: {rule.text}"
         expression = rule.message_expression
@@ -276,7 +276,7 @@ def _below(path: str, field_path: str) -> str:
     return f"{path}.{field_path}" if path and field_path else path or field_path or "<nil>"
 
 
-def _fault(rule: Rule, schema: Schema, value: Any, path: str, detail: str) -> Cause:
+def _fault(rule: ValidationRule, schema: Schema, value: Any, path: str, detail: str) -> Cause:
     # Of a structure the value is left out: it can be large, and the fault is seldom all of it.
     structured = schema.type in ("object", "array")
     match rule.reason:
@@ -291,7 +291,7 @@ def _fault(rule: Rule, schema: Schema, value: Any, path: str, detail: str) -> Ca
     return invalid(path, value, detail)
 
 
-def _evaluation_fault(error: CelError, rule: Rule) -> str:
+def _evaluation_fault(error: CelError, rule: ValidationRule) -> str:
     if isinstance(error, CostExceeded):
         return f"'{error}': {_SPENT} due to call cost exceeds limit for rule: {rule.named}"
     if str(error).startswith("no such overload"):

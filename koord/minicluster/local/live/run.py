@@ -44,7 +44,7 @@ from koord.minicluster.local.environment import Around
 from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.server import LocalKubelet
 from koord.minicluster.local.live.tree import DRIVER, Tree
-from koord.minicluster.local.live.worker import Node, Worker
+from koord.minicluster.local.live.worker import LocalNode, Worker
 from koord.minicluster.local.node import Machine, own_node
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Local:
                 events = await stack.enter_async_context(EventRecorder(self._client, controller=FIELD_MANAGER))
                 self._group = await stack.enter_async_context(asyncio.TaskGroup())
                 writes = PodWrites(self._client, FIELD_MANAGER)
-                node = Node(
+                node = LocalNode(
                     self._options.name, HOST_IP, self.tree, self.logs, writes, self._clock,
                     self._around, self.machine.cpu_milli, self.machine.memory_bytes, _teller(events), self._answered,
                 )  # fmt: skip
@@ -175,7 +175,7 @@ class Local:
         assert self._group is not None
         self._group.create_task(keep(), name=part)
 
-    def _hear(self, node: Node, delta: Delta[Bound]) -> None:
+    def _hear(self, node: LocalNode, delta: Delta[Bound]) -> None:
         self._changed.set()
         worker = self.workers.get(delta.key)
         pod = delta.new.pod if delta.new is not None else None

@@ -69,7 +69,7 @@ RETRY_S: Final = 2.0
 
 
 @dataclass(slots=True)
-class Node:
+class LocalNode:
     """What all pods of this node share."""
 
     name: str
@@ -97,7 +97,7 @@ class _Live:
 
 
 class Worker:
-    def __init__(self, node: Node, pod: RunnablePod) -> None:
+    def __init__(self, node: LocalNode, pod: RunnablePod) -> None:
         self._node, self._pod = node, pod
         self.life = Life.resumed(pod, node.clock.now())
         self._running: dict[str, _Live] = {}

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.kubernetes.access import Access
-from koord.minicluster.apiserver.access.rules import Rule, missing, parse_rules
+from koord.minicluster.apiserver.access.rules import RbacRule, missing, parse_rules
 
-READ_PODS = Rule(("get", "list"), ("",), ("pods",))
+READ_PODS = RbacRule(("get", "list"), ("",), ("pods",))
 
 
 @pytest.mark.parametrize(
@@ -17,56 +17,60 @@ READ_PODS = Rule(("get", "list"), ("",), ("pods",))
         (READ_PODS, Access("delete", resource="pods"), False),
         (READ_PODS, Access("get", "apps", "pods"), False),
         (READ_PODS, Access("get", resource="pods", subresource="log"), False),
-        (Rule(("get",), ("",), ("pods/log",)), Access("get", resource="pods", subresource="log"), True),
-        (Rule(("get",), ("",), ("pods/log",)), Access("get", resource="pods"), False),
-        (Rule(("get",), ("*",), ("*/scale",)), Access("get", "apps", "deployments", "scale"), True),
-        (Rule(("get",), ("*",), ("*/scale",)), Access("get", "apps", "deployments"), False),
-        (Rule(("get",), ("",), ("pods/*",)), Access("get", resource="pods", subresource="log"), False),
-        (Rule(("*",), ("*",), ("*",)), Access("get", "apps", "deployments", "scale", "x", "ns"), True),
-        (Rule(("*",), ("*",), ("*",)), Access("get", path="/healthz"), False),
-        (Rule(("get",), ("",), ("pods",), ("a", "b")), Access("get", resource="pods", name="b"), True),
-        (Rule(("get",), ("",), ("pods",), ("a", "b")), Access("get", resource="pods", name="c"), False),
-        (Rule(("list",), ("",), ("pods",), ("a",)), Access("list", resource="pods"), False),
-        (Rule(("get",), urls=("/healthz",)), Access("get", path="/healthz"), True),
-        (Rule(("get",), urls=("/healthz",)), Access("get", path="/healthz/ping"), False),
-        (Rule(("get",), urls=("/healthz/*",)), Access("get", path="/healthz/ping"), True),
-        (Rule(("get",), urls=("/healthz*",)), Access("get", path="/healthz"), True),
-        (Rule(("get",), urls=("*",)), Access("get", path="/any"), True),
-        (Rule(("get",), urls=("*",)), Access("post", path="/any"), False),
-        (Rule(("get",), urls=("*",)), Access("get", resource="pods"), False),
+        (RbacRule(("get",), ("",), ("pods/log",)), Access("get", resource="pods", subresource="log"), True),
+        (RbacRule(("get",), ("",), ("pods/log",)), Access("get", resource="pods"), False),
+        (RbacRule(("get",), ("*",), ("*/scale",)), Access("get", "apps", "deployments", "scale"), True),
+        (RbacRule(("get",), ("*",), ("*/scale",)), Access("get", "apps", "deployments"), False),
+        (RbacRule(("get",), ("",), ("pods/*",)), Access("get", resource="pods", subresource="log"), False),
+        (RbacRule(("*",), ("*",), ("*",)), Access("get", "apps", "deployments", "scale", "x", "ns"), True),
+        (RbacRule(("*",), ("*",), ("*",)), Access("get", path="/healthz"), False),
+        (RbacRule(("get",), ("",), ("pods",), ("a", "b")), Access("get", resource="pods", name="b"), True),
+        (RbacRule(("get",), ("",), ("pods",), ("a", "b")), Access("get", resource="pods", name="c"), False),
+        (RbacRule(("list",), ("",), ("pods",), ("a",)), Access("list", resource="pods"), False),
+        (RbacRule(("get",), urls=("/healthz",)), Access("get", path="/healthz"), True),
+        (RbacRule(("get",), urls=("/healthz",)), Access("get", path="/healthz/ping"), False),
+        (RbacRule(("get",), urls=("/healthz/*",)), Access("get", path="/healthz/ping"), True),
+        (RbacRule(("get",), urls=("/healthz*",)), Access("get", path="/healthz"), True),
+        (RbacRule(("get",), urls=("*",)), Access("get", path="/any"), True),
+        (RbacRule(("get",), urls=("*",)), Access("post", path="/any"), False),
+        (RbacRule(("get",), urls=("*",)), Access("get", resource="pods"), False),
     ],
 )
-def test_a_rule_allows_what_its_lists_multiply_to(rule: Rule, access: Access, allowed: bool) -> None:
+def test_a_rule_allows_what_its_lists_multiply_to(rule: RbacRule, access: Access, allowed: bool) -> None:
     assert rule.allows(access) is allowed
 
 
 @pytest.mark.parametrize(
     ("held", "wanted", "lacking"),
     [
-        ([READ_PODS], [Rule(("get",), ("",), ("pods",))], []),
+        ([READ_PODS], [RbacRule(("get",), ("",), ("pods",))], []),
         (
             [READ_PODS],
-            [Rule(("get", "watch", "delete"), ("",), ("pods",))],
+            [RbacRule(("get", "watch", "delete"), ("",), ("pods",))],
             ['Resources:["pods"], Verbs:["watch" "delete"]'],
         ),
-        ([Rule(("*",), ("*",), ("*",))], [Rule(("get",), ("a", "b"), ("x", "y/z"), ("n",))], []),
-        ([Rule(("get",), ("",), ("*/log",))], [Rule(("get",), ("",), ("pods/log",))], []),
+        ([RbacRule(("*",), ("*",), ("*",))], [RbacRule(("get",), ("a", "b"), ("x", "y/z"), ("n",))], []),
+        ([RbacRule(("get",), ("",), ("*/log",))], [RbacRule(("get",), ("",), ("pods/log",))], []),
         (
-            [Rule(("get",), ("",), ("*/log",))],
-            [Rule(("get",), ("",), ("pods",))],
+            [RbacRule(("get",), ("",), ("*/log",))],
+            [RbacRule(("get",), ("",), ("pods",))],
             ['Resources:["pods"], Verbs:["get"]'],
         ),
         (
-            [Rule(("get",), ("",), ("pods",), ("a",))],
-            [Rule(("get",), ("",), ("pods",))],
+            [RbacRule(("get",), ("",), ("pods",), ("a",))],
+            [RbacRule(("get",), ("",), ("pods",))],
             ['Resources:["pods"], Verbs:["get"]'],
         ),
-        ([Rule(("get",), ("",), ("pods",))], [Rule(("get",), ("",), ("pods",), ("a",))], []),
-        ([Rule(("get",), urls=("/a/*",))], [Rule(("get",), urls=("/a/b", "/a/*"))], []),
-        ([Rule(("get",), urls=("/a/*",))], [Rule(("get",), urls=("/b",))], ['{NonResourceURLs:["/b"], Verbs:["get"]}']),
+        ([RbacRule(("get",), ("",), ("pods",))], [RbacRule(("get",), ("",), ("pods",), ("a",))], []),
+        ([RbacRule(("get",), urls=("/a/*",))], [RbacRule(("get",), urls=("/a/b", "/a/*"))], []),
+        (
+            [RbacRule(("get",), urls=("/a/*",))],
+            [RbacRule(("get",), urls=("/b",))],
+            ['{NonResourceURLs:["/b"], Verbs:["get"]}'],
+        ),
     ],
 )
-def test_what_is_not_covered_is_told_by_verbs(held: list[Rule], wanted: list[Rule], lacking: list[str]) -> None:
+def test_what_is_not_covered_is_told_by_verbs(held: list[RbacRule], wanted: list[RbacRule], lacking: list[str]) -> None:
     found = [str(rule) for rule in missing(held, wanted)]
     assert len(found) == len(lacking)
     assert all(part in text for part, text in zip(lacking, found, strict=True))
@@ -74,12 +78,12 @@ def test_what_is_not_covered_is_told_by_verbs(held: list[Rule], wanted: list[Rul
 
 def test_rules_read_absent_and_null_lists_as_empty() -> None:
     assert parse_rules(None) == ()
-    assert parse_rules([{"verbs": ["get"], "apiGroups": None}]) == (Rule(("get",)),)
+    assert parse_rules([{"verbs": ["get"], "apiGroups": None}]) == (RbacRule(("get",)),)
 
 
 _words = st.lists(st.sampled_from(["*", "a", "b", "a/s", "*/s"]), min_size=1, max_size=3).map(tuple)
 _names = st.lists(st.sampled_from(["n", "m"]), max_size=2).map(tuple)
-_rules = st.builds(Rule, _words, _words, _words, _names)
+_rules = st.builds(RbacRule, _words, _words, _words, _names)
 
 
 @settings(max_examples=200)
@@ -95,6 +99,8 @@ _rules = st.builds(Rule, _words, _words, _words, _names)
         st.sampled_from(["", "n", "m"]),
     ),
 )
-def test_nothing_is_allowed_by_a_covered_rule_that_the_holder_may_not(held: Rule, wanted: Rule, access: Access) -> None:
+def test_nothing_is_allowed_by_a_covered_rule_that_the_holder_may_not(
+    held: RbacRule, wanted: RbacRule, access: Access
+) -> None:
     if not missing([held], [wanted]) and wanted.allows(access):
         assert held.allows(access)

@@ -1,0 +1,28 @@
+"""The glossary names classes that exist, each of them once."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SHARED = {"Change", "Policy"}
+"""Names that the glossary places in a package, because others have them too."""
+
+
+def _classes() -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in (ROOT / "koord").rglob("*.py"):
+        found.update(node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef))
+    return found
+
+
+def test_a_class_of_the_glossary_means_one_thing() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    named = re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", page[page.index("## Classes") :])
+    assert len(named) > 15
+    classes = _classes()
+    assert [name for name in named if not classes[name]] == []
+    assert [name for name in named if classes[name] > 1 and name not in SHARED] == []
