@@ -133,7 +133,7 @@ def _all(namespace: str) -> Iterator[Hook]:
         resource="configmaps",
         object_type="configmap",
         fails_closed=False,
-        timeout_s=5,
+        timeout_s=2,
         namespace_selector=_only(namespace, names.NAMESPACE_KOORDINATOR),
     )
     yield Hook(

@@ -156,13 +156,16 @@ def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) ->
     order = dict.fromkeys(name for point in points for name in resolved.at[point])
     plugins: list[Plugin] = []
     scores_only: dict[str, bool] = {}
+    judging_not: set[str] = set()
     for name in _with_closing(order, written):
         if name not in registry.PLUGINS:
             continue
         plugin = _make(name, written, warnings)
         refuses = name in resolved.at["preFilter"]
         plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
-        if "filter" in IMPLEMENTS[name] and name not in (*resolved.at["filter"], CLOSING):
+        if not any(name in resolved.at[point] for point in ("filter", "preFilter", "score")) and name != CLOSING:
+            judging_not.add(name)
+        elif "filter" in IMPLEMENTS[name] and name not in (*resolved.at["filter"], CLOSING):
             scores_only[name] = refuses
         plugins.append(plugin)
     weights = {name: weight for name, weight in resolved.weights.items() if name in registry.PLUGINS}
@@ -170,7 +173,7 @@ def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) ->
         plugins.append(each.make())
         weights[each.kind.name] = each.weight
     at = {point: tuple(names) for point, names in resolved.at.items()}
-    return Profile(written.scheduler_name, tuple(plugins), weights, at, scores_only)
+    return Profile(written.scheduler_name, tuple(plugins), weights, at, scores_only, frozenset(judging_not))
 
 
 def _with_closing(order: Collection[str], written: Written) -> Iterator[str]:

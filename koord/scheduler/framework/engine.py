@@ -64,6 +64,8 @@ class Profile:
     "By extension point, the names of who takes part, in order. A point that is not here: all who have it."
     scores_only: Mapping[str, bool] = field(default_factory=dict)
     "Plugins whose filter is off, and whether they still say what they know before filters."
+    judging_not: frozenset[str] = frozenset()
+    "Plugins that take part at other points alone: they neither filter nor score."
     ties: Ties = "by class"
 
     def at(self, point: str, attribute: str) -> list[Plugin]:
@@ -109,7 +111,9 @@ class Engine:
                 cluster.notes(plugin.notes)
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._last: PodClass | None = None
-        self._judging = [each for each in profile.plugins if each.compile is not None]
+        self._judging = [
+            each for each in profile.plugins if each.compile is not None and each.name not in profile.judging_not
+        ]
         self._reserving = profile.at("reserve", "reserve")
         self._helping = profile.at("postFilter", "post_filter")
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
@@ -127,6 +131,11 @@ class Engine:
         self._of_shape: dict[Shape, tuple[int, tuple[Plugin, ...]]] = {}
         self._by_spec: dict[Hashable, int] = {}
         self._judged_before = self._run_before = 0
+
+    @property
+    def judging(self) -> list[str]:
+        """The plugins that filter or score, in their order."""
+        return [each.name for each in self._judging]
 
     @property
     def rows_judged(self) -> int:
