@@ -121,7 +121,9 @@ def test_stale_reports_lend_nothing_and_a_node_that_never_reported_is_left_as_it
 
 def test_nodes_that_hold_batch_pods_back_by_the_new_settings_are_closed_in_the_plan() -> None:
     strategy = {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 2}}
-    found, applied = preview(cluster(colocation={"enable": True}, resource_threshold=strategy), now_s=NOW_S)
+    # Lending more than there is, is no limit on usage: otherwise no more than 1% would be lent here.
+    lending = {"enable": True, "cpuReclaimThresholdPercent": 101}
+    found, applied = preview(cluster(colocation=lending, resource_threshold=strategy), now_s=NOW_S)
     planned = plan(applied, profiles_of(SHIPPED), now_s=NOW_S, previewed=found).plan
     assert planned.pods["jobs/nightly"].nodes_rejected == {
         "NodeResourcesFit: insufficient kubernetes.io/batch-memory": 1,
