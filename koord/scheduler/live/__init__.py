@@ -1,2 +1,5 @@
-"""The scheduler on a cluster: `feed` keeps the state true, `cycle` decides, `binding` and `telling` carry it out, `run`
-puts them together. All loops and all I/O of the scheduler are here."""
+"""The scheduler on a cluster: drives `koord.scheduler.core`, and decides nothing.
+
+`sources` puts objects into the core, `loop` takes decisions out, `binding`, `preempting` and `telling` carry them out,
+and `run` puts them together. All loops and all I/O of the scheduler are here.
+"""
