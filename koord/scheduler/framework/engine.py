@@ -317,12 +317,9 @@ class Engine:
         most = np.full(len(rows), np.iinfo(np.int64).max)
         for part in found.parts:
             judge = part.judge
-            cells: Any = found.cells(rows)
-            if judge.promised is not None:
-                cells = judge.promised(cells)
-            for has, taken, adds in judge.amounts:
-                if adds > 0:
-                    np.minimum(most, (cells[has] - cells[taken]) // adds, out=most)
+            for need, left in zip(judge.amounts, judge.left(found.cells(rows)), strict=True):
+                if need.adds > 0:
+                    np.minimum(most, left // need.adds, out=most)
         room[rows] = np.maximum(most, 0)
         return room
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -90,6 +90,18 @@ class Objection:
     "Whether it might if pods left the row."
 
 
+class Need(NamedTuple):
+    """An amount that must be left on a row: it is turned away where has - taken < adds."""
+
+    has: Hashable
+    taken: Hashable
+    "Columns of what there is, and what is taken of it."
+    adds: int
+    "What the pod takes."
+    lasts: bool = True
+    "Whether preemption is of no use where the row has less than that in all."
+
+
 class Joint(Protocol):
     """A step that several plugins take together for one candidate row."""
 
@@ -110,9 +122,9 @@ class Judge:
     "Whether `check` has something to say."
     changes_view = False
     "Whether pods of this class see some rows otherwise than others do; then `view` says how."
-    amounts: Sequence[tuple[Hashable, Hashable, int]] = ()
-    """Where the verdict is by amounts alone: columns of what there is and of what is taken, and what the pod adds, in
-    the order of the mask's bits. So it is known what victims would give."""
+    amounts: Sequence[Need] = ()
+    """Where the verdict is by amounts alone: what it is about, in the order of the mask's bits. So it is known what
+    victims would give. See `AmountJudge`."""
     eased: bool = False
     "Whether a row that will do also will after pods have left it."
     alike: Hashable = None
@@ -122,6 +134,15 @@ class Judge:
     "Those in which judges that are alike differ, as `of_row` takes them."
     promised: Callable[[Cells], Cells] | None = None
     "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
+
+    def seen(self, cells: Cells) -> Cells:
+        """Cells as verdicts by amounts see them: with what other pods were promised."""
+        return cells if self.promised is None else self.promised(cells)
+
+    def left(self, cells: Cells) -> list[Numbers]:
+        """What is left of each of `amounts`, without the pod."""
+        cells = self.seen(cells)
+        return [cells[need.has] - cells[need.taken] for need in self.amounts]
 
     def view(self) -> Overlay:
         """How rows look to this class now: a reservation's owners see what it holds as free.

@@ -244,10 +244,8 @@ class _Reckoning:
 
     def _free(self, rows: Array) -> Array:
         """What is left of every amount on each row, with the pod."""
-        cells = Many(self._cluster.table.columns, rows)
-        if self._judge.promised is not None:
-            cells = self._judge.promised(cells)
-        return np.stack([cells[has] - cells[taken] - added for has, taken, added in self._judge.amounts], axis=1)
+        left = self._judge.left(Many(self._cluster.table.columns, rows))
+        return np.stack([each - need.adds for need, each in zip(self._judge.amounts, left, strict=True)], axis=1)
 
     def _hopeless(self, rows: Array, spare: Array) -> dict[Row, Reasons]:
         """Rows on which the pod would not fit even without all less important pods, and why."""
@@ -273,7 +271,7 @@ class _Reckoning:
         found = self._of_shape.get(shape)
         if found is None:
             gains: dict[Hashable, int] = dict(shape.gains)
-            found = self._of_shape[shape] = tuple([gains.get(taken, 0) for _, taken, _ in self._judge.amounts])
+            found = self._of_shape[shape] = tuple([gains.get(need.taken, 0) for need in self._judge.amounts])
         return found
 
 

@@ -8,7 +8,7 @@ All writes go through `set` and `add`: inside a transaction they can be undone, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
@@ -202,6 +202,13 @@ class Table:
         elif known != column:
             raise ValueError(f"column {column.name!r} is declared twice, differently")
         return self.columns[column.name]
+
+    def reasons_of(self, names: Iterable[Hashable]) -> Reason:
+        """After which changes some columns may be others: those of nodes are."""
+        found = int(Reason.NODE)
+        for name in names:
+            found |= self._reasons[name]
+        return Reason(found)
 
     def add_row(self, name: str) -> Row:
         if not self._free:

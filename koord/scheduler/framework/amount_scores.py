@@ -1,0 +1,274 @@
+"""How full a row would be, as a score of 0..100: one `Shape` for each rule that plugins can name.
+
+    LEAST_ALLOCATED     sum(weight * ((capacity - used) * 100 // capacity)) // sum(weight)
+    MOST_ALLOCATED      sum(weight * (min(used, capacity) * 100 // capacity)) // sum(weight)
+    Ratio(points)       a line through the points at used * 100 // capacity, weighted, and rounded to the nearest
+    BALANCED            int((1 - sigma) * 100), sigma: the standard deviation of min(1, used / capacity)
+
+`used` includes the pod. A resource that the row does not have (capacity 0) is left out of the sums.
+
+`plain` is the definition: one row, Python numbers. The other methods are the same formula, faster:
+
+    of_views    one row, on views of columns that were looked up once: every placement asks this
+    of_rows     many rows as arrays; for many classes together, rows are lines and classes are columns
+    of_block    as `of_rows`, all resources in one array of floats; for rows that have all resources
+
+`tests/scheduler/framework/test_amounts.py` compares each with `plain`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from koord.scheduler.framework.cells import Numbers, OfRow, all_positive, least, percent
+from koord.scheduler.state.table import Array, Row
+
+Filled: TypeAlias = tuple[Numbers, Numbers, int]
+"""How much of one resource would be used: capacity, used (with the pod), and its weight."""
+Views: TypeAlias = tuple[memoryview, memoryview, int]
+"""The columns of one resource, capacity and used (without the pod), and its weight. A plain tuple, for speed."""
+
+
+class PodAmounts(NamedTuple):
+    """What tells classes of pods apart that are judged by the same columns."""
+
+    needed: tuple[int, ...]
+    "What must be left, by need."
+    adds: tuple[int, ...]
+    "What the pod adds to what is used, by share."
+
+
+class Shape:
+    """A rule for scores. Shapes with equal fields are equal, so that classes can be judged together."""
+
+    def plain(self, shares: Iterable[Filled]) -> int:
+        """The formula, for one row."""
+        raise NotImplementedError(type(self).__name__)
+
+    def of_views(self, shares: Sequence[Views]) -> OfRow:
+        """The score by row and `PodAmounts`."""
+        raise NotImplementedError(type(self).__name__)
+
+    def of_rows(self, shares: Iterable[Filled]) -> Numbers:
+        raise NotImplementedError(type(self).__name__)
+
+    def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array | None:
+        """Arrays of resource, row, class. All capacities are positive and small enough for exact floats. None: it has
+        no such form for these."""
+        return None
+
+
+@dataclass(frozen=True)
+class _Allocated(Shape):
+    most: bool
+    "Whether full rows score higher."
+
+    def plain(self, shares: Iterable[Filled]) -> int:
+        total = weights = 0
+        for capacity, used, weight in shares:
+            if capacity > 0:
+                counts = min(used, capacity) if self.most else max(capacity - used, 0)
+                total += weight * (counts * 100 // capacity)
+                weights += weight
+        return total // weights if weights else 0
+
+    def of_views(self, shares: Sequence[Views]) -> OfRow:
+        prefers_full = self.most
+
+        def score(row: Row, amounts: PodAmounts) -> int:
+            total = weights = 0
+            for (capacities, used_of, weight), adds in zip(shares, amounts.adds):  # noqa: B905 - equally long
+                capacity = capacities[row]
+                if capacity > 0:
+                    used = used_of[row] + adds
+                    weights += weight
+                    if prefers_full:
+                        total += (used if used < capacity else capacity) * 100 // capacity * weight
+                    elif used <= capacity:
+                        total += (capacity - used) * 100 // capacity * weight
+            return total // weights if weights else 0
+
+        return score
+
+    def of_rows(self, shares: Iterable[Filled]) -> Numbers:
+        total: Numbers = None
+        weights: Numbers = 0
+        for capacity, used, weight in shares:
+            every = all_positive(capacity)
+            counts = least(used, capacity) if self.most else (capacity - used) * (used <= capacity)
+            score = percent(counts, capacity if every else capacity + (capacity == 0))
+            if weight != 1:
+                score = score * weight
+            if every:
+                weights = weights + weight
+            else:
+                has = capacity > 0
+                score, weights = score * has, weights + weight * has
+            total = total + score if total is not None else score
+        return 0 if total is None else total // (weights + (weights == 0))
+
+    def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array:
+        if self.most:
+            counts = np.minimum(used + adds, capacity)
+        else:
+            counts = capacity - used - adds
+            np.maximum(counts, 0.0, out=counts)
+        counts *= 100
+        counts /= capacity
+        scores = counts.astype(np.int64)
+        total = scores[0]
+        if weights[0] != 1:
+            total *= weights[0]
+        for score, weight in zip(scores[1:], weights[1:], strict=True):
+            total += score if weight == 1 else score * weight
+        result: Array = total // sum(weights)
+        return result
+
+
+@dataclass(frozen=True)
+class Ratio(Shape):
+    """A resource that scores nothing is left out on both sides of the fraction."""
+
+    points: tuple[tuple[int, int], ...]
+    "Utilisation in percent, ascending, and the score there; constant outside them."
+
+    def plain(self, shares: Iterable[Filled]) -> int:
+        total = weights = 0
+        for capacity, used, weight in shares:
+            if capacity > 0:
+                score = self.at(100 if used > capacity else used * 100 // capacity)
+                if score > 0:
+                    total += weight * score
+                    weights += weight
+        return (2 * total + weights) // (2 * weights) if weights else 0
+
+    def at(self, utilisation: int) -> int:
+        """The score at a utilisation: on the line between two points, cut to an integer towards the left one."""
+        before = None
+        for x, y in self.points:
+            if utilisation <= x:
+                if before is None:
+                    return y
+                steps, width = (y - before[1]) * (utilisation - before[0]), x - before[0]
+                return before[1] + (steps // width if steps >= 0 else -(-steps // width))
+            before = x, y
+        return self.points[-1][1]
+
+    @cached_property
+    def _by_percent(self) -> Array:
+        return np.array([self.at(utilisation) for utilisation in range(101)], np.int64)
+
+    def of_views(self, shares: Sequence[Views]) -> OfRow:
+        scores = self._by_percent.tolist()
+
+        def score(row: Row, amounts: PodAmounts) -> int:
+            total = weights = 0
+            for (capacities, used_of, weight), adds in zip(shares, amounts.adds):  # noqa: B905 - equally long
+                capacity = capacities[row]
+                if capacity > 0:
+                    used = used_of[row] + adds
+                    found = scores[0 if used <= 0 else used * 100 // capacity if used < capacity else 100]
+                    if found > 0:
+                        total += found * weight
+                        weights += weight
+            return (2 * total + weights) // (2 * weights) if weights else 0
+
+        return score
+
+    def of_rows(self, shares: Iterable[Filled]) -> Numbers:
+        total: Numbers = 0
+        weights: Numbers = 0
+        for capacity, used, weight in shares:
+            utilisation = percent(np.clip(used, 0, capacity), capacity + (capacity == 0))
+            score = self._by_percent[utilisation]
+            counts = (capacity > 0) & (score > 0)
+            total = total + score * weight * counts
+            weights = weights + weight * counts
+        return (2 * total + weights) // (2 * (weights + (weights == 0)))
+
+
+@dataclass(frozen=True)
+class _Balanced(Shape):
+    """Weights do not count. Of two fractions the deviation is half their distance, which is exact where a square root
+    is not. Amounts become floats before they are divided."""
+
+    def plain(self, shares: Iterable[Filled]) -> int:
+        fractions = [min(1.0, float(used) / float(capacity)) for capacity, used, _ in shares if capacity > 0]
+        if len(fractions) < 2:
+            return 100
+        if len(fractions) == 2:
+            deviation = abs(fractions[0] - fractions[1]) / 2
+        else:
+            total = squares = 0.0
+            for each in fractions:
+                total += each
+            mean = total / len(fractions)
+            for each in fractions:
+                squares += (each - mean) * (each - mean)
+            deviation = math.sqrt(squares / len(fractions))
+        return int((1.0 - deviation) * 100)
+
+    def of_views(self, shares: Sequence[Views]) -> OfRow:
+        columns = [(capacities, used_of) for capacities, used_of, _ in shares]
+
+        def score(row: Row, amounts: PodAmounts) -> int:
+            fractions = []
+            for (capacities, used_of), adds in zip(columns, amounts.adds):  # noqa: B905 - equally long
+                capacity = capacities[row]
+                if capacity > 0:
+                    used = used_of[row] + adds
+                    fractions.append(1.0 * used / capacity if used < capacity else 1.0)
+            if len(fractions) == 2:
+                return int((1.0 - abs(fractions[0] - fractions[1]) / 2) * 100)
+            return self.plain((1, each, 1) for each in fractions)
+
+        return score
+
+    def of_rows(self, shares: Iterable[Filled]) -> Numbers:
+        fractions, held = [], []
+        for capacity, used, _ in shares:
+            every = all_positive(capacity)
+            fractions.append(np.minimum(used / (capacity if every else np.maximum(capacity, 1)), 1.0))
+            held.append(None if every else capacity > 0)
+        if len(fractions) == 2:
+            deviation = np.abs(fractions[0] - fractions[1]) * 0.5
+            for has in held:
+                if has is not None:
+                    deviation *= has
+        else:
+            deviation = self._deviation(fractions, held)
+        return ((1.0 - deviation) * 100).astype(np.int64)
+
+    def _deviation(self, fractions: Sequence[Array], held: Sequence[Array | None]) -> Array:
+        """Of any number of fractions, of which rows may have some only."""
+        has: list[Numbers] = [1 if one is None else one for one in held]
+        number = np.maximum(sum(has), 1)
+        mean = sum(each * there for each, there in zip(fractions, has, strict=True)) / number
+        squares = sum(((each - mean) * there) ** 2 for each, there in zip(fractions, has, strict=True))
+        highest = reduce(np.maximum, [np.where(there, each, 0.0) for each, there in zip(fractions, has, strict=True)])
+        lowest = reduce(np.minimum, [np.where(there, each, 1.0) for each, there in zip(fractions, has, strict=True)])
+        return np.where(number == 2, (highest - lowest) * 0.5, np.sqrt(squares / number))
+
+    def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array | None:
+        if len(weights) != 2:
+            return None
+        fractions = used + adds
+        fractions /= capacity
+        np.minimum(fractions, 1.0, out=fractions)
+        score: Array = fractions[0] - fractions[1]
+        np.abs(score, out=score)
+        score *= 0.5
+        np.subtract(1.0, score, out=score)
+        score *= 100
+        return score.astype(np.int64)
+
+
+LEAST_ALLOCATED: Final[Shape] = _Allocated(most=False)
+MOST_ALLOCATED: Final[Shape] = _Allocated(most=True)
+BALANCED: Final[Shape] = _Balanced()

@@ -1,0 +1,191 @@
+"""Judging by amounts: a plugin declares what a pod needs and what it fills, and this module judges rows by it.
+
+    needs = [Need(("allocatable", "cpu"), ("requested", "cpu"), adds=500)]      turned away where has - taken < adds
+    shares = [Share(("allocatable", "cpu"), ("requested", "cpu"), adds=500)]    scored by how full it would be
+    AmountJudge(table, needs, shares, LEAST_ALLOCATED)
+
+Columns are any columns of the table: allocatable resources, zones of a node, devices, a quota's ceiling. `adds` is what
+the pod of this class brings. Bit i of a verdict is need i; a subclass has the words for it (`reasons`), and what would
+help (`mend`, for which `left` says what there is). Everything else follows from the declaration: after which changes to
+judge again, what victims would give, how far a row is from taking the pod, whether preemption could help, and which
+classes can be judged together. Rules for scores are in `amount_scores`.
+
+`shortage` is the verdict's definition. One row is judged on views of its columns, many rows as arrays, and many classes
+as arrays with a column for each class; `tests/scheduler/framework/test_amounts.py` compares all of these with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from koord.scheduler.framework.amount_scores import Filled, PodAmounts, Shape
+from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, all_positive, are_exact
+from koord.scheduler.framework.judge import Judge, Need
+from koord.scheduler.state.table import Array, Row, Table
+
+
+class Share(NamedTuple):
+    """What a pod would fill of one resource."""
+
+    capacity: Hashable
+    used: Hashable
+    "Columns of what there is, and what is used of it."
+    adds: int
+    weight: int = 1
+
+
+def shortage(cells: Cells, needs: Iterable[Need]) -> int:
+    """The needs that one row cannot meet, as a mask: the formula."""
+    mask = 0
+    for i, need in enumerate(needs):
+        if cells[need.has] - cells[need.taken] < need.adds:
+            mask |= 1 << i
+    return mask
+
+
+class AmountJudge(Judge):
+    """Judges rows by declared amounts alone. See the module's text."""
+
+    def __init__(
+        self, table: Table, needs: Sequence[Need] = (), shares: Sequence[Share] = (), shape: Shape | None = None
+    ) -> None:
+        """`shape`: None where it does not score."""
+        self._table, self.amounts, self._shares, self._shape = table, tuple(needs), tuple(shares), shape
+        needed = tuple([(has, taken, lasts) for has, taken, _, lasts in needs])
+        filled = tuple([(capacity, used, weight) for capacity, used, _, weight in shares])
+        if needs:
+            self.filters_on = table.reasons_of([column for columns in needed for column in columns[:2]])
+        if shape is not None:
+            self.scores_on = table.reasons_of([column for columns in filled for column in columns[:2]])
+        self.alike = needed, filled, shape
+        self.numbers: PodAmounts = PodAmounts(
+            tuple([need.adds for need in needs]), tuple([each.adds for each in shares])
+        )
+        self._views: _Views | None = None
+
+    def feasible(self, cells: Cells) -> Numbers:
+        cells = self.seen(cells)
+        if type(cells) is not One:
+            return _short(cells, self.amounts, self.numbers.needed)
+        if cells.overlay:
+            return shortage(cells, self.amounts)
+        return self._of_row(cells.columns).feasible(cells.rows, self.numbers)
+
+    def score(self, cells: Cells) -> Numbers:
+        assert self._shape is not None
+        if type(cells) is not One:
+            return self._shape.of_rows(_filled(cells, self._shares, self.numbers.adds))
+        if cells.overlay:
+            return self._shape.plain(_filled(cells, self._shares, self.numbers.adds))
+        return self._of_row(cells.columns).score(cells.rows, self.numbers)
+
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        needs = [(columns[need.has].data, columns[need.taken].data, 1 << i) for i, need in enumerate(self.amounts)]
+
+        def feasible(row: Row, amounts: PodAmounts) -> int:
+            mask = 0
+            for (has, taken, bit), adds in zip(needs, amounts.needed):  # noqa: B905 - equally long
+                if has[row] - taken[row] < adds:
+                    mask |= bit
+            return mask
+
+        shares = [(columns[each.capacity].data, columns[each.used].data, each.weight) for each in self._shares]
+        return feasible, _nothing if self._shape is None else self._shape.of_views(shares)
+
+    def _of_row(self, columns: dict[Hashable, Array]) -> _Views:
+        """What `of_row` gives, kept until the table grows: then columns are other arrays."""
+        found, first = self._views, next(iter(columns.values()))
+        if found is None or found.of is not first:
+            found = self._views = _Views(first, *self.of_row(columns))
+        return found
+
+    def together(self, judges: Sequence[AmountJudge]) -> Judge:
+        return _Together(self.amounts, self._shares, self._shape, [each.numbers for each in judges])
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        """What the node could not give were it empty, nobody's leaving gives."""
+        columns = self._table.columns
+        return any(
+            mask >> i & 1 and need.lasts and columns[need.has].item(row) < need.adds
+            for i, need in enumerate(self.amounts)
+        )
+
+    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+        columns, found = self._table.columns, np.zeros(len(rows), np.bool_)
+        for i, need in enumerate(self.amounts):
+            if need.lasts:
+                found |= ((masks >> i) & 1).astype(np.bool_) & (columns[need.has][rows] < need.adds)
+        return found
+
+    def lack(self, cells: Cells) -> Numbers:
+        total: Numbers = 0.0
+        for need, left in zip(self.amounts, self.left(cells), strict=True):
+            missing = need.adds - left
+            total = total + missing * (missing > 0) / max(need.adds, 1)
+        return total
+
+
+class _Views(NamedTuple):
+    """A judge's formulas for single rows."""
+
+    of: Array
+    "The column by which it is seen that the table has grown."
+    feasible: OfRow
+    score: OfRow
+
+
+class _Together(Judge):
+    """Judges that differ in amounts only, as one. Of cells that are columns it makes an array of row, class."""
+
+    def __init__(
+        self, needs: Sequence[Need], shares: Sequence[Share], shape: Shape | None, of_class: Sequence[PodAmounts]
+    ) -> None:
+        self._needs, self._shares, self._shape = needs, shares, shape
+        self._needed = [np.array(each, np.int64) for each in zip(*[each.needed for each in of_class], strict=True)]
+        self._adds = [np.array(each, np.int64) for each in zip(*[each.adds for each in of_class], strict=True)]
+        self._has, self._taken = tuple(need.has for need in needs), tuple(need.taken for need in needs)
+        self._capacities, self._used = tuple(each.capacity for each in shares), tuple(each.used for each in shares)
+        self._weights = [each.weight for each in shares]
+        # In blocks: resource, row, class.
+        self._needed_block = np.array(self._needed, np.float64)[:, np.newaxis]
+        self._adds_block = np.array(self._adds, np.float64)[:, np.newaxis]
+
+    def feasible(self, cells: Many) -> Numbers:
+        has = cells.block(self._has)
+        if are_exact(has) and not np.count_nonzero(has - cells.block(self._taken) < self._needed_block):
+            # As a rule nobody is turned away, which one comparison tells.
+            return 0
+        return _short(cells, self._needs, self._needed)
+
+    def score(self, cells: Many) -> Numbers:
+        assert self._shape is not None
+        if self._shares:
+            capacity = cells.block(self._capacities)
+            if all_positive(capacity) and are_exact(capacity):
+                found = self._shape.of_block(capacity, cells.block(self._used), self._adds_block, self._weights)
+                if found is not None:
+                    return found
+        return self._shape.of_rows(_filled(cells, self._shares, self._adds))
+
+
+def _short(cells: Many, needs: Sequence[Need], adding: Sequence[Numbers]) -> Numbers:
+    """As `shortage`, of many rows. Most rows are short of nothing."""
+    masks: Numbers = 0
+    for i, (need, adds) in enumerate(zip(needs, adding, strict=True)):
+        short = cells[need.has] - cells[need.taken] < adds
+        if np.count_nonzero(short):
+            masks = masks | short * (1 << i)
+    return masks
+
+
+def _filled(cells: Cells, shares: Sequence[Share], adding: Sequence[Numbers]) -> Iterator[Filled]:
+    """One after the other: arrays of all rows are not held longer than they are of use."""
+    for (capacity, used, _, weight), adds in zip(shares, adding, strict=True):
+        yield cells[capacity], cells[used] + adds, weight
+
+
+def _nothing(row: Row, amounts: object) -> int:
+    return 0
