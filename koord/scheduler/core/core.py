@@ -87,6 +87,7 @@ class Core:
         self.feed = Feed(self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, wake=wake)
         self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
         self._flights: dict[int, _Flight] = {}
+        self._writing = [plugin.writes for plugin in profiles.plugins() if plugin.writes is not None]
         self.at(now)
 
     @property
@@ -124,6 +125,8 @@ class Core:
     def take_writes(self) -> list[Write]:
         """What plugins want written since somebody asked, beside bindings: the status of other kinds."""
         outbox = self.cluster.outbox
+        for write in self._writing:
+            outbox.extend(write(self.cluster))
         return [outbox.popleft() for _ in range(len(outbox))]
 
     def upcoming(self) -> Entity | None:

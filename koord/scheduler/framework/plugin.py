@@ -135,6 +135,8 @@ class Plugin:
     "What is to be done with other objects before it is bound."
     bind: Callable[[Ask, Row, Cluster], Write | None] | None = None
     "What binds such a pod instead of the usual binding, for what is no pod to the API server."
+    writes: Callable[[Cluster], Iterable[Write]] | None = None
+    "What is to be written on other objects now, whether or not anything is decided: their status, say."
     post_filter: Callable[[Ask, Engine], Remedy | None] | None = None
     """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a transaction of
     the cluster, and undoes it."""

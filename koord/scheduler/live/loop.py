@@ -11,21 +11,18 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from koord.api.kubernetes.pod import Pod
-from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
 from koord.kube.clock import Clock
-from koord.kube.election import NotLeader
-from koord.kube.errors import ApiError
 from koord.scheduler.core.core import Core, Outcome
 from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, Wait
-from koord.scheduler.framework.writes import Write
 from koord.scheduler.live.auditing import Auditing
-from koord.scheduler.live.binding import Bindings, carry_out
+from koord.scheduler.live.binding import Bindings
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
 from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
+from koord.scheduler.live.writing import Writing
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +71,7 @@ class Loop:
         "By key of entity, since when it waits for others."
         self._gates: dict[str, tuple[str, float]] = {}
         "By key of a job that must not be tried yet, why not, and since when for that reason."
-        self._writing: set[asyncio.Task[None]] = set()
+        self._writing = Writing(client, clock)
         self._stopping = False
 
     def stop(self) -> None:
@@ -99,8 +96,7 @@ class Loop:
             self._carry_out(decision, self._clock.monotonic())
         await (self.bindings.finish() if grace else self.bindings.finish(None))
         await self._preempting.finish()
-        for task in self._writing:
-            task.cancel()
+        self._writing.stop()
 
     async def _decide(self) -> None:
         """As long as somebody is ready."""
@@ -152,15 +148,7 @@ class Loop:
 
     def _write_all(self) -> None:
         for write in self._core.take_writes():
-            task = asyncio.create_task(self._write(write), name="write status")
-            self._writing.add(task)
-            task.add_done_callback(self._writing.discard)
-
-    async def _write(self, write: Write) -> None:
-        try:
-            await carry_out(self._client, write)
-        except (ApiError, DecodeError, NotLeader) as error:
-            log.warning("a status was not written: %s", error)
+            self._writing.put(write)
 
     def _attempted(self, result: str, profile: str, began_s: float) -> None:
         self._metrics.attempted(result, profile, self._clock.monotonic() - began_s)

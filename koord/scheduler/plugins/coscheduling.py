@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from koord.api.configuration.scheduler_args import CoschedulingArgs
 from koord.api.kinds import POD_GROUPS, PODS
 from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT, GangDefaults
+from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Need, Permit, Plugin, Taking
+from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins import gang_rules
 from koord.scheduler.plugins.gang_service import gang_told
+from koord.scheduler.plugins.gang_status import status_of, status_write
 from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Row
@@ -38,6 +41,8 @@ class Coscheduling(Plugin):
         wait_s = parse_duration(args.default_timeout) or GangDefaults().waiting_time_s
         self._defaults = GangDefaults(args.default_match_policy, wait_s)
         self._is_first = False
+        self._sent: dict[str, tuple[str, PodGroupStatus]] = {}
+        "By gang, what its PodGroup was last told to say, until it is heard to say it."
 
     def attach(self, cluster: Cluster) -> None:
         self._gangs = cluster.notes(Gangs)
@@ -82,6 +87,23 @@ class Coscheduling(Plugin):
             return {"metadata": {"annotations": told}}
         stale = {key: None for key in (*_SAID, *_COUNTED) if key in asks[0].meta.annotations}
         return {"metadata": {"annotations": stale}} if stale else None
+
+    def writes(self, cluster: Cluster) -> Iterable[Write]:
+        """What PodGroups are to say, where they say something else."""
+        gangs = self._gangs
+        touched, gangs.touched = gangs.touched, set()
+        for id_ in sorted(touched):
+            gang = gangs.all.get(id_)
+            wanted = None if gang is None else status_of(gang, cluster.now_s)
+            if gang is None or gang.pod_group is None or wanted is None:
+                self._sent.pop(id_, None)
+                continue
+            heard = gang.pod_group
+            if wanted == heard.status:
+                self._sent.pop(id_, None)
+            elif self._sent.get(id_) != (heard.metadata.uid, wanted):
+                self._sent[id_] = heard.metadata.uid, wanted
+                yield status_write(heard, wanted)
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
         gangs = self._gangs

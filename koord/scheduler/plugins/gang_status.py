@@ -1,0 +1,102 @@
+"""What the status of a PodGroup says, as a function of its pods: exactly the truth, once all has been heard.
+
+Pending          there are no pods, or fewer than the minimum from the beginning
+PreScheduling    there are enough; where its pods have an owner, `occupiedBy` is that
+Scheduling       fewer than the minimum have a node; `scheduleStartTime` is when that began
+Scheduled        enough have one
+Running          as many run, or have succeeded
+Finished         as many have succeeded: this is the end
+Failed           some have failed, and as many as the minimum run or have ended: this is the end
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from msgspec.structs import replace
+
+from koord.api.kinds import POD_GROUPS
+from koord.api.kubernetes.words import PodPhase
+from koord.api.protocol.crd.pod_group import PodGroup, PodGroupPhase, PodGroupStatus
+from koord.api.text.timestamp import from_seconds
+from koord.scheduler.framework.writes import Patch
+from koord.scheduler.plugins.gangs import Gang, Member
+
+_ENDED: Final = (PodGroupPhase.FINISHED, PodGroupPhase.FAILED)
+
+
+def status_of(gang: Gang, now_s: float) -> PodGroupStatus | None:
+    """What the gang's PodGroup should say; None where there is none."""
+    group = gang.pod_group
+    if group is None:
+        return None
+    status, members = group.status, list(gang.members.values())
+    # Each step leads from one phase to the next: at rest, all of them have been taken.
+    for _ in PodGroupPhase:
+        after = _step(status, group, members, now_s)
+        if after == status:
+            break
+        status = after
+    return status
+
+
+def status_write(group: PodGroup, wanted: PodGroupStatus) -> Patch:
+    """What makes a PodGroup say it. Counts are written also where they are 0."""
+    meta = group.metadata
+    status = {
+        "phase": str(wanted.phase),
+        "occupiedBy": wanted.occupied_by,
+        "scheduled": wanted.scheduled,
+        "running": wanted.running,
+        "succeeded": wanted.succeeded,
+        "failed": wanted.failed,
+        "scheduleStartTime": wanted.schedule_start_time,
+    }
+    body = {"metadata": {"uid": meta.uid}, "status": status}
+    return Patch(POD_GROUPS, meta.name, body, meta.namespace, subresource="status")
+
+
+def _step(status: PodGroupStatus, group: PodGroup, members: list[Member], now_s: float) -> PodGroupStatus:
+    least, phase = group.spec.min_member, status.phase
+    if phase in _ENDED:
+        return status
+    if phase == PodGroupPhase.NEW:
+        return replace(status, phase=PodGroupPhase.PENDING)
+    if phase == PodGroupPhase.PENDING:
+        if 0 < least <= len(members):
+            return replace(status, phase=PodGroupPhase.PRE_SCHEDULING, occupied_by=_owners(members))
+        return _counted(status, members)
+    if not members:
+        return replace(_counted(status, members), phase=PodGroupPhase.PENDING)
+    status = _counted(status, members)
+    running, succeeded, failed = status.running, status.succeeded, status.failed
+    if status.scheduled < least:
+        started = status.schedule_start_time or from_seconds(now_s)
+        status, found = replace(status, schedule_start_time=started), PodGroupPhase.SCHEDULING
+    else:
+        found = PodGroupPhase.SCHEDULED
+        if succeeded + running >= least:
+            found = PodGroupPhase.RUNNING
+    if failed and failed + running + succeeded >= least:
+        found = PodGroupPhase.FAILED
+    if succeeded >= least:
+        found = PodGroupPhase.FINISHED
+    return replace(status, phase=found)
+
+
+def _counted(status: PodGroupStatus, members: list[Member]) -> PodGroupStatus:
+    phases = Counter(member.phase for member in members)
+    return replace(
+        status,
+        scheduled=sum(1 for member in members if member.node),
+        running=phases[PodPhase.RUNNING],
+        succeeded=phases[PodPhase.SUCCEEDED],
+        failed=phases[PodPhase.FAILED],
+    )
+
+
+def _owners(members: list[Member]) -> str:
+    """Those of one pod: a gang is made by one workload."""
+    first = min(members, key=lambda member: member.key)
+    return ",".join(sorted(first.owners))
