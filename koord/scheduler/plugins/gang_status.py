@@ -54,7 +54,8 @@ def status_write(group: PodGroup, wanted: PodGroupStatus) -> Patch:
         "scheduleStartTime": wanted.schedule_start_time,
     }
     body = {"metadata": {"uid": meta.uid}, "status": status}
-    return Patch(POD_GROUPS, meta.name, body, meta.namespace, subresource="status")
+    # The definition of this kind has no subresource for it.
+    return Patch(POD_GROUPS, meta.name, body, meta.namespace)
 
 
 def _step(status: PodGroupStatus, group: PodGroup, members: list[Member], now_s: float) -> PodGroupStatus:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from koord.api.kinds import NODES, PODS
+import pytest
+
+from koord.api.kinds import NODES, POD_GROUPS, PODS
 from koord.kube.client import Client
+from koord.kube.errors import Conflict, Status
 from koord.minicluster.up.bootstrap import bootstrap
+from koord.scheduler.live.telling import Telling
 from tests.scheduler.gangs import PREFIX
 from tests.scheduler.live.embedded import (
     make_nodes,
@@ -111,3 +116,98 @@ async def test_a_member_that_is_deleted_while_others_wait_is_waited_for(tmp_path
 
 async def says_unschedulable(client: Client, name: str) -> bool:
     return (await condition(client, name))[0] == "Unschedulable"
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, pods: set[str], times: int) -> list[str]:
+    """Has the binding of some pods fail for a while; which bindings were asked for."""
+    asked: list[str] = []
+    real = Client.bind
+
+    async def bind(self: Client, namespace: str, pod: str, node: str, **more: Any) -> None:
+        asked.append(pod)
+        if pod in pods and asked.count(pod) <= times:
+            raise Conflict(Status(code=409, message="somebody is in the way"))
+        await real(self, namespace, pod, node, **more)
+
+    monkeypatch.setattr(Client, "bind", bind)
+    return asked
+
+
+async def test_once_one_is_bound_a_member_whose_binding_fails_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = failing(monkeypatch, {"b"}, 2)
+    async with cluster(tmp_path, 1, cpu="3") as client, scheduling(client):
+        for name in ("a", "b", "c"):
+            await client.create(PODS, member(name, 3))
+
+        async def half() -> bool:
+            return set(await bound(client)) == {"a", "c"} and "b" in asked
+
+        await until(half)
+        # It would fit in the place that is kept, and nowhere else.
+        await client.create(PODS, pod_manifest("thief"))
+        await until_bound(client, "a", "b", "c")
+        assert "thief" not in await bound(client)
+
+
+async def test_where_no_member_can_be_bound_the_whole_gang_is_placed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = failing(monkeypatch, {"a", "b"}, 1)
+    async with cluster(tmp_path, 1, cpu="2") as client, scheduling(client):
+        for name in ("a", "b"):
+            await client.create(PODS, member(name, 2))
+        await until_bound(client, "a", "b")
+        assert sorted(asked) == ["a", "a", "b", "b"]
+
+
+async def test_a_node_that_is_lost_between_placing_and_binding_costs_only_its_own_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Telling.settled
+    gone = False
+
+    async with cluster(tmp_path, 2, cpu="1") as client:
+
+        async def slow(self: Telling, uid: str) -> None:
+            nonlocal gone
+            if not gone:
+                gone = True
+                await client.delete(NODES, "node-001")
+            await asyncio.sleep(0.5)
+            await real(self, uid)
+
+        monkeypatch.setattr(Telling, "settled", slow)
+        async with scheduling(client):
+            for name in ("a", "b"):
+                await client.create(PODS, member(name, 2))
+
+            async def half() -> bool:
+                return list((await bound(client)).values()) == ["node-000"]
+
+            await until(half)
+            await client.create(NODES, node_manifest("other", cpu="1"))
+            assert set((await until_bound(client, "a", "b")).values()) == {"node-000", "other"}
+
+
+async def test_a_pod_group_says_how_its_gang_fares(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 1, cpu="1") as client, scheduling(client):
+        group = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"minMember": 2}}
+        await client.create(POD_GROUPS, group)
+        for name in ("a", "b"):
+            manifest = pod_manifest(name, labels={"pod-group.scheduling.sigs.k8s.io": "train"})
+            await client.create(PODS, manifest)
+
+        async def says(phase: str, scheduled: int) -> bool:
+            status = (await client.get(POD_GROUPS, "train", namespace="default")).status
+            return (status.phase, status.scheduled) == (phase, scheduled)
+
+        await until(lambda: says("Scheduling", 0))
+        await client.create(NODES, node_manifest("more", cpu="1"))
+        await until_bound(client, "a", "b")
+        await until(lambda: says("Scheduled", 2), 3.0)
+        await client.patch(PODS, "a", {"status": {"phase": "Running"}}, namespace="default", subresource="status")
+        await until(lambda: says("Scheduled", 2), 3.0)
+        await client.patch(PODS, "b", {"status": {"phase": "Running"}}, namespace="default", subresource="status")
+        await until(lambda: says("Running", 2), 3.0)
