@@ -129,6 +129,11 @@ class Core:
             outbox.extend(write(self.cluster))
         return [outbox.popleft() for _ in range(len(outbox))]
 
+    def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
+        """Objects, beside the pods of a job, at which users look to see how it fares."""
+        engine = self.feed.engine_of(asks[0])
+        return [] if engine is None else engine.about(asks)
+
     def upcoming(self) -> Entity | None:
         """Who is decided about next, apart from those who wait for others."""
         return self.queue.upcoming(self.now.steady_s)

@@ -109,9 +109,10 @@ class Cycle:
         feed, row_of = self._feed, self._feed.cluster.table.row_of
         members, unplaced = [], []
         wait, allows, keeps_s = Permit(), list[str](), 0.0
-        together = engine.plan_together(
-            [ask for ask, placement in zip(asks, placements, strict=True) if placement.node is not None]
-        )
+        placed = asks
+        if len(asks) > 1:
+            placed = tuple(ask for ask, each in zip(asks, placements, strict=True) if each.node is not None)
+        together = engine.plan_together(placed)
         for ask, placement in zip(asks, placements, strict=True):
             if placement.node is None:
                 message = fits_nowhere(placement, len(feed.cluster.table))

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
-from koord.api.kinds import PODS
+from koord.api.kinds import PODS, Kind
 from koord.api.machinery.struct import EMPTY
 from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
@@ -368,6 +368,11 @@ class Engine:
                 return found
         return None
 
+    def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
+        """Objects, beside the pods of a job, at which users look to see how it fares."""
+        telling = (plugin.about for plugin in self._grouping if plugin.about is not None)
+        return [each for about in telling for each in about(asks, self.cluster)]
+
     def judged_alone(self, ask: Ask) -> PodClass:
         """The class of a pod, new and kept by nobody: to try out what a changed pod would meet."""
         return self._new_class(ask, self._floor(ask))
@@ -388,11 +393,14 @@ class Engine:
 
     def plan_together(self, asks: Sequence[Ask]) -> Mapping[str, Any]:
         """What is written on each of some pods because they are bound together."""
-        merged: dict[str, Any] = {}
+        merged: dict[str, Any] | None = None
         for plugin in self._patching_together:
             assert plugin.pre_bind_together is not None
-            merge(merged, plugin.pre_bind_together(asks, self.cluster) or {}, plugin.name)
-        return merged
+            patch = plugin.pre_bind_together(asks, self.cluster)
+            if patch:
+                merged = {} if merged is None else merged
+                merge(merged, patch, plugin.name)
+        return EMPTY if merged is None else merged
 
     def plan(self, ask: Ask, row: Row, together: Mapping[str, Any] = EMPTY) -> BindingPlan:
         """What binding a placed pod takes, as data. `together`: as `plan_together` said."""

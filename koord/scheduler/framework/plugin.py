@@ -149,6 +149,8 @@ class Plugin:
     "What a job needs, by its parts; None: it is not this plugin's job. A job of which nobody says so needs all."
     group: Callable[[Ask, Cluster], str | None] | None = None
     "The job that a waiting pod belongs to, by a key of its own; None: it goes alone."
+    about: Callable[[Sequence[Ask], Cluster], Sequence[tuple[Kind[Any], Any]]] | None = None
+    "Objects at which users look to see how a job fares, beside its pods: events are recorded on them, too."
     blocks: Callable[[Entity], str | None] | None = None
     "Why an entity must not be tried yet, or None."
     order: Callable[[Attempt], Sequence[Any]] | None = None

@@ -69,8 +69,8 @@ class Loop:
         self._began_s: dict[str, float] = {}
         self._waits_since_s: dict[str, float] = {}
         "By key of entity, since when it waits for others."
-        self._gates: dict[str, tuple[str, float]] = {}
-        "By key of a job that must not be tried yet, why not, and since when for that reason."
+        self._gates: dict[str, tuple[str, float, bool]] = {}
+        "By key of a job that must not be tried yet, why not, since when for that reason, and whether it is told."
         self._writing = Writing(client, clock)
         self._stopping = False
 
@@ -134,6 +134,9 @@ class Loop:
                 if self._audit is not None:
                     self._audit.decided(decision)
                 self._telling.nowhere(decision)
+                if decision.attempt.entity.is_job:
+                    reasons = ", ".join(sorted(decision.placement.rejections))
+                    self._telling.job(self._core.about(decision.asks), decision.message, reasons)
                 self._preempting.start(decision)
                 if decision.remedy.node is not None or decision.remedy.message:
                     self._metrics.preempted(len(decision.remedy.victims))
@@ -199,12 +202,15 @@ class Loop:
             if not attempt.entity.is_job:
                 continue
             key = attempt.entity.key
-            text, since_s = before.get(key, ("", now_s))
+            text, since_s, is_told = before.get(key, ("", now_s, False))
             if text != attempt.gate:
-                since_s = now_s
-            self._gates[key] = attempt.gate, since_s
+                since_s, is_told = now_s, False
             if now_s - since_s >= GATED_FOR_S:
                 self._telling.gated(attempt.entity.pods, attempt.gate)
+                if not is_told:
+                    self._telling.job(self._core.about(attempt.entity.pods), attempt.gate)
+                    is_told = True
+            self._gates[key] = attempt.gate, since_s, is_told
 
     def _begun(self, bind: Bind, placed: Placed) -> None:
         self._monitor.began(placed.ask, bind.profile, self._clock.monotonic())
@@ -221,6 +227,10 @@ class Loop:
             self._metrics.bound(bind.attempt, now_s - bind.attempt.came_s)
         elif outcome in ("failed", "again"):
             self._telling.not_bound(placed, why)
+            if bind.attempt.entity.is_job:
+                kept = "keeps its place and is bound again" if outcome == "again" else "has given its place back"
+                said = f"pod {placed.ask.key} could not be bound to {placed.node}, and {kept}: {why}"
+                self._telling.job(self._core.about([placed.ask]), said, f"{placed.ask.key} {kept}")
             if self._audit is not None:
                 self._audit.not_bound(placed)
             self._metrics.attempted(ERROR, bind.profile, took_s)

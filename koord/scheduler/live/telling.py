@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from koord.api.kinds import PODS
+from koord.api.kinds import PODS, Kind
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.codec import DecodeError
@@ -99,6 +99,13 @@ class Telling:
             said = self._said.get(ask.meta.uid) or _known(ask.pod)
             if not ask.spec.scheduling_gates and (said is None or said[:2] != word[:2]):
                 self._say(ask.pod, word)
+
+    def job(self, objects: Iterable[tuple[Kind[Any], Any]], why: str, theme: str | None = None) -> None:
+        """What keeps a job from going ahead, on the objects that stand for it."""
+        for kind, thing in objects:
+            what = reference(kind, thing)
+            note = for_an_event(why)
+            self._events.record(what, "FailedScheduling", note, action="Scheduling", type="Warning", theme=theme)
 
     def awaits(self, placed: Placed, what: str) -> None:
         """It has its place, and what it needs is long in coming: the pod's events say why nothing happens."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from koord.api.configuration.scheduler_args import CoschedulingArgs
-from koord.api.kinds import POD_GROUPS, PODS
+from koord.api.kinds import POD_GROUPS, PODS, Kind
 from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT, GangDefaults
 from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
@@ -62,6 +62,10 @@ class Coscheduling(Plugin):
     def group(self, ask: Ask, cluster: Cluster) -> str | None:
         gang = self._gangs.of_pod.get(ask.key)
         return None if gang is None else gang.job
+
+    def about(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[tuple[Kind[Any], Any]]:
+        gangs = (self._gangs.all[id_] for id_ in self._gangs.among(asks))
+        return [(POD_GROUPS, gang.pod_group) for gang in gangs if gang.pod_group is not None]
 
     def blocks(self, entity: Entity) -> str | None:
         if entity.pods[0].key not in self._gangs.of_pod:

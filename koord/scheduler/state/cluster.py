@@ -319,8 +319,11 @@ class Cluster:
         kept = known.notes if known is not None else ()
         if not self._reading and not kept:
             return ()
-        found = [each for each in kept if not self.noting[each[0]].from_pod]
-        found += [(notes.name, note) for notes in self._reading if (note := notes.of(pod)) is not None]
+        found = [(notes.name, note) for notes in self._reading if (note := notes.of(pod)) is not None]
+        if kept:
+            found += [each for each in kept if not self.noting[each[0]].from_pod]
+        elif not found:
+            return ()
         found.sort(key=itemgetter(0))
         return tuple(found)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koord.api.kinds import NODES, POD_GROUPS, PODS
+from koord.api.kinds import EVENTS, NODES, POD_GROUPS, PODS
 from koord.kube.client import Client
 from koord.kube.errors import Conflict, Status
 from koord.minicluster.up.bootstrap import bootstrap
@@ -204,6 +204,13 @@ async def test_a_pod_group_says_how_its_gang_fares(tmp_path: Path) -> None:
             return (status.phase, status.scheduled) == (phase, scheduled)
 
         await until(lambda: says("Scheduling", 0))
+
+        async def told() -> bool:
+            events = await client.list(EVENTS, namespace="default")
+            notes = [each.note for each in events if each.regarding.kind == "PodGroup"]
+            return any(note.startswith("gang default/train needs 2 pods at once, 1 fit") for note in notes)
+
+        await until(told)
         await client.create(NODES, node_manifest("more", cpu="1"))
         await until_bound(client, "a", "b")
         await until(lambda: says("Scheduled", 2), 3.0)
