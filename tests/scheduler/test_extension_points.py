@@ -10,7 +10,7 @@ import pytest
 
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Numbers, Overlay
+from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.judge import Judge, Objection
 from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
@@ -18,6 +18,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.view import View
 from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
 
 FREE_DEVICES = Column("free devices", np.int64, Reason.EXACT)
@@ -148,12 +149,26 @@ class Taken(Notes):
         super().__init__(cluster)
         self.rooms: dict[Row, tuple[str, int]] = {}
         "Row -> (owner, milli-cores left)."
+        self._views: dict[str, View] = {}
+
+    def view(self, owner: str) -> View:
+        return self._views.setdefault(owner, View(self.cluster))
+
+    def hold(self, row: Row, owner: str, left: int) -> None:
+        self.rooms[row] = (owner, left)
+        self.view(owner).add(("requested", "cpu"), row, -left)
+
+    def let_go(self, row: Row) -> None:
+        if row in self.rooms:
+            owner, left = self.rooms.pop(row)
+            self.view(owner).add(("requested", "cpu"), row, left)
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         amount = sign * cast(int, note)
         if row in self.rooms:
             owner, left = self.rooms[row]
             self.rooms[row] = (owner, left - amount)
+            self.view(owner).add(("requested", "cpu"), row, amount)
         self.cluster.table.add(("requested", "cpu"), row, -amount)
 
 
@@ -173,30 +188,19 @@ class Reserved(Plugin):
     def hold(self, found: Engine, name: str, owner: str, cpu_milli: int) -> None:
         row = found.cluster.table.row_of[name]
         found.cluster.place(ask(f"hold-{name}", cpu=f"{cpu_milli}m", memory="0").record(), row)
-        self.rooms[row] = (owner, cpu_milli)
+        self.taken.hold(row, owner, cpu_milli)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.meta.labels.get("owner")
 
-    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+    def view(self, ask: Ask, cluster: Cluster) -> View | None:
         owner = ask.meta.labels.get("owner")
-        return _Owner(self, owner) if owner else None
+        return self.taken.view(owner) if owner else None
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         owner, left = self.rooms.get(row, ("", 0))
         mine = owner and owner == ask.meta.labels.get("owner")
         return (min(left, dict(ask.requests).get("cpu", 0)) or None) if mine else None
-
-
-class _Owner(Judge):
-    changes_view = True
-
-    def __init__(self, plugin: Reserved, owner: str) -> None:
-        self._plugin, self._owner = plugin, owner
-
-    def view(self) -> Overlay:
-        mine = {row: -left for row, (owner, left) in self._plugin.rooms.items() if owner == self._owner and left}
-        return {("requested", "cpu"): mine}
 
 
 def test_reserved_room_is_free_for_its_owners_and_taken_for_others() -> None:

@@ -44,7 +44,7 @@ class World:
         row = self.engine.cluster.table.row_of[name]
         self.engine.cluster.remove_node(name)
         self.devices.devices.free.pop(row, None)
-        self.rooms.rooms.pop(row, None)
+        self.rooms.taken.let_go(row)
 
     def pod(self) -> Ask:
         self._number += 1

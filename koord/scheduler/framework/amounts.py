@@ -105,16 +105,20 @@ class AmountJudge(Judge):
     def together(self, judges: Sequence[AmountJudge]) -> Judge:
         return _Together(self.amounts, self._shares, self._shape, [each.numbers for each in judges])
 
+    def columns(self) -> dict[Hashable, Array]:
+        """As the class sees them."""
+        return self._table.columns if self.view is None else self.view.columns
+
     def unresolvable(self, mask: int, row: Row) -> bool:
         """What the node could not give were it empty, nobody's leaving gives."""
-        columns = self._table.columns
+        columns = self.columns()
         return any(
             mask >> i & 1 and need.lasts and columns[need.has].item(row) < need.adds
             for i, need in enumerate(self.amounts)
         )
 
     def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
-        columns, found = self._table.columns, np.zeros(len(rows), np.bool_)
+        columns, found = self.columns(), np.zeros(len(rows), np.bool_)
         for i, need in enumerate(self.amounts):
             if need.lasts:
                 found |= ((masks >> i) & 1).astype(np.bool_) & (columns[need.has][rows] < need.adds)

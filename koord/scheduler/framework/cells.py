@@ -25,7 +25,7 @@ EXACT_BELOW: Final = 1 << 46
 OfRow: TypeAlias = Callable[[Row, Any], int]
 """What judges say of a row, by their own `numbers`."""
 Overlay: TypeAlias = Mapping[Hashable, Mapping[Row, int]]
-"""What some rows look like to one class: column -> row -> what is added there."""
+"""What promises to other pods take of some rows: column -> row -> what is added there."""
 
 
 class Many:

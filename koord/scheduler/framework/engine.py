@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -32,6 +33,7 @@ from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.notes import NotesOf, with_note
 from koord.scheduler.state.pods import PodRecord, Shape
 from koord.scheduler.state.table import Array, Row
+from koord.scheduler.state.view import View
 
 CLASSES_KEPT: Final = 512
 CELLS_KEPT: Final = 1 << 24
@@ -114,6 +116,8 @@ class Engine:
         self._judging = [
             each for each in profile.plugins if each.compile is not None and each.name not in profile.judging_not
         ]
+        self._viewing = [each for each in profile.plugins if each.view is not None]
+        self._telling_apart = [each for each in profile.plugins if each in self._judging or each in self._viewing]
         self._reserving = profile.at("reserve", "reserve")
         self._helping = profile.at("postFilter", "post_filter")
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
@@ -167,8 +171,16 @@ class Engine:
         return found
 
     def _new_class(self, ask: Ask, floor: int | None) -> PodClass:
-        key = self._whole_key(ask)
-        return PodClass(key, self.cluster, self._parts(ask, floor), key if self.profile.ties == "by class" else ())
+        key, view = self._whole_key(ask), self._view(ask)
+        ties = key if self.profile.ties == "by class" else ()
+        return PodClass(key, self.cluster, self._parts(ask, floor, view), ties, view)
+
+    def _view(self, ask: Ask) -> View | None:
+        """How pods like this one see the cluster. Two views of it are a fault of the plugins."""
+        found = [(each.name, view) for each in self._viewing if each.view and (view := each.view(ask, self.cluster))]
+        if len(found) > 1:
+            raise ValueError(f"{' and '.join(name for name, _ in found)} each have a view for {ask.key}: one may")
+        return found[0][1] if found else None
 
     def _key(self, ask: Ask) -> Hashable:
         """What all plugins look at in a pod. Of what depends on its spec alone, a number stands for all of it."""
@@ -185,7 +197,7 @@ class Engine:
                 known.clear()
         settled: list[Hashable] = [excess(ask.spec)]
         others: list[Plugin] = []
-        for plugin in self._judging if settled == [None] else ():
+        for plugin in self._telling_apart if settled == [None] else ():
             if plugin.keyed_by_spec(ask):
                 settled.append(plugin.key(ask, self.cluster))
             else:
@@ -198,7 +210,7 @@ class Engine:
 
     def _whole_key(self, ask: Ask) -> Hashable:
         why = excess(ask.spec)
-        return why if why is not None else tuple([plugin.key(ask, self.cluster) for plugin in self._judging])
+        return why if why is not None else tuple([plugin.key(ask, self.cluster) for plugin in self._telling_apart])
 
     def _floor(self, ask: Ask) -> int | None:
         """Which promises to other pods concern this one."""
@@ -509,16 +521,22 @@ class Engine:
         why = ", ".join(refusal[1]) if refusal else ""
         return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
 
-    def _parts(self, ask: Ask, floor: int | None = None) -> list[Part]:
+    def _parts(self, ask: Ask, floor: int | None = None, view: View | None = None) -> list[Part]:
         why = excess(ask.spec)
         if why is not None:
             return [Part(POD_BOUNDS, Refused(why), 0)]
         parts, scores_only = [], self.profile.scores_only
         for plugin in self._judging:
             assert plugin.compile is not None
-            judge = plugin.compile(ask, self.cluster)
+            if view is None or plugin.compile_through is None:
+                judge = plugin.compile(ask, self.cluster)
+            else:
+                judge = plugin.compile_through(ask, self.cluster, view)
             if judge is None:
                 continue
+            if view is not None:
+                judge = copy(judge)
+                judge.view = view
             refuses = scores_only.get(plugin.name)
             if refuses is not None and not (refuses and isinstance(judge, Refused)):
                 judge = judge.scoring(pins=refuses)

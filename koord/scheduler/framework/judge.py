@@ -4,7 +4,6 @@
     judge.score(cells)      0..100 from the row alone
     judge.facets            what depends on other rows: domains, and scores normalised over the candidates
     judge.check(row)        an exact look at the winner, for what no column can say; what it finds goes to `reserve`
-    judge.view()            rows that look otherwise to this class, for all judges of it
     judge.mend(ask, row)    what would make it take a row that it turns away: for explanations
 
 A formula is written once for one row and many: see `cells`. Rows of an explanation go through the same code.
@@ -20,9 +19,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Numbers, OfRow, Overlay
+from koord.scheduler.framework.cells import Cells, Numbers, OfRow
 from koord.scheduler.framework.change import Change
 from koord.scheduler.state.table import Array, Changes, Reason, Row
+from koord.scheduler.state.view import View
 
 
 class Facet(Protocol):
@@ -120,8 +120,6 @@ class Judge:
     facets: Sequence[Facet] = ()
     exact = False
     "Whether `check` has something to say."
-    changes_view = False
-    "Whether pods of this class see some rows otherwise than others do; then `view` says how."
     amounts: Sequence[Need] = ()
     """Where the verdict is by amounts alone: what it is about, in the order of the mask's bits. So it is known what
     victims would give. See `AmountJudge`."""
@@ -134,6 +132,8 @@ class Judge:
     "Those in which judges that are alike differ, as `of_row` takes them."
     promised: Callable[[Cells], Cells] | None = None
     "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
+    view: View | None = None
+    "How the class sees the cluster, where that is otherwise than all others do. Cells are as it shows them."
 
     def seen(self, cells: Cells) -> Cells:
         """Cells as verdicts by amounts see them: with what other pods were promised."""
@@ -143,13 +143,6 @@ class Judge:
         """What is left of each of `amounts`, without the pod."""
         cells = self.seen(cells)
         return [cells[need.has] - cells[need.taken] for need in self.amounts]
-
-    def view(self) -> Overlay:
-        """How rows look to this class now: a reservation's owners see what it holds as free.
-
-        When that changes, the plugin touches the rows concerned.
-        """
-        return {}
 
     def feasible(self, cells: Cells) -> Numbers:
         """0 where the row will do, else a mask of reasons."""

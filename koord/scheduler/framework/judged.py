@@ -8,12 +8,12 @@ concerns. Ties go by a hash of seed, class and node. What depends on other rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, Overlay
+from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
 from koord.scheduler.framework.judge import Objection
 from koord.scheduler.framework.panels import LOST, Seat, panels_of
@@ -21,6 +21,7 @@ from koord.scheduler.framework.stable import stable_hash, tie, ties
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
+from koord.scheduler.state.view import View
 
 _ANY: Final = int(Reason.ANY)
 _NODE: Final = int(Reason.NODE)
@@ -55,14 +56,13 @@ class _Single(NamedTuple):
 class Judged:
     """Verdicts and scores of every row."""
 
-    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part]) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part], view: View | None = None) -> None:
+        self.parts, self._view = tuple(parts), view
         self._cluster, self._table = cluster, cluster.table
         # Flags as plain integers: an IntFlag's arithmetic costs more than a verdict.
         self.filters = [part for part in parts if int(part.judge.filters_on)]
         self.scorers = [part for part in parts if part.weight and int(part.judge.scores_on)]
-        self._viewers = [part.judge for part in parts if part.judge.changes_view]
-        alone = bool(self._viewers) or any(part.judge.promised for part in parts)
+        alone = any(part.judge.promised for part in parts)
         self._joining = [part for part in parts if part.judge.alike is not None and not alone]
         "Parts whose judges may be asked together with those of other classes."
         self._joint_bits = [1 << i for i, part in enumerate(self.filters) if part in self._joining]
@@ -75,7 +75,8 @@ class Judged:
         "By reasons. What is in it is good for as long as the table has not grown."
         self._other_scorers = [part for part in self.scorers if part not in self._joining]
         self._plans: dict[tuple[int, bool], _Plan] = {}
-        self.overlay: Overlay | None = None
+        self.columns = cluster.table.columns if view is None else view.columns
+        "As the class sees them."
         self._take_rows()
         self._salt = stable_hash(key, cluster.seed)
         self.barred: dict[Row, tuple[str, Objection]] = {}
@@ -112,23 +113,22 @@ class Judged:
         self._only = frozenset.intersection(*(frozenset(rows) for _, rows in lists)) if lists else None
 
     def look_again(self) -> None:
-        """Take up lists of rows and views as they are now, without judging any row."""
+        """Take up lists of rows and what the view shows as they are now, without judging any row."""
         self._take_rows()
-        self.overlay = merged(judge.view() for judge in self._viewers) if self._viewers else None
+        if self._view is not None:
+            self.columns = self._view.columns
 
     def seen(self, changed: Changes | None) -> Changes | None:
-        """What changed for this class: rows that it saw otherwise before have. None: everything."""
+        """What changed for this class. None: everything."""
         if self._only is not None and changed is not None and changed.reasons & _NODE:
             # A node of a name that is in a list may have come, or be in another row now.
             changed = None
-        if not self._viewers:
-            return changed
-        before, self.overlay = self.overlay, merged(judge.view() for judge in self._viewers)
-        if changed is None or before == self.overlay:
-            return changed
-        touched = {row for overlay in (before or {}, self.overlay) for cells in overlay.values() for row in cells}
-        rows = np.array(list(dict.fromkeys([*changed.rows, *touched])), np.intp)
-        return Changes(int(Reason.ANY & ~Reason.NODE), _index=rows)
+        if self._view is not None:
+            before, self.columns = self.columns, self._view.columns
+            if self.columns is not before:
+                # What is kept by row reads arrays that the view does not write any more.
+                return None
+        return changed
 
     def judge_all(self) -> None:
         capacity = self._table.capacity
@@ -174,7 +174,7 @@ class Judged:
     def join(self, behind: int) -> None:
         """The class had to catch up with so many changes: next time, it is asked together with others."""
         if self._joining and (self._seat is None or self._seat.number == LOST):
-            self._seat = self._panels.seat(self._joining, self._salt, behind)
+            self._seat = self._panels.seat(self._joining, self._salt, behind, self._view)
 
     @property
     def is_seated(self) -> bool:
@@ -236,7 +236,7 @@ class Judged:
         self, rows: Array | slice, reasons: int, places: slice | None, lasts: Array | None = None
     ) -> tuple[Array, Array | None]:
         """Judge rows, and take the answers for changes at some places. Bases, and which rows were candidates."""
-        cells = Many(self._table.columns, rows, self.overlay)
+        cells = Many(self.columns, rows)
         plan = self._plan(reasons, places is not None)
         before = self.blocked[rows]
         blocked = before & np.uint32(plan.kept)
@@ -287,7 +287,7 @@ class Judged:
         return base, were
 
     def _single(self, reasons: int) -> _Single:
-        of_row = {id(part): part.judge.of_row(self._table.columns) for part in self._joining}
+        of_row = {id(part): part.judge.of_row(self.columns) for part in self._joining}
         self._scorers_by_row = [
             (of_row[id(part)][1], part.judge.numbers, part.weight) for part in self.scorers if part in self._joining
         ]
@@ -313,13 +313,13 @@ class Judged:
         for feasible_row, numbers, bit in by_row:
             blocked = blocked | bit if feasible_row(row, numbers) else blocked & ~bit
         if by_cells:
-            cells = One(self._table.columns, row, self.overlay)
+            cells = One(self.columns, row)
             for feasible, bit in by_cells:
                 blocked = blocked | bit if feasible(cells) else blocked & ~bit
         if blocked != before:
             self.blocked[row] = blocked
         if self.verdicts is not None:
-            self.verdicts.judge(row, blocked, One(self._table.columns, row, self.overlay))
+            self.verdicts.judge(row, blocked, One(self.columns, row))
         if blocked or not self._table.alive.item(row) or (self._only is not None and row not in self._only):
             if self._other_scorers:
                 self._unscored.add(row)
@@ -342,7 +342,7 @@ class Judged:
         if plan.others is None:
             known: int = self._others.item(row)
             return known
-        cells = One(self._table.columns, row, self.overlay)
+        cells = One(self.columns, row)
         total = sum(weight * int(score(cells)) for score, weight in plan.others)
         self._others[row] = total
         self.bodies_run += len(plan.others)
@@ -350,16 +350,5 @@ class Judged:
 
     def scores(self, row: Row) -> dict[str, int]:
         """The score of a row by plugin, 0..100, as they went into its base."""
-        cells = One(self._table.columns, row, self.overlay)
+        cells = One(self.columns, row)
         return {part.plugin.name: int(part.judge.score(cells)) for part in self.scorers}
-
-
-def merged(overlays: Iterable[Overlay]) -> Overlay:
-    """Several views in one: what they add to a cell adds up."""
-    total: dict[Hashable, dict[Row, int]] = {}
-    for overlay in overlays:
-        for column, cells in overlay.items():
-            into = total.setdefault(column, {})
-            for row, added in cells.items():
-                into[row] = into.get(row, 0) + added
-    return total

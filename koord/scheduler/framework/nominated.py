@@ -6,11 +6,8 @@ rest (ports, terms, disks) is looked at only where the row that won has a promis
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
-from koord.scheduler.framework.cells import Cells, Many, One, Overlay
+from koord.scheduler.framework.cells import Cells, Many, One
 from koord.scheduler.state.nominations import Nominations
-from koord.scheduler.state.table import Row
 
 
 class Promised:
@@ -20,16 +17,5 @@ class Promised:
         self._nominations, self._floor = nominations, floor
 
     def __call__(self, cells: Cells) -> Cells:
-        overlay: Overlay = self._nominations.held(self._floor)
-        if cells.overlay:
-            overlay = _both(cells.overlay, overlay)
-        return (One if isinstance(cells, One) else Many)(cells.columns, cells.rows, overlay)
-
-
-def _both(one: Overlay, other: Overlay) -> Overlay:
-    total: dict[Hashable, dict[Row, int]] = {column: dict(cells) for column, cells in one.items()}
-    for column, cells in other.items():
-        into = total.setdefault(column, {})
-        for row, added in cells.items():
-            into[row] = into.get(row, 0) + added
-    return total
+        held = self._nominations.held(self._floor)
+        return (One if isinstance(cells, One) else Many)(cells.columns, cells.rows, held)

@@ -56,7 +56,7 @@ class Objections:
                 out = np.flatnonzero(left & ((judged.blocked >> np.uint32(bit)) & np.uint32(1)).astype(np.bool_))
                 bit += 1
                 if len(out):
-                    masks = np.asarray(judge.feasible(Many(table.columns, out, judged.overlay)))
+                    masks = np.asarray(judge.feasible(Many(judged.columns, out)))
                     found[out] = ~judge.unresolvable_rows(np.broadcast_to(masks, out.shape), out)
                     left[out] = False
             for facet in judge.facets:
@@ -83,7 +83,7 @@ class Objections:
         """By what the filters alone say, kept row by row."""
         judged = self._judged
         if judged.verdicts is None:
-            judged.verdicts = Verdicts(judged.blocked, self._table, judged.filters, judged.overlay)
+            judged.verdicts = Verdicts(judged.blocked, self._table, judged.filters, judged.columns)
         found: dict[str, dict[str, int]] = {}
         for (index, mask), rows in judged.verdicts.counts.items():
             part = judged.filters[index]
@@ -103,9 +103,7 @@ class Objections:
         for part in self._parts:
             judge = part.judge
             if judge.filters_on:
-                masks = np.broadcast_to(
-                    np.asarray(judge.feasible(Many(self._table.columns, slice(None), judged.overlay))), left.shape
-                )
+                masks = np.broadcast_to(np.asarray(judge.feasible(Many(judged.columns, slice(None)))), left.shape)
                 for mask, rows in zip(*np.unique(masks[left], return_counts=True), strict=True):
                     if mask:
                         _note(found, part, judge.reasons(int(mask)), int(rows))
@@ -137,7 +135,7 @@ class Objections:
         for part in self._parts:
             judge = part.judge
             if judge.filters_on:
-                mask = int(judge.feasible(One(self._table.columns, row, judged.overlay)))
+                mask = int(judge.feasible(One(judged.columns, row)))
                 if mask:
                     return part, judge.reasons(mask)
             for facet in judge.facets:
@@ -169,7 +167,7 @@ class Objections:
         """
         table, judged = self._table, self._judged
         against, lack = judged.blocked.copy().astype(np.int64), np.zeros(table.capacity)
-        cells = Many(table.columns, slice(None), judged.overlay)
+        cells = Many(judged.columns, slice(None))
         for i, part in enumerate(judged.filters):
             turned_away = (judged.blocked >> np.uint32(i)) & np.uint32(1)
             if turned_away.any():

@@ -23,6 +23,7 @@ from koord.scheduler.framework.stable import tie, ties
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.cluster import NAME_HASH, Cluster
 from koord.scheduler.state.table import Array, Row, Table
+from koord.scheduler.state.view import View
 
 WINDOW: Final = 1024
 """Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
@@ -64,7 +65,8 @@ class _OfRow(NamedTuple):
 class Panel:
     """Classes whose judges are alike, one by one, and what these answered."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], table: Table, view: View | None) -> None:
+        self._table, self._view = table, view
         self._filters = [i for i, part in enumerate(parts) if part.judge.filters_on]
         self._scorers = [(i, part.weight) for i, part in enumerate(parts) if part.judge.scores_on and part.weight]
         self._joint: list[Judge] = []
@@ -118,6 +120,10 @@ class Panel:
         self._salts = np.array([seat.salt for seat in self.seats], np.uint32)
         by_seat = [[part.judge for part in seat.parts] for seat in self.seats]
         self._joint = [alike[0].together(alike) for alike in zip(*by_seat, strict=True)]
+
+    def columns(self) -> dict[Hashable, Array]:
+        """As all of its classes see them."""
+        return self._table.columns if self._view is None else self._view.columns
 
     def judge(self, cells: Many, start: int, end: int) -> None:
         """All judges answer for changes at these places; the cells are columns, so that answers for a row are one."""
@@ -175,15 +181,15 @@ class Panels:
         self._panels: dict[Hashable, Panel] = {}
         self._start = self._version = table.version
 
-    def seat(self, parts: Sequence[Part], salt: int, behind: int) -> Seat | None:
+    def seat(self, parts: Sequence[Part], salt: int, behind: int, view: View | None) -> Seat | None:
         """A seat for those judges of a class that can be asked with others. The class has caught up with so many
         changes; None where these were too many for it to profit."""
         if behind >= WINDOW:
             return None
-        key = tuple([(type(part.judge), part.judge.alike, part.weight) for part in parts])
+        key = view, *[(type(part.judge), part.judge.alike, part.weight) for part in parts]
         panel = self._panels.get(key)
         if panel is None:
-            panel = self._panels[key] = Panel(parts)
+            panel = self._panels[key] = Panel(parts, self._table, view)
         seat = Seat(parts, salt, panel, self._table.version)
         panel.waiting.append(seat)
         return seat
@@ -208,7 +214,7 @@ class Panels:
         changes: Iterable[tuple[int, Row]] = enumerate(rows[judged:].tolist(), places.start + judged)
         if wanted is not None:
             changes = [each for each, is_one in zip(changes, wanted[judged:].tolist(), strict=True) if is_one]
-        seat.panel.judge_for(seat, changes, self._table.columns)
+        seat.panel.judge_for(seat, changes, seat.panel.columns())
 
     def _catch_up(self) -> None:
         """Have changes judged for everybody, or forget them where they are too many."""
@@ -228,11 +234,13 @@ class Panels:
                 panel.forget(WINDOW)
             self._start += WINDOW
             self._dismiss()
-        cells = Many(table.columns, table.changed_rows(self._version)[:, np.newaxis])
+        rows = table.changed_rows(self._version)[:, np.newaxis]
+        as_it_is = Many(table.columns, rows)
         start, end = self._version - self._start, table.version - self._start
         for panel in self._panels.values():
             if panel.seats:
-                panel.judge(cells, start, end)
+                seen = panel.columns()
+                panel.judge(as_it_is if seen is table.columns else Many(seen, rows), start, end)
         self._version = table.read()
 
     def _dismiss(self) -> None:

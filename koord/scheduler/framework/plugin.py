@@ -2,6 +2,7 @@
 
     key(ask)                what this plugin looks at; pods with equal keys (of all plugins) are one class
     compile(ask, cluster)   the judge for that class, or None where the plugin has nothing to say
+    view(ask, cluster)      how that class sees the cluster, where some rows look otherwise to it than to all others
     notes                   what the plugin must know of pods on nodes, made from the pods themselves
     reserve(...)            the note of a pod that was just placed: what it takes there
     post_filter(...)        what would make room for a pod that fits nowhere: victims, for example
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from koord.scheduler.state.cluster import Cluster
     from koord.scheduler.state.notes import Notes
     from koord.scheduler.state.pods import PodRecord
+    from koord.scheduler.state.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,11 @@ class Plugin:
 
     compile: Callable[[Ask, Cluster], Judge | None] | None = None
     "The judge for the class of a pod, or None where the plugin has nothing to say about it."
+    compile_through: Callable[[Ask, Cluster, View], Judge | None] | None = None
+    "The same for a class with a view, of a plugin that looks at pods themselves: hidden ones are not there."
+    view: Callable[[Ask, Cluster], View | None] | None = None
+    """How the class of a pod sees the cluster; None: as it is. Classes may share one. As long as the plugin's key is
+    the same, so is the view; what it shows may change."""
     helps: Callable[[Ask, Event, Cluster], bool] | None = None
     """Whether an event of `wakes_on` could help a pod which this plugin turned away. Asked once for all pods of a
     template. Without it, every such event helps."""

@@ -24,6 +24,7 @@ from koord.scheduler.framework.objections import Objections
 from koord.scheduler.framework.verdicts import Part as Part
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
+from koord.scheduler.state.view import View
 
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
@@ -39,16 +40,23 @@ _OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXAC
 class PodClass:
     """Everything known about the nodes for one class of pods."""
 
-    def __init__(self, key: Hashable, cluster: Cluster, parts: Sequence[Part], ties: Hashable | None = None) -> None:
+    def __init__(
+        self,
+        key: Hashable,
+        cluster: Cluster,
+        parts: Sequence[Part],
+        ties: Hashable | None = None,
+        view: View | None = None,
+    ) -> None:
         """`ties`: what decides among equal rows, beside seed and node; the key, by default."""
-        self.key, self.parts = key, tuple(parts)
+        self.key, self.parts, self.view = key, tuple(parts), view
         self.exact = [part for part in parts if part.judge.exact]
         self._cluster, self._table = cluster, cluster.table
         self._facets: list[tuple[Part, Facet]] = [
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight
         ]
         self._has_few_points = 100 * sum(part.weight for part in parts) < FEW_POINTS
-        self._judged = Judged(key if ties is None else ties, cluster, parts)
+        self._judged = Judged(key if ties is None else ties, cluster, parts, view)
         self._objections = Objections(self._judged, self._facets, cluster.table)
         self._version = -1
         self._groups: Groups | None = None
@@ -87,7 +95,7 @@ class PodClass:
     def cells(self, rows: Array) -> Many:
         """Some rows, as this class sees them."""
         self._catch_up()
-        return Many(self._table.columns, rows, self._judged.overlay)
+        return Many(self._judged.columns, rows)
 
     def bar(self, row: Row, plugin: str, objection: Objection) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
@@ -117,7 +125,7 @@ class PodClass:
     def by_amounts(self) -> tuple[Part, Array | None] | None:
         """The judge of amounts, where nobody else's verdict depends on which pods a row has; and the rows of which that
         is true, or None for all: there, all others take the row, and would if pods left it."""
-        if self.exact or any(part.judge.changes_view for part in self.parts):
+        if self.exact:
             return None
         gating = {id(part) for part, facet in self._facets if facet.gates}
         moving = [part for part in self.parts if part.judge.filters_on & _OF_PODS or id(part) in gating]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from koord.scheduler.framework.cells import Cells, Many, Overlay
+from koord.scheduler.framework.cells import Cells, Many
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.table import Array, Row, Table
@@ -25,7 +25,7 @@ class Part:
 class Verdicts:
     """What the filters say of every row: the first that turns it away, and its mask; counted."""
 
-    def __init__(self, blocked: Array, table: Table, filters: Sequence[Part], overlay: Overlay | None) -> None:
+    def __init__(self, blocked: Array, table: Table, filters: Sequence[Part], columns: dict[Hashable, Array]) -> None:
         self._filters = filters
         self.counts: dict[tuple[int, int], int] = {}
         self._of_row: dict[Row, tuple[int, int]] = {}
@@ -33,7 +33,7 @@ class Verdicts:
         for index, part in enumerate(filters):
             out = np.flatnonzero(left & ((blocked >> np.uint32(index)) & np.uint32(1)).astype(np.bool_))
             if len(out):
-                masks = np.broadcast_to(np.asarray(part.judge.feasible(Many(table.columns, out, overlay))), out.shape)
+                masks = np.broadcast_to(np.asarray(part.judge.feasible(Many(columns, out))), out.shape)
                 for row, mask in zip(out.tolist(), masks.astype(np.int64).tolist(), strict=True):
                     self._of_row[row] = (index, mask)
                 left[out] = False

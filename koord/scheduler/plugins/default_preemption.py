@@ -33,6 +33,7 @@ from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import PodRecord, Shape
 from koord.scheduler.state.ranking import Ranking, importance, started_s
 from koord.scheduler.state.table import Array, Row
+from koord.scheduler.state.view import View
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 AWAITED: Final = "not eligible due to a terminating pod on the nominated node."
@@ -84,18 +85,20 @@ class DefaultPreemption(Plugin):
         with cluster.nominations.without(ask.key) as promise:
             found = engine.class_of(ask)
             rows = found.resolvable()
-            if self._awaits_victims(ask, cluster, promise, rows):
+            if self._awaits_victims(ask, cluster, promise, rows, found.view):
                 return Remedy(message=f"preemption: {AWAITED}")
             return self._remedy(ask, engine, found, rows)
 
-    def _awaits_victims(self, ask: Ask, cluster: Cluster, promise: Nomination | None, rows: Array) -> bool:
+    def _awaits_victims(
+        self, ask: Ask, cluster: Cluster, promise: Nomination | None, rows: Array, view: View | None
+    ) -> bool:
         """Whether pods are going already to make room for this one, where that can still help."""
         named = cluster.table.row_of.get(ask.pod.status.nominated_node_name)
         row = named if promise is None else promise.row
         if row is None or row not in rows:
             return False
         victims = frozenset[tuple[str, str]]() if promise is None else promise.victims
-        lower = cluster.index(Ranking).of(row).below(ask.priority)
+        lower = less_important(cluster, row, ask.priority, view)
         return any(each.preempted or (each.key, each.uid) in victims for each in lower)
 
     def _remedy(self, ask: Ask, engine: Engine, found: PodClass, rows: Array) -> Remedy:
@@ -147,21 +150,24 @@ class DefaultPreemption(Plugin):
         cluster = engine.cluster
         amounts = found.by_amounts()
         if amounts is None:
-            return lambda rows: (_tried_out(ask, engine, row) for row in rows.tolist())
+            return lambda rows: (_tried_out(ask, engine, row, found.view) for row in rows.tolist())
         part, sure = amounts
         by_priority = self._reckoned.setdefault(found, {})
         reckoning = by_priority.get(ask.priority)
         if reckoning is None:
             others = () if sure is not None else found.parts
-            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, others, cluster)
+            reckoning = by_priority[ask.priority] = _Reckoning(ask.priority, part, others, cluster, found.view)
         reckoning.catch_up()
-        nominations, of = cluster.nominations, reckoning.of
+        nominations, of, view = cluster.nominations, reckoning.of, found.view
         floor = nominations.floor(ask.priority) if nominations else None
-        if floor is None and sure is None:
+        if floor is None and sure is None and view is None:
             return of
 
         def can_be_reckoned(row: Row) -> bool:
             if sure is not None and not sure.item(row):
+                return False
+            if view is not None and any(each.notes for each in less_important(cluster, row, ask.priority, view)):
+                # With such a pod, what the view shows may change.
                 return False
             return floor is None or not any(engine.meets(ask, each) for each in nominations.at(row, floor))
 
@@ -169,7 +175,7 @@ class DefaultPreemption(Plugin):
             known = [can_be_reckoned(row) for row in rows.tolist()]
             reckoned = iter(of(rows[np.array(known, np.bool_)]))
             for row, is_known in zip(rows.tolist(), known, strict=True):
-                yield next(reckoned) if is_known else _tried_out(ask, engine, row)
+                yield next(reckoned) if is_known else _tried_out(ask, engine, row, view)
 
         return trial
 
@@ -177,10 +183,9 @@ class DefaultPreemption(Plugin):
 class _Reckoning:
     """What is found for pods of one class and priority whose place depends on amounts alone, row by row."""
 
-    def __init__(self, priority: int, part: Part, parts: Iterable[Part], cluster: Cluster) -> None:
-        self._priority, self._judge, self._cluster = priority, part.judge, cluster
+    def __init__(self, priority: int, part: Part, parts: Iterable[Part], cluster: Cluster, view: View | None) -> None:
+        self._priority, self._judge, self._cluster, self._view = priority, part.judge, cluster, view
         self._others = [each.judge for each in parts if each is not part and each.judge.filters_on]
-        self._ranking = cluster.index(Ranking)
         self._of_shape: dict[Shape, tuple[int, ...]] = {}
         self._found: dict[Row, Found] = {}
         self._version, self._budgets = -1, -1
@@ -208,7 +213,7 @@ class _Reckoning:
         """All rows at once: first all less important pods are gone, then they come back, the first of each row, the
         second of each row, and so on."""
         found = self._found
-        lower = {row: self._ranking.of(row).below(self._priority) for row in rows}
+        lower = {row: less_important(self._cluster, row, self._priority, self._view) for row in rows}
         found.update({row: (NO_VICTIMS,) for row in rows if not lower[row]})
         rows = [row for row in rows if lower[row]]
         if not rows:
@@ -244,14 +249,17 @@ class _Reckoning:
 
     def _free(self, rows: Array) -> Array:
         """What is left of every amount on each row, with the pod."""
-        left = self._judge.left(Many(self._cluster.table.columns, rows))
+        left = self._judge.left(self._cells(rows))
         return np.stack([each - need.adds for need, each in zip(self._judge.amounts, left, strict=True)], axis=1)
+
+    def _cells(self, rows: Array) -> Many:
+        return Many(self._cluster.table.columns if self._view is None else self._view.columns, rows)
 
     def _hopeless(self, rows: Array, spare: Array) -> dict[Row, Reasons]:
         """Rows on which the pod would not fit even without all less important pods, and why."""
         found: dict[Row, Reasons] = {}
         judges = [(self._judge, ((spare < 0) << np.arange(spare.shape[1])).sum(axis=1))]
-        cells = Many(self._cluster.table.columns, rows)
+        cells = self._cells(rows)
         judges += [(each, np.broadcast_to(np.asarray(each.feasible(cells)), rows.shape)) for each in self._others]
         for judge, masks in judges:
             out = np.flatnonzero(masks)
@@ -285,10 +293,16 @@ def candidate(row: Row, victims: list[PodRecord], violations: int) -> Found:
     return Candidate(violations, highest, total, len(victims), -since, row, tuple([each.key for each in victims]))
 
 
-def _tried_out(ask: Ask, engine: Engine, row: Row) -> Found:
+def less_important(cluster: Cluster, row: Row, priority: int, view: View | None) -> list[PodRecord]:
+    """The pods of a row that may have to go for one of some priority, which sees no hidden ones."""
+    lower = cluster.index(Ranking).of(row).below(priority)
+    return lower if view is None else view.visible(lower, row)
+
+
+def _tried_out(ask: Ask, engine: Engine, row: Row, view: View | None) -> Found:
     """By taking pods off a row, and putting back those whose leaving is not needed."""
     cluster = engine.cluster
-    lower = cluster.index(Ranking).of(row).below(ask.priority)
+    lower = less_important(cluster, row, ask.priority, view)
     if not lower:
         return (NO_VICTIMS,)
     with cluster.transaction() as attempt:

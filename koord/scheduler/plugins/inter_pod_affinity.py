@@ -13,7 +13,7 @@ score:     sum of +-weight per pod near that a preferred term means, of the pod 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,11 +27,12 @@ from koord.scheduler.framework.judge import Facet, Judge
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.domain_gate import DomainGate
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.counts import HeldTally, Tally
+from koord.scheduler.state.counts import Counts, HeldTally, Tally
 from koord.scheduler.state.domains import Dimension, Grouped
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Reason, Row
 from koord.scheduler.state.terms import Role, Term
+from koord.scheduler.state.view import View
 
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
 SHUNNED: Final = "node(s) didn't match pod anti-affinity rules"
@@ -43,6 +44,8 @@ _WORDS: Final = {_NOT_NEAR: NOT_NEAR, _SHUNNED: SHUNNED, _SHUNNING: SHUNNING}
 
 Namespaces = frozenset[str] | None
 """None: all."""
+Source: TypeAlias = tuple[str, Tally, int]
+"""Pods, the label by which they are near, and what each counts for."""
 
 
 class InterPodAffinity(Plugin):
@@ -69,18 +72,25 @@ class InterPodAffinity(Plugin):
         return bool(promised.held or ask.terms.held)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return self._judge(ask, cluster, None)
+
+    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
+        return self._judge(ask, cluster, view)
+
+    def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
         terms, meta, counts = ask.terms, ask.meta, cluster.counts
         others = counts.held(counts.face(meta.namespace, meta.labels))
         facets: list[Facet] = []
         shunning = [each for each in others if each.held.role is Role.ANTI_AFFINITY]
         if terms.affinity or terms.anti_affinity or shunning:
-            facets.append(_Near(ask, shunning, cluster))
-        sources = [(each.key, _tally(each, cluster), weight) for weight, each in terms.preferred]
+            facets.append(_Near(ask, shunning, cluster, view))
+        sources = [each for weight, term in terms.preferred for each in _sources(term, cluster, view, weight)]
         if terms.preferred or not self._own_only:
             sources += [
-                (each.held.term.key, each, self._weight(each))
+                source
                 for each in others
                 if each.held.role is not Role.ANTI_AFFINITY and self._weight(each)
+                for source in _holders(each, view, self._weight(each))
             ]
         if sources:
             facets.append(_Attraction(sources, cluster))
@@ -181,16 +191,33 @@ def _tally(term: Term, cluster: Cluster) -> Tally:
     return cluster.counts.selection(_namespaces(term, cluster), term.matcher)
 
 
-def _tally_of_all(terms: Sequence[Term], cluster: Cluster) -> Tally:
-    """Pods that match every one of the terms."""
+def _sources(term: Term, cluster: Cluster, view: View | None, weight: int) -> list[Source]:
+    """The pods that a term means, without those that a view hides."""
+    found: list[Source] = [(term.key, _tally(term, cluster), weight)]
+    if view is not None:
+        found.append((term.key, view.counts.selection(_namespaces(term, cluster), term.matcher), -weight))
+    return found
+
+
+def _holders(tally: HeldTally, view: View | None, weight: int) -> list[Source]:
+    """The pods that hold a term, without those that a view hides."""
+    held = tally.held
+    found: list[Source] = [(held.term.key, tally, weight)]
+    if view is not None:
+        found.append((held.term.key, view.counts.holding(held), -weight))
+    return found
+
+
+def _tally_of_all(terms: Sequence[Term], cluster: Cluster, counts: Counts) -> Tally:
+    """Pods that match every one of the terms, as somebody counts them."""
     where: Namespaces = None
     for term in terms:
         namespaces = _namespaces(term, cluster)
         where = namespaces if where is None else where if namespaces is None else where & namespaces
     if any(term.matcher is NOTHING for term in terms):
-        return cluster.counts.selection(where, NOTHING)
+        return counts.selection(where, NOTHING)
     requirements = dict.fromkeys(each for term in terms for each in term.matcher.requirements)
-    return cluster.counts.selection(where, LabelMatcher(tuple(requirements)))
+    return counts.selection(where, LabelMatcher(tuple(requirements)))
 
 
 def _matches_itself(terms: Sequence[Term], ask: Ask, cluster: Cluster) -> bool:
@@ -203,7 +230,7 @@ def _matches_itself(terms: Sequence[Term], ask: Ask, cluster: Cluster) -> bool:
     return True
 
 
-def _by_key(sources: Iterable[tuple[str, Tally, int]]) -> Mapping[str, list[tuple[Tally, int]]]:
+def _by_key(sources: Iterable[Source]) -> Mapping[str, list[tuple[Tally, int]]]:
     found: dict[str, list[tuple[Tally, int]]] = {}
     for key, tally, weight in sources:
         found.setdefault(key, []).append((tally, weight))
@@ -213,18 +240,20 @@ def _by_key(sources: Iterable[tuple[str, Tally, int]]) -> Mapping[str, list[tupl
 class _Near(DomainGate):
     """What rules rows out: the pods near that are missing, shunned, or shunning."""
 
-    def __init__(self, ask: Ask, shunning: Sequence[HeldTally], cluster: Cluster) -> None:
+    def __init__(self, ask: Ask, shunning: Sequence[HeldTally], cluster: Cluster, view: View | None) -> None:
         terms = ask.terms
         self._matches_itself = _matches_itself(terms.affinity, ask, cluster)
         dimensions: list[tuple[int, Dimension]] = []
         if terms.affinity:
-            wanted = _tally_of_all(terms.affinity, cluster)
+            wanted = [(_tally_of_all(terms.affinity, cluster, cluster.counts), 1)]
+            if view is not None:
+                wanted.append((_tally_of_all(terms.affinity, cluster, view.counts), -1))
             for key in dict.fromkeys(term.key for term in terms.affinity):
-                dimensions.append((_NOT_NEAR, Dimension(cluster, key, [(wanted, 1)], most=1)))
-        shunned = _by_key((term.key, _tally(term, cluster), 1) for term in terms.anti_affinity)
+                dimensions.append((_NOT_NEAR, Dimension(cluster, key, wanted, most=1)))
+        shunned = _by_key(each for term in terms.anti_affinity for each in _sources(term, cluster, view, 1))
         for key, sources in shunned.items():
             dimensions.append((_SHUNNED, Dimension(cluster, key, sources, most=1)))
-        for key, sources in _by_key((each.held.term.key, each, 1) for each in shunning).items():
+        for key, sources in _by_key(each for tally in shunning for each in _holders(tally, view, 1)).items():
             dimensions.append((_SHUNNING, Dimension(cluster, key, sources, most=1)))
         self._roles = [role for role, _ in dimensions]
         super().__init__(cluster, [dimension for _, dimension in dimensions])
@@ -259,7 +288,7 @@ class _Attraction(Grouped):
     gates = closes = False
     normalised = True
 
-    def __init__(self, sources: Iterable[tuple[str, Tally, int]], cluster: Cluster) -> None:
+    def __init__(self, sources: Iterable[Source], cluster: Cluster) -> None:
         super().__init__(cluster, [Dimension(cluster, key, each) for key, each in _by_key(sources).items()])
         self._raw: Array | None = None
         self._shape = (-1, -1)

@@ -6,7 +6,7 @@ Few pods want any, so what is in use is kept by port: the rows that have it, and
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -20,22 +20,19 @@ from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import HostPort, PodRecord
 from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.view import View
 from koord.scheduler.state.watchers import Index
 
 EVERY_ADDRESS: Final = "0.0.0.0"
+_NOBODY: Final[Mapping[Row, int]] = {}
 
 
-class PortsInUse(Index):
+class Uses:
     """Which rows have which ports in use."""
 
-    special = True
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+    def __init__(self) -> None:
         self._uses: dict[tuple[str, int], dict[str, dict[Row, int]]] = {}
         "By protocol and number, by address, by row: how many pods."
-        for record, row in cluster.pods.values():
-            self.pod_moved(record, row, +1)
 
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
         for ip, protocol, number in record.ports:
@@ -44,14 +41,30 @@ class PortsInUse(Index):
             if not rows[row]:
                 del rows[row]
 
-    def conflicts(self, wanted: HostPort) -> Iterator[dict[Row, int]]:
-        """The rows with a port that conflicts with a wanted one."""
+    def conflicts(self, wanted: HostPort) -> Iterator[tuple[str, dict[Row, int]]]:
+        """By address, the rows with a port that conflicts with a wanted one, and how many pods use it."""
         by_address = self._uses.get((wanted.protocol, wanted.port))
         if by_address is None:
             return
         for ip, rows in by_address.items():
             if wanted.ip in (ip, EVERY_ADDRESS) or ip == EVERY_ADDRESS:
-                yield rows
+                yield ip, rows
+
+    def of(self, protocol: str, number: int, ip: str) -> Mapping[Row, int]:
+        """The rows with just this port, and how many pods use it."""
+        return self._uses.get((protocol, number), {}).get(ip, {})
+
+
+class PortsInUse(Uses, Index):
+    """The ports of all pods."""
+
+    special = True
+
+    def __init__(self, cluster: Cluster) -> None:
+        Index.__init__(self, cluster)
+        Uses.__init__(self)
+        for record, row in cluster.pods.values():
+            self.pod_moved(record, row, +1)
 
 
 def conflict(one: HostPort, other: HostPort) -> bool:
@@ -76,31 +89,43 @@ class NodePorts(Plugin):
         return bool(promised.ports and ask.ports)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return _Free(ask.ports, cluster) if ask.ports else None
+        return _Free(ask.ports, cluster, None) if ask.ports else None
+
+    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
+        return _Free(ask.ports, cluster, view.keep(Uses)) if ask.ports else None
 
 
 class _Free(Judge):
     filters_on = Reason.NODE | Reason.PODS
     eased = True
 
-    def __init__(self, wanted: tuple[HostPort, ...], cluster: Cluster) -> None:
-        self._wanted, self._ports = wanted, cluster.index(PortsInUse)
+    def __init__(self, wanted: tuple[HostPort, ...], cluster: Cluster, hidden: Uses | None) -> None:
+        self._wanted, self._ports, self._hidden = wanted, cluster.index(PortsInUse), hidden
         self._cluster, self._table = cluster, cluster.table
 
     def feasible(self, cells: Cells) -> Numbers:
-        taken = [rows for port in self._wanted for rows in self._ports.conflicts(port)]
         if isinstance(cells.rows, int):
-            return int(any(cells.rows in rows for rows in taken))
+            return int(any(self._is_taken(port, cells.rows) for port in self._wanted))
         found = np.zeros(self._table.capacity, np.bool_)
-        for rows in taken:
-            found[list(rows)] = True
+        for port in self._wanted:
+            for rows, hidden in self._taken(port):
+                found[[row for row, uses in rows.items() if uses > hidden.get(row, 0)] if hidden else list(rows)] = True
         return found[cells.rows]
 
+    def _is_taken(self, port: HostPort, row: Row) -> bool:
+        return any(rows.get(row, 0) > hidden.get(row, 0) for rows, hidden in self._taken(port))
+
+    def _taken(self, port: HostPort) -> Iterator[tuple[Mapping[Row, int], Mapping[Row, int]]]:
+        """How many pods use a port that conflicts, by row: all of them, and those that are hidden."""
+        for ip, rows in self._ports.conflicts(port):
+            yield rows, _NOBODY if self._hidden is None else self._hidden.of(port.protocol, port.port, ip)
+
     def mend(self, ask: Ask, row: Row) -> list[Change]:
-        taken = [port for port in self._wanted if any(row in rows for rows in self._ports.conflicts(port))]
+        taken = [port for port in self._wanted if self._is_taken(port, row)]
+        there = list(self._cluster.pods_on[row].values())
         holders = [
-            key
-            for key, record in self._cluster.pods_on[row].items()
+            record.key
+            for record in (there if self.view is None else self.view.visible(there, row))
             if any(conflict(mine, its) for mine in taken for its in record.ports)
         ]
         named = f"port{'s' if len(taken) > 1 else ''} {listed(f'{port}/{protocol}' for _, protocol, port in taken)}"

@@ -114,7 +114,7 @@ class _Fit(AmountJudge):
 
     def mend(self, ask: Ask, row: Row) -> list[Change]:
         """A pod that asks for less, or a node that has more."""
-        pods, *others = self.left(One(self._cluster.table.columns, row))
+        pods, *others = self.left(One(self.columns(), row))
         free = {name: int(left) for (name, _), left in zip(self._requests, others, strict=True)}
         short = {name: amount for name, amount in self._requests if free[name] < amount}
         free["pods"] = int(pods)

@@ -38,6 +38,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.domains import Counted, Dimension, Grouped
 from koord.scheduler.state.pods import PodRecord, Template
 from koord.scheduler.state.table import Array, Reason, Row
+from koord.scheduler.state.view import View
 
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(3, TopologyKey.HOSTNAME, WhenUnsatisfiable.SCHEDULE_ANYWAY),
@@ -116,6 +117,12 @@ class PodTopologySpread(Plugin):
         return bool(ask.spec.topology_spread_constraints)
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return self._judge(ask, cluster, None)
+
+    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
+        return self._judge(ask, cluster, view)
+
+    def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
         own, meta = ask.spec.topology_spread_constraints, ask.meta
         if own:
             constraints = _constraints(own, meta.labels)
@@ -128,9 +135,9 @@ class PodTopologySpread(Plugin):
         soft = [each for each in constraints if not each.hard]
         facets: list[Facet] = []
         if hard:
-            facets.append(_Even(hard, ask, cluster))
+            facets.append(_Even(hard, ask, cluster, view))
         if soft:
-            facets.append(_Evener(soft, ask, cluster, needs_labels=bool(own) or not self._system))
+            facets.append(_Evener(soft, ask, cluster, view, needs_labels=bool(own) or not self._system))
         return _Spread(facets, cluster) if facets else None
 
 
@@ -246,25 +253,34 @@ class _Eligible:
 
 
 def _dimension(
-    constraint: _Constraint, ask: Ask, cluster: Cluster, *, by_row: bool | None, counted: Counted | None
+    constraint: _Constraint,
+    ask: Ask,
+    cluster: Cluster,
+    view: View | None,
+    *,
+    by_row: bool | None,
+    counted: Counted | None,
 ) -> Dimension:
     # A selector that is there and empty counts no pod, though it matches the pod itself.
     pods = constraint.pods if constraint.pods.requirements else NOTHING
-    tally = cluster.counts.selection(frozenset({ask.meta.namespace}), pods, live_only=True)
-    return Dimension(cluster, constraint.key, [(tally, 1)], by_row=by_row, counted=counted)
+    where = frozenset({ask.meta.namespace})
+    tallies = [(cluster.counts.selection(where, pods, live_only=True), 1)]
+    if view is not None:
+        tallies.append((view.counts.selection(where, pods, live_only=True), -1))
+    return Dimension(cluster, constraint.key, tallies, by_row=by_row, counted=counted)
 
 
 class _Even(DomainGate):
     """The hard constraints of a pod."""
 
-    def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster) -> None:
+    def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, view: View | None) -> None:
         self._constraints = [(each, int(each.pods.matches(ask.meta.labels))) for each in constraints]
         self._labels = cluster.labels
         keys = tuple({each.key: None for each in constraints})
         super().__init__(
             cluster,
             [
-                _dimension(each, ask, cluster, by_row=None, counted=_Eligible(each, keys, ask, cluster).of())
+                _dimension(each, ask, cluster, view, by_row=None, counted=_Eligible(each, keys, ask, cluster).of())
                 for each in constraints
             ],
         )
@@ -332,7 +348,9 @@ class _Evener(Grouped, FewGroups):
     gates = closes = False
     normalised = True
 
-    def __init__(self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, *, needs_labels: bool) -> None:
+    def __init__(
+        self, constraints: Sequence[_Constraint], ask: Ask, cluster: Cluster, view: View | None, *, needs_labels: bool
+    ) -> None:
         self._needs_labels, self._shape = needs_labels, (-1, -1)
         self._scored: Array | None = None
         self._present, self._numbers = b"", list[int | None]()
@@ -344,9 +362,11 @@ class _Evener(Grouped, FewGroups):
             cluster,
             [
                 # On a host its own pods count, whatever policies say.
-                _dimension(each, ask, cluster, by_row=True, counted=None)
+                _dimension(each, ask, cluster, view, by_row=True, counted=None)
                 if each.key == _HOSTNAME
-                else _dimension(each, ask, cluster, by_row=False, counted=_Eligible(each, keys, ask, cluster).of())
+                else _dimension(
+                    each, ask, cluster, view, by_row=False, counted=_Eligible(each, keys, ask, cluster).of()
+                )
                 for each in constraints
             ],
         )

@@ -325,6 +325,13 @@ class Counts:
             face._held_at = self._held_at
         return face._held
 
+    def holding(self, held: Held) -> HeldTally:
+        """The pods that hold a term, none where nobody does yet. Counted for as long as it is held."""
+        found = self._tallies.get(held)
+        if found is None:
+            found = self._tallies[held] = HeldTally(held)
+        return found
+
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         if self._namespaces.get(name) != labels:
             self._namespaces[name] = labels
@@ -358,9 +365,7 @@ class Counts:
         return face._selections
 
     def _move_held(self, held: Held, row: Row, sign: int) -> None:
-        tally = self._tallies.get(held)
-        if tally is None:
-            tally = self._tallies[held] = HeldTally(held)
+        tally = self.holding(held)
         before = tally.total
         tally.move(row, sign)
         matcher = held.term.matcher

@@ -313,6 +313,10 @@ class Table:
         found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons, is_large)
         return found
 
+    def reason_of(self, name: Hashable) -> int:
+        """Why a row changes when a column does."""
+        return self._reasons[name]
+
     def touch(self, row: Row, reason: int) -> None:
         """Note that a row changed, also where the change is not in a column."""
         at = self._logged

@@ -1,0 +1,180 @@
+"""How some pods see the cluster otherwise than all others do: a reservation's owners see what it holds as free.
+
+A plugin owns a view and changes it (`add`, `hide`, `show`); every class of pods that it gives the view to reads it:
+
+    columns          the table's columns, with the amounts that the view adds to some cells
+    counts, keep     what is known of the hidden pods alone, to be taken off what is known of all pods
+
+Columns without such amounts are the table's own memory. The others are copies that follow the table's log of changes,
+once for all classes of the view; so nobody who reads columns knows whether a view is between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import numpy as np
+
+from koord.scheduler.state.counts import Counts
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Array, Reason, Row, Table
+
+if TYPE_CHECKING:
+    from koord.scheduler.state.cluster import Cluster
+
+FEW_ROWS: Final = 8
+"""Up to so many changed rows are written one by one: numpy's fixed cost per call is more than the arithmetic."""
+_PODS: Final = int(Reason.PODS)
+
+
+class CountsPods(Protocol):
+    """Something that is known of pods on rows. Made empty, and told of every pod."""
+
+    def __init__(self) -> None: ...
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        """A pod came to a row (+1), or left it (-1)."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=CountsPods)
+
+
+class View:
+    """What is added to cells, and which pods are not there.
+
+    Whoever changes it inside a transaction sees to it that the change is taken back: notes of pods hear of pods that
+    an undo moves, `Cluster.undoable` is for the rest.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._table = cluster.table
+        self._added: dict[Hashable, Array] = {}
+        self._columns: dict[Hashable, Array] = {}
+        self._copies: list[tuple[Array, Array, Array]] = []
+        "Of each column with amounts: what is seen, what is there, and what is added."
+        self._cells: list[tuple[memoryview, memoryview, memoryview]] = []
+        self._reasons, self._version, self._capacity = 0, -1, -1
+        self._hidden: dict[Row, dict[str, PodRecord]] = {}
+        self.counts = Counts(self._hidden)
+        "Of hidden pods."
+        self._kept: dict[type[CountsPods], CountsPods] = {}
+
+    def add(self, column: Hashable, row: Row, amount: int) -> None:
+        """From now on, a cell looks as if it had so much more, or less."""
+        if not amount:
+            return
+        added = self._added.get(column)
+        if added is None:
+            added = self._added[column] = np.zeros(self._table.capacity, np.int64)
+            self._capacity = -1
+        elif row >= len(added):
+            added = self._added[column] = np.pad(added, (0, self._table.capacity - len(added)))
+        added[row] += amount
+        self._table.touch(row, self._table.reason_of(column))
+
+    def added(self, column: Hashable, row: Row) -> int:
+        """What it adds to a cell."""
+        found = self._added.get(column)
+        return 0 if found is None or row >= len(found) else int(found[row])
+
+    def hide(self, record: PodRecord, row: Row) -> None:
+        """A pod on a row is not there, except for its amounts: those are for `add`."""
+        self._move(record, row, +1)
+        self._hidden.setdefault(row, {})[record.key] = record
+
+    def show(self, record: PodRecord, row: Row) -> None:
+        """It is there again, or has left the row."""
+        here = self._hidden[row]
+        del here[record.key]
+        if not here:
+            del self._hidden[row]
+        self._move(record, row, -1)
+
+    def hides(self, record: PodRecord, row: Row) -> bool:
+        here = self._hidden.get(row)
+        return here is not None and record.key in here
+
+    def visible(self, records: list[PodRecord], row: Row) -> list[PodRecord]:
+        """Of pods on a row, those that are not hidden."""
+        here = self._hidden.get(row)
+        return [each for each in records if each.key not in here] if here else records
+
+    def keep(self, kind: type[Kept]) -> Kept:
+        """What a kind of counter knows of the hidden pods, made on first use and kept up to date."""
+        found = self._kept.get(kind)
+        if found is None:
+            found = self._kept[kind] = kind()
+            for row, records in self._hidden.items():
+                for record in records.values():
+                    found.pod_moved(record, row, +1)
+        assert isinstance(found, kind)
+        return found
+
+    def _move(self, record: PodRecord, row: Row, sign: int) -> None:
+        self.counts.moved(record, row, sign)
+        for each in self._kept.values():
+            each.pod_moved(record, row, sign)
+        self._table.touch(row, _PODS)
+
+    @property
+    def columns(self) -> dict[Hashable, Array]:
+        """As the pods of the view see them. Another dictionary means that all arrays are others, too."""
+        if self._version != self._table.version or self._capacity < 0:
+            self._follow()
+        return self._columns
+
+    def _follow(self) -> None:
+        table = self._table
+        if self._capacity != table.capacity:
+            self._copy()
+        else:
+            changed = table.changes(self._version)
+            if changed is None:
+                self._write(slice(None))
+            elif changed.reasons & self._reasons:
+                rows = changed.entries
+                if len(rows) > FEW_ROWS:
+                    self._write(rows)
+                else:
+                    self._write_few(rows.tolist())
+        self._version = table.read()
+
+    def _copy(self) -> None:
+        table = self._table
+        self._columns, self._copies = _Columns(table), []
+        for name, added in self._added.items():
+            if len(added) < table.capacity:
+                added = self._added[name] = np.pad(added, (0, table.capacity - len(added)))
+            there = table.columns[name]
+            seen = self._columns[name] = there.copy()
+            self._copies.append((seen, there, added))
+        self._cells = [(seen.data, there.data, added.data) for seen, there, added in self._copies]
+        self._reasons = 0
+        for name in self._added:
+            self._reasons |= table.reason_of(name)
+        self._capacity = table.capacity
+        self._write(slice(None))
+
+    def _write(self, rows: Array | slice) -> None:
+        for seen, there, added in self._copies:
+            seen[rows] = there[rows] + added[rows]
+
+    def _write_few(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            for seen, there, added in self._cells:
+                seen[row] = there[row] + added[row]
+
+
+class _Columns(dict[Hashable, Array]):
+    """Columns by name; what has no copy is the table's memory, in an array of its own: whoever keeps something for as
+    long as arrays are the same notices that a view's are others."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__({name: column[:] for name, column in table.columns.items()})
+        self._table = table
+
+    def __missing__(self, name: Hashable) -> Array:
+        found = self[name] = self._table.columns[name][:]
+        return found
