@@ -31,7 +31,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
-from koord.bench import api_servers, preemption
+from koord.bench import api_servers, preemption, reserved_room
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
 from koord.scheduler.core.entity import Entity
@@ -96,9 +96,20 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
         if nodes <= MOST_PEER_NODES:
             progress(f"preemption on {nodes} nodes")
             results += preemption.results(BENCH, full(nodes), _pod, pods=nodes // 20, with_goals=not quick)
+            progress(f"owners of reserved room on {nodes} nodes")
+            results += of_owners(nodes, pods=500 if quick else 5_000, goals=not quick)
     nodes, pods = (1_000, 5_000) if quick else (50_000, 500_000)
     progress(f"memory of {nodes} nodes and {pods} bound pods")
     return results + _memory(nodes, pods, with_goals=not quick)
+
+
+def of_owners(nodes: int, pods: int, *, goals: bool) -> list[Result]:
+    """Pods that see room as free which is taken for others, beside pods that do not."""
+    workloads = {
+        name: list(make(pods, random.Random(0)))
+        for name, make in (("identical", _identical), ("200 classes", _two_hundred_classes))
+    }
+    return reserved_room.results(BENCH, lambda: half_full(nodes, random.Random(0))[0], _pod, workloads, goals=goals)
 
 
 def _memory(nodes: int, pods: int, with_goals: bool) -> list[Result]:

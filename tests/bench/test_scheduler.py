@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import scheduler_memory
-from koord.bench.scheduler import CASES, Case, measure, peer
+from koord.bench import reserved_room, scheduler_memory
+from koord.bench.scheduler import CASES, Case, measure, of_owners, peer
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -36,3 +36,8 @@ def test_the_real_scheduler_is_measured_with_the_same_pods() -> None:
 def test_where_the_real_scheduler_is_not_installed_there_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("koord.bench.api_servers.find_binary", lambda name: None)
     assert peer(nodes=1, pods=1) is None
+
+
+def test_owners_of_room_are_measured_beside_equal_pods_that_own_none() -> None:
+    found = {each.metric: each.value for each in of_owners(nodes=60, pods=reserved_room.TURN + 50, goals=False)}
+    assert found["cost of a view"] == pytest.approx(found["decided, no owners"] / found["decided"])

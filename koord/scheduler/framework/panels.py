@@ -223,7 +223,8 @@ class Panels:
             if panel.waiting:
                 panel.take_in(self._version)
         behind = table.version - self._version
-        if behind > WINDOW or behind * max(len(panel.seats) for panel in self._panels.values()) > MOST_ANSWERS:
+        most = max([len(panel.seats) for panel in self._panels.values()], default=0)
+        if behind > WINDOW or behind * most > MOST_ANSWERS:
             self._start = self._version = table.read()
             for panel in self._panels.values():
                 panel.clear()

@@ -20,7 +20,7 @@ from koord.scheduler.framework.judged import Judged
 from koord.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Changes
+from koord.scheduler.state.table import Changes, Reason
 from tests.scheduler.builders import ask, engine, node
 
 NODES = 40
@@ -124,6 +124,30 @@ def test_classes_whose_pods_come_in_turn_are_asked_together(monkeypatch: pytest.
     for i in range(600):
         assert found.place(ask(f"p{i}", cpu=f"{100 + i % 40}m")).node is not None
     assert taken > 400
+
+
+def test_classes_that_lost_their_seats_are_asked_alone_though_nobody_has_one(small: None) -> None:
+    found = engine(*(node(f"n{i}", cpu="64") for i in range(80)))
+    cluster, number = found.cluster, 0
+
+    def decide(kind: int) -> None:
+        nonlocal number
+        number += 1
+        assert found.place(ask(f"p{number}", cpu=f"{100 + kind}m")).node is not None
+
+    def much_happens(rows: int) -> None:
+        for row in range(rows):
+            cluster.table.touch(row, int(Reason.REQUESTED))
+
+    for _ in range(10):
+        for kind in range(3):
+            decide(kind)
+            much_happens(5)
+    for kind in (0, 1, 2):
+        much_happens(80)
+        decide(kind)
+        much_happens(10)
+    decide(0)
 
 
 AMOUNTS = st.sampled_from([0, 1, 7, 99, 100, 101, 3333, 32000, (1 << 35) + 1, (1 << 46) - 1, 1 << 46, (1 << 52) + 1])
