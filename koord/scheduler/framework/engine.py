@@ -116,7 +116,9 @@ class Engine:
         self._judging = [
             each for each in profile.plugins if each.compile is not None and each.name not in profile.judging_not
         ]
-        self._viewing = [each for each in profile.plugins if each.view is not None]
+        self._viewing = [
+            each for each in profile.plugins if each.view is not None and each.name not in profile.judging_not
+        ]
         self._telling_apart = [each for each in profile.plugins if each in self._judging or each in self._viewing]
         self._reserving = profile.at("reserve", "reserve")
         self._helping = profile.at("postFilter", "post_filter")

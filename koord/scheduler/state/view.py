@@ -92,10 +92,6 @@ class View:
             del self._hidden[row]
         self._move(record, row, -1)
 
-    def hides(self, record: PodRecord, row: Row) -> bool:
-        here = self._hidden.get(row)
-        return here is not None and record.key in here
-
     def visible(self, records: list[PodRecord], row: Row) -> list[PodRecord]:
         """Of pods on a row, those that are not hidden."""
         here = self._hidden.get(row)
