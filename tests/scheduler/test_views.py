@@ -323,6 +323,16 @@ def test_preemption_reckons_with_what_a_pod_sees_and_spares_its_stand_in() -> No
     assert found.remedy(with_port).node is None, "what is tried out sees no stand-in, either"
 
 
+def test_preemption_may_help_where_a_node_is_large_enough_for_who_sees_more_of_it() -> None:
+    plugin = StandIns()
+    found = engine_with(plugin)
+    found.cluster.put_node(node("a", cpu=2))
+    found.cluster.place(Ask(pod("low", requests={"cpu": "2"})).record(), 0)
+    plugin.standing.views["x"].add(CPU, 0, 1000)
+    assert found.remedy(Ask(pod("p", labels=OTHER, requests={"cpu": "3"}, priority=9))).victims == ()
+    assert found.remedy(Ask(pod("p", labels=MINE, requests={"cpu": "3"}, priority=9))).victims == ("default/low",)
+
+
 def test_two_plugins_with_a_view_for_one_pod_are_a_fault() -> None:
     class Another(StandIns):
         name = "Another"
