@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from koord.api.kinds import POD_GROUPS
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.offline.driver import Driver
@@ -25,6 +26,7 @@ from koord.scheduler.claims import awaited
 from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed, TriedEnough, Unplaced, Wait
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.framework.writes import Patch
 from koord.scheduler.message import hint_for
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.smallest import Hints
@@ -128,6 +130,7 @@ def plan(
     found = Plan(
         pods={key: pods[key] for key in sorted(pods)},
         nodes=_nodes(world.cluster),
+        pod_groups=_pod_groups(world),
         events=events,
         colocation=previewed.nodes if previewed is not None else {},
         evictions=previewed.evictions if previewed is not None else (),
@@ -282,6 +285,12 @@ def _left_over(engine: Engine, ask: Ask) -> Placement:
         counts.update(reasons)
     refusal = found.refusal()
     return Placement(ask.key, None, rejections=counts, refusal=", ".join(refusal[1]) if refusal else "")
+
+
+def _pod_groups(world: World) -> dict[str, object]:
+    """By key, what the scheduler would have PodGroups say at the end, where they say something else before."""
+    writes = (each for each in world.core.take_writes() if isinstance(each, Patch) and each.kind is POD_GROUPS)
+    return {f"{each.namespace}/{each.name}": dict(each.body["status"]) for each in writes}
 
 
 def _listed(keys: Sequence[str]) -> str:

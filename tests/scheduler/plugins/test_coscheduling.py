@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from koord.api.configuration.component_config import PluginConfig
 from koord.api.configuration.scheduler_args import CoschedulingArgs
 from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.kinds import NODES
+from koord.cli.main import run
 from koord.scheduler.core.decision import Bind, Nowhere
 from tests.scheduler.builders import ask, node
 from tests.scheduler.gangs import PREFIX, World, member, pod_group
@@ -250,3 +252,50 @@ def test_a_plain_pod_is_bound_as_ever() -> None:
     [bind] = world.decide()
     assert isinstance(bind, Bind)
     assert (bind.members[0].plan.patch, bind.keeps_s, bind.unplaced) == (None, 0.0, ())
+
+
+def test_people_who_look_into_a_scheduler_see_how_far_each_member_has_come() -> None:
+    world = World(2)
+    world.put(*gang(3, least=2))
+    [bind] = world.decide()
+    assert isinstance(bind, Bind)
+    world.core.bound(bind, bind.members[0].ask)
+    world.hear_bound("shop/train-0", "n0")
+    [plugin] = [each for each in world.core.profiles.plugins() if each.name == "Coscheduling"]
+    services = plugin.services()
+    told = services["gang/:namespace/:name"]("shop/train")
+    assert isinstance(told, dict)
+    assert told["boundChildren"] == ["shop/train-0"]
+    assert told["waitingForBindChildren"] == ["shop/train-1"]
+    assert told["pendingChildren"] == ["shop/train-2"]
+    assert (told["minRequiredNumber"], told["mode"], told["hasGangInit"]) == (2, "Strict", True)
+    assert services["gang/:namespace/:name"]("shop/none") is None
+    assert services["gangs"]("") == {"shop/train": told}
+
+
+def test_a_plan_tells_what_becomes_of_gangs_and_their_pod_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    files = [
+        str(examples / "plan" / "nodes.yaml"),
+        *(str(examples / "jobs" / f"{name}.yaml") for name in ("job", "pod-group")),
+    ]
+    assert run(["plan", "-o", "json", *(word for file in files for word in ("-f", file))]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert {each["outcome"] for each in planned["pods"].values()} == {"scheduled"}
+    assert len(planned["pods"]) == 12
+    status = planned["podGroups"]["default/render"]
+    assert (status["phase"], status["scheduled"]) == ("Scheduled", 4)
+
+
+def test_a_gang_that_does_not_fit_is_explained_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    amounts = {"cpu": "5", "memory": "32Gi", "pods": "110"}
+    small = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": amounts}}
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(small))
+    job = str(Path(__file__).parents[3] / "examples" / "jobs" / "job.yaml")
+    run(["explain", "default/train-0", "-f", str(path), "-f", job])
+    printed = capsys.readouterr().out
+    assert "default/train-0 fits nowhere" in printed
+    assert "gang default/train needs 8 pods at once, 5 fit; short of 3 x (cpu 1, memory 1Gi)" in " ".join(
+        printed.split()
+    )
