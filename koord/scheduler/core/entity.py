@@ -36,6 +36,11 @@ class Entity(msgspec.Struct, frozen=True):
         priority = max(ask.spec.priority or 0 for ask in asks)
         return Entity(key, asks, priority, any(ask.is_heavy for ask in asks), profile)
 
+    def joined_by(self, ask: Ask) -> Entity:
+        """The same job with one member more, without a look at the others."""
+        priority = max(self.priority, ask.spec.priority or 0)
+        return Entity(self.key, (*self.pods, ask), priority, self.heavy or ask.is_heavy, self.profile)
+
 
 class Where(Enum):
     ACTIVE = "active"

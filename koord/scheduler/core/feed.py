@@ -284,8 +284,11 @@ class Feed:
             entity = Entity.of(ask, profile)
         else:
             known = self.queue.entity(job)
-            others = [each for each in known.pods if each.key != ask.key] if known is not None else []
-            entity = Entity.job(job, (*others, ask), profile)
+            if known is not None and ask.key not in self._job_of:
+                entity = known.joined_by(ask)
+            else:
+                others = [each for each in known.pods if each.key != ask.key] if known is not None else []
+                entity = Entity.job(job, (*others, ask), profile)
             self._job_of[ask.key] = job
         self.queue.put(entity, self.now.steady_s)
         self._wake()

@@ -38,6 +38,11 @@ def why_it_waits(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
 
 
 def _missing(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
+    first = gangs.of_pod[asks[0].key]
+    is_alone = len(first.group) == 1 and not first.held()
+    if is_alone and first.settings is not None and len(asks) < first.settings.min_available:
+        # All are of one gang that is only coming together: this is asked at each pod that comes.
+        return _too_few(first, len(asks), set())
     by_gang = gangs.among(asks)
     keys = {ask.key for ask in asks}
     started = has_started(gangs, by_gang, keys)
