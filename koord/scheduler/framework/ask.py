@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.text.timestamp import parse_timestamp
-from koord.scheduler.framework.bounds import is_heavy
+from koord.scheduler.framework.bounds import excess, is_heavy
 from koord.scheduler.state.pods import (
     Amounts,
     HostPort,
@@ -88,6 +88,11 @@ class Ask:
     def is_heavy(self) -> bool:
         """Whether it costs so much more than other pods that it should not be in their way."""
         return is_heavy(self.spec)
+
+    @once
+    def excess(self) -> str | None:
+        """What it has more of than is supported; None where it is within the bounds."""
+        return excess(self.spec)
 
     @once
     def load(self) -> LoadBasis:

@@ -28,7 +28,9 @@ class Bound:
     def exceeded_by(self, spec: PodSpec) -> str:
         """By how much, in words; nothing where it is not."""
         number = self.count(spec)
-        return f"the pod has {number} {self.what}, more than the {self.most} that are supported" * (number > self.most)
+        if number <= self.most:
+            return ""
+        return f"the pod has {number} {self.what}, more than the {self.most} that are supported"
 
 
 def excess(spec: PodSpec) -> str | None:

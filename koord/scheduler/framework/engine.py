@@ -21,7 +21,6 @@ from koord.api.kinds import PODS, Kind
 from koord.api.machinery.struct import EMPTY
 from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.bounds import excess
 from koord.scheduler.framework.exact import exact_checks
 from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
@@ -197,7 +196,7 @@ class Engine:
             self._judged_before = self.rows_judged
             for known in (self._of_shape, self._by_spec, self._classes):
                 known.clear()
-        settled: list[Hashable] = [excess(ask.spec)]
+        settled: list[Hashable] = [ask.excess]
         others: list[Plugin] = []
         for plugin in self._telling_apart if settled == [None] else ():
             if plugin.keyed_by_spec(ask):
@@ -211,7 +210,7 @@ class Engine:
         return found
 
     def _whole_key(self, ask: Ask) -> Hashable:
-        why = excess(ask.spec)
+        why = ask.excess
         return why if why is not None else tuple([plugin.key(ask, self.cluster) for plugin in self._telling_apart])
 
     def _floor(self, ask: Ask) -> int | None:
@@ -524,7 +523,7 @@ class Engine:
         return Placement(ask.key, None, rejections=histogram, why_not=why_not, refusal=why)
 
     def _parts(self, ask: Ask, floor: int | None = None, view: View | None = None) -> list[Part]:
-        why = excess(ask.spec)
+        why = ask.excess
         if why is not None:
             return [Part(POD_BOUNDS, Refused(why), 0)]
         parts, scores_only = [], self.profile.scores_only
