@@ -136,6 +136,7 @@ FEW_NODES = Sizes(nodes=(1, 3), placed=(0, 12), pending=(4, 8))
 @settings(max_examples=40)
 @given(st.integers(0, 2**32))
 @example(1274260).via("a pod brings volumes to a full node, where others then find them attached")
+@example(1274440).via("the same, where nobody else turns the pod away")
 def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) -> None:
     """Whatever happens, but for time, owners and namespaces, of which nobody tells: there the sweep helps."""
     story = Story(generate._scene(Dice(seed), FEW_NODES, stock=False), Dice(seed ^ 0x5EED), heard_of_only=True)
