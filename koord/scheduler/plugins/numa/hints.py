@@ -1,0 +1,154 @@
+"""NUMA hints: on which NUMA nodes each resource of a pod could be, and which choice suits all of them.
+
+Plugins that hand out parts of a node (CPUs and memory, devices) each offer hints for one row; the joint `NUMA` merges
+them by the policy that holds there:
+
+    BestEffort       takes the narrowest nodes that are in all offers, or all nodes; never refuses
+    Restricted       every resource on the same nodes, and on no more nodes than it could be
+    SingleNUMANode   everything on one node
+
+The policy travels in the offer of NodeNUMAResource. Without it nothing is restricted. Sets of NUMA nodes are masks:
+bit n stands for node n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judge import Joint, Objection
+from koord.scheduler.state.table import Row
+
+Policy: TypeAlias = Literal["BestEffort", "Restricted", "SingleNUMANode"]
+Use: TypeAlias = Literal["idle", "single", "shared"]
+"""Of a NUMA node: no pod has CPUs of its own there; only pods that stay on it do; or one that spans several does."""
+
+
+class Hint(NamedTuple):
+    """One set of NUMA nodes from which a resource can be given."""
+
+    nodes: int
+    preferred: bool
+    "Whether no smaller set would do, or the policy does not mind."
+    score: int = 0
+
+
+Hints: TypeAlias = tuple[Hint, ...] | None
+"""Of one resource; None: any nodes will do; empty: no nodes will."""
+
+
+class Rule(NamedTuple):
+    """What holds on a row for one pod."""
+
+    policy: Policy
+    all_nodes: int
+    uses: tuple[Use, ...] | None = None
+    "Of a pod that wants NUMA nodes for itself: how each node is used, by its number."
+
+
+class Offer(NamedTuple):
+    """What one plugin could live with on a row."""
+
+    hints: Mapping[str, Hints]
+    "By resource; a resource that the pod does not ask for is not there."
+    rule: Rule | None = None
+    "From NodeNUMAResource alone."
+
+
+class Agreed(NamedTuple):
+    """What all who made offers use."""
+
+    nodes: int | None
+    "None: any nodes will do."
+
+
+ANYWHERE: Final = Agreed(None)
+
+
+class _Merging(Joint):
+    """Settles on NUMA nodes for one pod and row. An offer that is None has nothing to say."""
+
+    def settle(self, offers: Sequence[object], ask: Ask, row: Row) -> Agreed | Objection:
+        made = [each for each in offers if isinstance(each, Offer)]
+        rule = next((each.rule for each in made if each.rule is not None), None)
+        if rule is None:
+            return ANYWHERE
+        return merged({name: hints for each in made for name, hints in each.hints.items()}, rule)
+
+
+NUMA: Final = _Merging()
+
+
+def merged(hints: Mapping[str, Hints], rule: Rule) -> Agreed | Objection:
+    """The nodes that suit all resources best, by the policy; or why there are none."""
+    cared = {name: each for name, each in hints.items() if each is not None}
+    if not cared:
+        return ANYWHERE
+    if rule.policy == "BestEffort":
+        return Agreed(_best_effort(cared, rule))
+    if rule.policy == "SingleNUMANode":
+        cared = {name: tuple(_single(each)) for name, each in cared.items()}
+    missing = [f"Unsatisfied NUMA {name}" for name, each in sorted(cared.items()) if not each]
+    if missing:
+        return Objection(("," if rule.policy == "SingleNUMANode" else ", ").join(missing))
+    aligned = _aligned(cared, rule)
+    return Objection(_unaligned(cared, rule)) if aligned is None else Agreed(aligned)
+
+
+def _single(hints: Iterable[Hint]) -> Iterator[Hint]:
+    return (hint for hint in hints if hint.preferred and hint.nodes.bit_count() == 1)
+
+
+def _aligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> int | None:
+    """The best nodes that every resource prefers: the fewest, then the highest score, then the lowest numbers."""
+    scores: dict[int, list[int]] = {}
+    for each in hints.values():
+        for hint in each:
+            if hint.preferred and not hint.nodes & ~rule.all_nodes:
+                scores.setdefault(hint.nodes, []).append(hint.score)
+    found = [
+        (nodes.bit_count(), -sum(of_nodes), nodes)
+        for nodes, of_nodes in scores.items()
+        if len(of_nodes) == len(hints) and is_open(nodes, rule)
+    ]
+    return min(found)[2] if found else None
+
+
+def _best_effort(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> int:
+    """As `_aligned`, else the narrowest nodes that every resource could use, where all of them offer just these; else
+    all nodes."""
+    if not all(hints.values()):
+        return rule.all_nodes
+    aligned = _aligned(hints, rule)
+    if aligned is not None:
+        return aligned
+    common = {rule.all_nodes}
+    for each in hints.values():
+        common = {nodes & hint.nodes for nodes in common for hint in each} - {0}
+    offered = [{hint.nodes: hint.score for hint in each} for each in hints.values()]
+    found = [(nodes.bit_count(), -sum(each.get(nodes, 0) for each in offered), nodes) for nodes in common]
+    narrowest = min(found)[2] if found else rule.all_nodes
+    return narrowest if all(narrowest in each for each in offered) else rule.all_nodes
+
+
+def is_open(nodes: int, rule: Rule) -> bool:
+    """Whether a pod that wants NUMA nodes for itself may use these: several only where no pod keeps to one of them, one
+    only where no pod spans it and others."""
+    if rule.uses is None:
+        return True
+    refused: Use = "single" if nodes.bit_count() > 1 else "shared"
+    return not any(nodes >> number & 1 and use == refused for number, use in enumerate(rule.uses))
+
+
+def _unaligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> str:
+    width = rule.all_nodes.bit_length()
+
+    def told(nodes: Iterable[int]) -> str:
+        return f"[{' '.join(format(each, f'0{width}b') for each in nodes)}]"
+
+    causes = [
+        f"{name} prefer {told(h.nodes for h in each if h.preferred)} among {told(h.nodes for h in each)}"
+        for name, each in sorted(hints.items())
+    ]
+    return f"Unaligned NUMA Hint cause {' & '.join(causes)}"
