@@ -14,10 +14,10 @@ from typing import Any, Final
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
 from koord.agent.executor.delivery import Delivery
-from koord.agent.executor.executor import Executor, Outcome
+from koord.agent.executor.executor import Executor, ExecutorOutcome
 from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.qos.decision import NOTHING, Decision, Eviction
+from koord.agent.qos.decision import NOTHING, Eviction, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.qos.strategy import NEVER, Departures, Reader, Sight, Strategy
@@ -42,7 +42,7 @@ SLOWLY_S: Final = 10.0
 class Done:
     """What a round did and wants done."""
 
-    outcome: Outcome
+    outcome: ExecutorOutcome
     evictions: tuple[Eviction, ...]
 
 
@@ -119,7 +119,7 @@ class Agent:
         self.refused_s = {uid: at_s for uid, at_s in self.refused_s.items() if now_s - at_s < REFUSED_LATELY_S}
         return Departures(self.evicted_s.keys(), self.refused_s.keys(), self.last_release_s)
 
-    def _asked(self, strategy: Strategy[Any, Any], reader: Reader, sight: Sight) -> Decision | None:
+    def _asked(self, strategy: Strategy[Any, Any], reader: Reader, sight: Sight) -> StrategyDecision | None:
         """Settings that cannot be read leave all as it is."""
         memory = self._memories.get(strategy.name, strategy.memory)
         try:

@@ -103,9 +103,9 @@ def agent(
         return _once(host_root, cgroup_root, node_name, gates, dry_run, paths, output)
     if dry_run or paths:
         raise click.UsageError("--dry-run and -f go with --once")
-    from koord.agent.live.run import Options
+    from koord.agent.live.run import AgentOptions
 
-    options = Options(
+    options = AgentOptions(
         node=node_name or socket.gethostname(),
         host_root=host_root,
         cgroup_root=cgroup_root,

@@ -34,11 +34,11 @@ this machine becomes the container's root. This is no sandbox: run only what you
 @component_options
 def local(node_name: str, cpu: str | None, memory: str | None, cgroup_root: str, logs: Path, common: Common) -> int:
     """Make this machine a node: pods run as plain processes in real cgroups. No sandbox."""
-    from koord.minicluster.local.live.run import Options
+    from koord.minicluster.local.live.run import LocalOptions
 
     check_root()
     cpu_milli, memory_bytes = size(cpu, memory)
-    options = Options(node_name, cgroup_root, logs, cpu_milli, memory_bytes)
+    options = LocalOptions(node_name, cgroup_root, logs, cpu_milli, memory_bytes)
 
     measured: list[Metrics] = []
 

@@ -61,7 +61,7 @@ def manager(
     """Decide what nodes lend to batch and mid pods, how they measure it, and how they protect services."""
     from koord.api.configuration.features import ManagerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
-    from koord.manager.live.run import Options, choose_controllers
+    from koord.manager.live.run import ManagerOptions, choose_controllers
     from koord.manager.node_resource.plugins import choose
 
     gates = parse_gates(ManagerGate, feature_gates)
@@ -73,7 +73,7 @@ def manager(
         told[0]()
 
     webhooks = webhook_flags.webhooks(gates, webhooks_serve)
-    options = Options(
+    options = ManagerOptions(
         beside=(webhooks.run,) if webhooks is not None else (),
         elect=leader_elect,
         namespace=namespace,

@@ -63,7 +63,7 @@ def scheduler(
     from msgspec.structs import replace
 
     from koord.api.configuration.scheduler_config import SHIPPED
-    from koord.scheduler.auditor import Limits
+    from koord.scheduler.auditor import AuditLimits
     from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
 
@@ -79,18 +79,18 @@ def scheduler(
     inspection = Inspection()
 
     async def work(client: Client, ready: Ready) -> None:
-        from koord.scheduler.live.run import Options, run
+        from koord.scheduler.live.run import SchedulerOptions, run
 
         elect = config is not None and configuration.leader_election.leader_elect
         if leader_elect is not None:
             elect = leader_elect
-        options = Options(
+        options = SchedulerOptions(
             elect=elect,
             alone=alone,
             reload=read if config is not None else None,
             plugins=own,
             inspection=inspection,
-            audit=Limits() if audit else None,
+            audit=AuditLimits() if audit else None,
         )
         metrics = measured[0] if measured else None
         await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))

@@ -19,7 +19,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.kube.client import Client
     from koord.kube.locate import locate
     from koord.kube.shell import run_component
-    from koord.manager.live.run import Options as ManagerOptions
+    from koord.manager.live.run import ManagerOptions
     from koord.manager.live.run import run as run_manager
     from koord.manager.live.webhook_server import WebhookOptions, Webhooks
     from koord.minicluster.apiserver.server import ApiServer, ServeOptions
@@ -27,7 +27,7 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     from koord.minicluster.hollow.live.fleet import run_fleet
     from koord.minicluster.up.bootstrap import bootstrap
     from koord.minicluster.up.plan import choose_port
-    from koord.scheduler.live.run import Options as SchedulerOptions
+    from koord.scheduler.live.run import SchedulerOptions
     from koord.scheduler.live.run import run as run_scheduler
 
     async def main() -> None:

@@ -24,7 +24,7 @@ from koord.kube.election import micro_time
 from koord.kube.token_bucket import TokenBucket
 
 EventType = Literal["Normal", "Warning"]
-Outcome = Literal["scheduled", "counted", "dropped"]
+EventOutcome = Literal["scheduled", "counted", "dropped"]
 
 NOTE_BYTES = 1024
 WORD_LENGTH = 128
@@ -129,7 +129,7 @@ class EventLedger:
         """Occurrences that are not yet written."""
         return sum(series.pending for series in self._series.values())
 
-    def record(self, occurrence: Occurrence, now: float, wall: float) -> Outcome:
+    def record(self, occurrence: Occurrence, now: float, wall: float) -> EventOutcome:
         """Takes an occurrence in: as something to write, or into something that is to be written anyway."""
         self.counts.recorded += 1
         key = occurrence
@@ -145,7 +145,7 @@ class EventLedger:
             self._latest[key.alike] = key
             self._unwritten[key] = None
             return "scheduled"
-        outcome: Outcome = "counted"
+        outcome: EventOutcome = "counted"
         if series.pending == 0:
             series.due = max(series.due, now + self.limits.first_repeat_s)
             outcome = "scheduled"

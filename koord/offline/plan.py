@@ -32,7 +32,7 @@ from koord.scheduler.profiles import Profiles
 from koord.scheduler.smallest import Hints
 from koord.scheduler.state.cluster import Cluster
 
-Outcome: TypeAlias = Literal["scheduled", "unschedulable", "waiting", "denied", "skipped"]
+PlanOutcome: TypeAlias = Literal["scheduled", "unschedulable", "waiting", "denied", "skipped"]
 
 UNPLACED = ("unschedulable", "waiting", "denied")
 """Outcomes of a pod that wants a place and has none."""
@@ -44,7 +44,7 @@ _OF_NODES: Final = frozenset(kind.kind for kind in PREVIEW_KINDS)
 # Printed whole, unlike the objects of the API: readers may count on every key.
 class PodPlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
     node: str | None
-    outcome: Outcome
+    outcome: PlanOutcome
     reason: str
     hint: str = ""
     "What would let it in, or what its volumes wait for; it is the end of the reason, too."

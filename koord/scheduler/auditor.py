@@ -26,7 +26,7 @@ Measure: TypeAlias = Literal[
     "preemption_cycle_interrupted_seconds",
     "scheduling_event_interval_seconds",
 ]
-Outcome: TypeAlias = Literal["scheduled", "deleted"]
+AuditOutcome: TypeAlias = Literal["scheduled", "deleted"]
 
 
 class Record(StrEnum):
@@ -48,7 +48,7 @@ _RESULTS: Final = (Record.PROMISED, Record.SCHEDULED, *_IN_VAIN)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AuditLimits:
     victims_s: float = 30.0
     room_s: float = 10.0
     retries: int = 3
@@ -81,10 +81,10 @@ class Auditor:
         self,
         alert: Callable[[str], None],
         measure: Callable[[Measure, str, float], None] = lambda what, priority, figure: None,
-        ended: Callable[[str, Outcome, Record, int], None] = lambda priority, outcome, record, times: None,
-        limits: Limits | None = None,
+        ended: Callable[[str, AuditOutcome, Record, int], None] = lambda priority, outcome, record, times: None,
+        limits: AuditLimits | None = None,
     ) -> None:
-        self._alert, self._measure, self._ended, self._limits = alert, measure, ended, limits or Limits()
+        self._alert, self._measure, self._ended, self._limits = alert, measure, ended, limits or AuditLimits()
         self._workloads: dict[str, _Workload] = {}
         self._waiting_for: dict[str, set[str]] = {}
         "By victim, who waits for its room."
@@ -207,7 +207,7 @@ class Auditor:
                 self._waiting_for.pop(victim, None)
         found.victims = set()
 
-    def _end(self, uid: str, outcome: Outcome) -> None:
+    def _end(self, uid: str, outcome: AuditOutcome) -> None:
         found = self._workloads.pop(uid)
         for record, times in found.counts.items():
             self._ended(found.priority, outcome, record, times)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from koord.api.configuration.scheduler_args import ARGS
-from koord.api.configuration.scheduler_config import Profile as Written
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.configuration.scheduler_config import SchedulerProfile as Written
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.configuration.without_effect import configuration_warning
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
 from koord.scheduler.core.entity import Entity
 from koord.scheduler.core.heaps import Lanes
-from koord.scheduler.core.queue import Event, Gate, Hint, Queue, Waker
+from koord.scheduler.core.queue import ClusterEvent, Gate, Hint, Queue, Waker
 from koord.scheduler.framework.engine import POD_BOUNDS, Profile
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.own_plugins import OwnPlugin
@@ -86,7 +86,7 @@ def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
     if cluster is None or len(looks) < len(plugins):
         return None
 
-    def helps(entity: Entity, event: Event) -> bool:
+    def helps(entity: Entity, event: ClusterEvent) -> bool:
         for ask in entity.pods:
             for look in looks:
                 if look(ask, event, cluster):

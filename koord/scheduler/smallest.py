@@ -28,7 +28,7 @@ Preference: TypeAlias = Callable[[Change], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MendStep:
     plugin: str
     reasons: tuple[str, ...]
     "What it mends."
@@ -39,7 +39,7 @@ class Step:
 class Way:
     """Changes that together let a pod in."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MendStep, ...]
     nodes: tuple[str, ...]
     "Where it would then fit; several, where the same would do on each of them."
 
@@ -106,7 +106,7 @@ def _worth_telling(ways: list[Way]) -> list[Way]:
 
 def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smallest) -> Way | None:
     """Changes after which a pod fits on one node; None where judges know of none."""
-    steps: list[Step] = []
+    steps: list[MendStep] = []
     name = engine.cluster.table.names[row]
     with _tried(engine, row) as trial:
         while (why := engine.judged_alone(ask).look(ask, row)) is not None:
@@ -116,7 +116,7 @@ def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smal
             change = min(part.judge.mend(ask, row), key=preference, default=None)
             if change is None:
                 return None
-            steps.append(Step(part.plugin.name, tuple(reasons), change))
+            steps.append(MendStep(part.plugin.name, tuple(reasons), change))
             ask = Ask(change.pod) if change.pod is not None else ask
             trial.apply(change)
     return Way(tuple(steps), (name,)) if steps else None

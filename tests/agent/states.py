@@ -11,7 +11,7 @@ from koord.agent.executor.write import Write
 from koord.agent.host.knobs import Knob
 from koord.agent.host.topology import Cpu, Topology
 from koord.agent.pods import AgentPod, pods_of
-from koord.agent.qos.decision import Decision
+from koord.agent.qos.decision import StrategyDecision
 from koord.agent.qos.strategy import NEVER, Departures, Sight, Strategy
 from koord.agent.series.samples import Samples, Series
 from koord.agent.state import DEFAULT_GATES, Kubelet, NodeState
@@ -126,7 +126,7 @@ def evicting(
     last_release_s: float = NEVER,
     now_s: float = NOW,
     refused: Collection[str] = (),
-) -> Decision | None:
+) -> StrategyDecision | None:
     """What a strategy of evictions decides. `gone`: uids of pods that are on their way; `refused`: that were kept."""
     departures = Departures(frozenset(gone), frozenset(refused), {strategy.name: last_release_s})
     sight = Sight(replace(state, gates={**DEFAULT_GATES, **gates}), used, now_s, departures)

@@ -14,7 +14,7 @@ from koord.agent.hooks.registry import HOOKS, wishes_for
 from koord.agent.host.cgroups import Version
 from koord.agent.host.knobs import CPU_QUOTA, CPU_SHARES, CPUSET_CPUS, MEMORY_LIMIT, OOM_SCORE_ADJ
 from koord.agent.pods import AgentContainer, AgentPod, pod_of
-from koord.agent.qos.decision import Decision, Eviction
+from koord.agent.qos.decision import Eviction, StrategyDecision
 from koord.agent.qos.strategy import Sight, Strategy, Turn
 from koord.agent.state import NodeState
 from koord.agent.wish import Device, Env, Mount, Wish
@@ -108,7 +108,7 @@ def test_a_strategy_is_a_value_with_a_memory_of_its_own(tmp_path: Path) -> None:
 
     def decide(sight: Sight, held: None, rounds: int) -> Turn[int]:
         target = wish.band(KubeQoS.BEST_EFFORT)
-        return Turn(Decision((Wish(target, CPU_SHARES, 100 + rounds, "slow_start", "why"),)), rounds + 1)
+        return Turn(StrategyDecision((Wish(target, CPU_SHARES, 100 + rounds, "slow_start", "why"),)), rounds + 1)
 
     counting = Strategy("slow_start", (AgentGate.CORE_SCHED,), 0, decide)
     tree = Tree(tmp_path, Version.V1, CgroupDriver.CGROUPFS)

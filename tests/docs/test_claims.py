@@ -23,7 +23,7 @@ from koord.cli.main import run
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, ApiError
 from koord.minicluster.up.bootstrap import bootstrap, priority_classes
-from koord.scheduler.live.run import Options
+from koord.scheduler.live.run import SchedulerOptions
 from tests.scheduler.live.embedded import (
     make_nodes,
     node_manifest,
@@ -82,7 +82,7 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_scheduler_doe
             with pytest.raises(ApiError):
                 await client.delete(kinds.NODES, "node-000")
             refusals.codes.clear()
-            async with scheduling(client, SHIPPED, options=Options(elect=True, alone=True)):
+            async with scheduling(client, SHIPPED, options=SchedulerOptions(elect=True, alone=True)):
                 for name in ("small-0", "small-1"):
                     await admin.create(PODS, pod_manifest(name, cpu="3"))
                 await until_bound(admin, "small-0", "small-1")
@@ -109,7 +109,7 @@ async def test_the_example_packed_packs_and_the_other_profile_spreads(tmp_path: 
     path = EXAMPLES / "scheduler" / "config.yaml"
     config = config_file.read(path.read_text(), str(path))
     assert isinstance(config, SchedulerConfiguration)
-    async with serving(tmp_path) as client, scheduling(client, config, options=Options()):
+    async with serving(tmp_path) as client, scheduling(client, config, options=SchedulerOptions()):
         for number in range(4):
             await client.create(kinds.NODES, node_manifest(f"node-{number}", cpu="32", memory="128Gi"))
         assert len(await _nodes_of_replicas(client, "packed")) == 1

@@ -15,7 +15,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.text.timestamp import from_seconds
 from koord.manager.node_resource import state as rows
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.plugins import Plugins, calculate, choose
 from koord.manager.node_resource.prepare import Prepared, prepare
 from koord.manager.node_resource.state import LENDING, NodeState
@@ -196,7 +196,7 @@ def settings(given: NodeState, slo: SloConfig) -> NodeSettings:
 
 def outcomes(
     given: NodeState, slo: SloConfig, now_s: float = NOW_S, plugins: Plugins | None = None
-) -> tuple[Outcome, ...]:
+) -> tuple[PluginOutcome, ...]:
     return calculate(given, slo, settings(given, slo), plugins or choose(), now_s)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.kubernetes.pod import Pod
 from tests.scheduler.kube_scheduler import Answer, Refusal
 from tests.scheduler.profiles import twins
@@ -18,7 +18,7 @@ def changes_cluster(pod: Pod, cluster: Cluster) -> bool:
     return any(not volume_rules.is_bound(claim) for claim in volume_rules.claims_of(pod, cluster))
 
 
-def differences(pod: Pod, cluster: Cluster, profile: Profile, answer: Answer) -> Iterator[str]:
+def differences(pod: Pod, cluster: Cluster, profile: SchedulerProfile, answer: Answer) -> Iterator[str]:
     """Each difference in words; nothing where the two agree."""
     if answer.feasible is not None:
         feasible = cycle.feasible_nodes(pod, cluster, profile)
@@ -30,7 +30,7 @@ def differences(pod: Pod, cluster: Cluster, profile: Profile, answer: Answer) ->
         yield from _refusal_differences(pod, cluster, twin, refusal)
 
 
-def _refusal_differences(pod: Pod, cluster: Cluster, twin: Profile, refusal: Refusal) -> Iterator[str]:
+def _refusal_differences(pod: Pod, cluster: Cluster, twin: SchedulerProfile, refusal: Refusal) -> Iterator[str]:
     verdicts = cycle.feasible(pod, cluster, twin).values()
     reasons = Counter(reason for verdict in verdicts for reason in verdict.reasons)
     if 0 in refusal.reasons.values():
@@ -44,7 +44,7 @@ def _refusal_differences(pod: Pod, cluster: Cluster, twin: Profile, refusal: Ref
         yield f"{twin.scheduler_name}: {where}"
 
 
-def _score_differences(pod: Pod, cluster: Cluster, profile: Profile, answer: Answer) -> Iterator[str]:
+def _score_differences(pod: Pod, cluster: Cluster, profile: SchedulerProfile, answer: Answer) -> Iterator[str]:
     assert answer.feasible is not None
     found = cycle.scores(pod, answer.feasible, cluster, profile)
     weights = profile.resolved().weights

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from koord.api.configuration.scheduler_args import LoadAwareAggregation, LoadAwareSchedulingArgs
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.kubernetes.core import Namespace, Service
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
@@ -68,7 +68,7 @@ class Scene:
 
     objects: list[Manifest]
     pending: list[Manifest]
-    profile: Profile = PROFILES[0]
+    profile: SchedulerProfile = PROFILES[0]
     load_args: LoadAwareSchedulingArgs = field(default_factory=lambda: LoadAwareSchedulingArgs().completed())
 
     def cluster(self) -> Cluster:

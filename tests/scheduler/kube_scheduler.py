@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, SchedulerProfile
 from koord.api.machinery.struct import Struct
 from tests.control_plane import ControlPlane, find_binary
 from tests.scheduler.generate import NAMESPACE_LABELS, Scene
@@ -179,7 +179,7 @@ class KubeScheduler:
         self._all(self._finish, [manifest for manifest in scene.objects if _needs_finishing(manifest)])
         self._wait_for_nodes(len(nodes), label)
 
-    def ask(self, pod: Manifest, profile: Profile, *, changes_cluster: bool = False) -> Answer:
+    def ask(self, pod: Manifest, profile: SchedulerProfile, *, changes_cluster: bool = False) -> Answer:
         """What it says of a pod. One whose placement would bind volumes is only asked of the refusing twins."""
         refused = [self._schedule(pod, twin.scheduler_name)[-1].fields["err"] for twin in twins(profile)]
         refusals = tuple(map(_refusal, refused))

@@ -20,7 +20,7 @@ from koord.api.configuration.scheduler_args import (
     ResourceWeight,
     ShapePoint,
 )
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.configuration.scheduler_plugins import Plugins
 from koord.api.kubernetes.pod import NodeAffinity, PreferredSchedulingTerm, TopologySpreadConstraint
 from koord.api.kubernetes.words import TopologyKey, WhenUnsatisfiable
@@ -43,9 +43,9 @@ def _weights(**weights: int) -> Plugins:
     return Plugins(score=PluginSet(tuple(PluginRef(name, weight) for name, weight in weights.items())))
 
 
-DEFAULT: Final = Profile("default-scheduler")
+DEFAULT: Final = SchedulerProfile("default-scheduler")
 
-PACKING: Final = Profile(
+PACKING: Final = SchedulerProfile(
     "packing",
     plugin_config=(
         _fit(
@@ -69,7 +69,7 @@ PACKING: Final = Profile(
     ),
 )
 
-RATIO: Final = Profile(
+RATIO: Final = SchedulerProfile(
     "ratio",
     plugins=_weights(NodeResourcesFit=4, ImageLocality=7),
     plugin_config=(
@@ -104,7 +104,7 @@ RATIO: Final = Profile(
     ),
 )
 
-BATCH: Final = Profile(
+BATCH: Final = SchedulerProfile(
     "batch",
     plugins=_weights(InterPodAffinity=5, TaintToleration=1),
     plugin_config=(
@@ -122,7 +122,7 @@ BATCH: Final = Profile(
 PROFILES: Final = (DEFAULT, PACKING, RATIO, BATCH)
 
 
-def refusing(profile: Profile, *, backwards: bool = False) -> Profile:
+def refusing(profile: SchedulerProfile, *, backwards: bool = False) -> SchedulerProfile:
     """The twin: NodeAffinity comes last, and refuses all that is left.
 
     Only the first plugin that refuses a node is heard of. With the others `backwards`, that is another one.
@@ -131,12 +131,12 @@ def refusing(profile: Profile, *, backwards: bool = False) -> Profile:
     nowhere = NodeAffinity(NodeSelector((_term("example.com/nowhere", "Exists"),)))
     refuses = PluginConfig("NodeAffinity", NodeAffinityArgs(nowhere))
     order = (*(filters[::-1] if backwards else filters), "NodeAffinity")
-    return Profile(
+    return SchedulerProfile(
         f"{profile.scheduler_name}-refusing{'-backwards' if backwards else ''}",
         plugins=Plugins(filter=PluginSet(tuple(map(PluginRef, order)), (PluginRef("*"),))),
         plugin_config=(*(config for config in profile.plugin_config if config.name != "NodeAffinity"), refuses),
     )
 
 
-def twins(profile: Profile) -> tuple[Profile, Profile]:
+def twins(profile: SchedulerProfile) -> tuple[SchedulerProfile, SchedulerProfile]:
     return refusing(profile), refusing(profile, backwards=True)

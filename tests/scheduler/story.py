@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from koord.api.configuration.component_config import PluginConfig, PluginRef
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.configuration.scheduler_plugins import Plugins
 from koord.api.kubernetes.core import Namespace, Service
 from koord.api.kubernetes.node import Node
@@ -24,7 +24,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.core.events import load_event, node_event, pod_event, storage_event
-from koord.scheduler.core.queue import Event
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.state.cluster import Cluster
@@ -40,7 +40,7 @@ T = TypeVar("T")
 LOAD = "LoadAwareScheduling"
 
 
-def with_load(scene: Scene) -> Profile:
+def with_load(scene: Scene) -> SchedulerProfile:
     """A scene's profile, and LoadAwareScheduling with the scene's arguments."""
     old, one = scene.profile.plugins or Plugins(), (PluginRef(LOAD),)
     plugins = replace(
@@ -64,7 +64,7 @@ class Story:
             self._things[field] = {thing.metadata.key: thing for thing in getattr(plain, field)}
         self._drop_strangers()
         self._assigned_at_s: dict[str, float] = {}
-        self.heard: list[Event] = []
+        self.heard: list[ClusterEvent] = []
         "What a queue would be told."
         self.cluster = Cluster(seed)
         self.cluster.now_s = plain.now_s
@@ -448,7 +448,7 @@ class Story:
         self.cluster.put_storage(thing)
         self._hear(storage_event(None, thing))
 
-    def _hear(self, event: Event | None) -> None:
+    def _hear(self, event: ClusterEvent | None) -> None:
         if event is not None:
             self.heard.append(event)
 

@@ -6,14 +6,14 @@ from collections import defaultdict
 
 import pytest
 
-from koord.scheduler.auditor import Auditor, Measure, Outcome, Record
+from koord.scheduler.auditor import Auditor, AuditOutcome, Measure, Record
 
 
 class Audited:
     def __init__(self) -> None:
         self.alerts: list[str] = []
         self.measured: dict[Measure, list[float]] = defaultdict(list)
-        self.endings: dict[tuple[str, Outcome], dict[Record, int]] = defaultdict(dict)
+        self.endings: dict[tuple[str, AuditOutcome], dict[Record, int]] = defaultdict(dict)
         self.auditor = Auditor(self.alerts.append, self._measure, self._ended)
         self.auditor.came("p", "shop/p", "koord-prod", 0.0)
 
@@ -21,7 +21,7 @@ class Audited:
         assert priority == "koord-prod"
         self.measured[what].append(figure)
 
-    def _ended(self, priority: str, outcome: Outcome, record: Record, times: int) -> None:
+    def _ended(self, priority: str, outcome: AuditOutcome, record: Record, times: int) -> None:
         self.endings[priority, outcome][record] = times
 
 

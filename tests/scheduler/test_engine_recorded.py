@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from koord.api.configuration.component_config import PluginConfig, PluginRef, PluginSet
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.configuration.scheduler_plugins import Plugins
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
@@ -79,12 +79,12 @@ def test_the_engine_says_what_kube_scheduler_said(chunk: int) -> None:
     assert not found, "\n".join(found)
 
 
-def only_load_aware(scene: Scene) -> Profile:
+def only_load_aware(scene: Scene) -> SchedulerProfile:
     # Koordinator has no NodeClosing, which comes with this plugin unless it is named.
     alone = PluginSet((PluginRef(PLUGIN),), (PluginRef("*"), PluginRef(CLOSING)))
     nobody = PluginSet(disabled=(PluginRef("*"),))
     plugins = Plugins(filter=alone, pre_filter=nobody, post_filter=nobody, score=alone)
-    return Profile("load", plugins=plugins, plugin_config=(PluginConfig(PLUGIN, scene.load_args),))
+    return SchedulerProfile("load", plugins=plugins, plugin_config=(PluginConfig(PLUGIN, scene.load_args),))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -14,7 +14,7 @@ from koord.cli.main import run
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.live.run import Options
+from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.own_plugins import PluginError, load
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.smallest import ways
@@ -121,7 +121,7 @@ def test_seats_are_the_same_in_a_plan_and_on_a_cluster_also_after_a_restart(
     assert sorted(planned.values()) == ["", "0", "1", "2"]
 
     async def live() -> dict[str, str]:
-        options = Options(alone=True, plugins=(load(LICENCES),))
+        options = SchedulerOptions(alone=True, plugins=(load(LICENCES),))
         async with serving(tmp_path / "data") as client:
             await client.create(NODES, manifests[0])
             async with scheduling(client, options=options):

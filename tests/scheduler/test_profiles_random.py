@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from koord.api.configuration.component_config import PluginRef, PluginSet
 from koord.api.configuration.scheduler_args import ARGS
-from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration, parse
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, SchedulerProfile, parse
 from koord.api.configuration.scheduler_plugins import DEFAULT_PLUGINS, IMPLEMENTS, Plugins
 from koord.api.text.yaml import load
 from koord.scheduler.profiles import profiles_of
@@ -32,7 +32,7 @@ STOCK = [each.name for each in DEFAULT_PLUGINS.multi_point.enabled]
 NEEDED = ("PrioritySort", "DefaultBinder")
 
 
-def random_profile(dice: Dice, arguments: Profile) -> Profile:
+def random_profile(dice: Dice, arguments: SchedulerProfile) -> SchedulerProfile:
     """Some plugins off everywhere, some at one point, some with other weights, some points written out whole."""
     chosen = [name for name in STOCK if name not in NEEDED]
     sets: dict[str, PluginSet] = {}

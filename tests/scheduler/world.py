@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from koord.api.configuration.scheduler_config import Profile, SchedulerConfiguration
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, SchedulerProfile
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
@@ -25,7 +25,7 @@ from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain
 
 
-def engine_of(plain: Plain, profile: Profile, *, seed: int = 0, attached_first: bool = True) -> Engine:
+def engine_of(plain: Plain, profile: SchedulerProfile, *, seed: int = 0, attached_first: bool = True) -> Engine:
     """An engine with a profile's plugins that knows what the plain cluster knows.
 
     Plugins hear of objects as they come, or find them there when they are attached.
@@ -41,7 +41,7 @@ def engine_of(plain: Plain, profile: Profile, *, seed: int = 0, attached_first: 
     return engine
 
 
-def engine_on(cluster: Cluster, profile: Profile) -> Engine:
+def engine_on(cluster: Cluster, profile: SchedulerProfile) -> Engine:
     """One more engine on a cluster."""
     (built,) = profiles_of(SchedulerConfiguration(profiles=(profile,))).profiles.values()
     return Engine(cluster, built)
@@ -125,7 +125,7 @@ def judged(engine: Engine, pod: Pod) -> Judged:
     )
 
 
-def differences(engine: Engine, pod: Pod, plain: Plain, profile: Profile) -> Iterator[str]:
+def differences(engine: Engine, pod: Pod, plain: Plain, profile: SchedulerProfile) -> Iterator[str]:
     """Each difference from the plain reading of the rules in words; nothing where the two agree."""
     found, verdicts = judged(engine, pod), cycle.feasible(pod, plain, profile)
     who = pod.metadata.key

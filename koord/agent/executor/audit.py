@@ -19,7 +19,7 @@ FILE_BYTES: Final = 2 << 20
 TOTAL_BYTES: Final = 16 << 20
 
 
-class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     number: int
     created_at: str
     type: str
@@ -38,7 +38,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class Audit:
     def __init__(self, file: Path | None = None) -> None:
-        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._events: deque[AuditEvent] = deque(maxlen=KEPT)
         self._file = file
         self._number = 0
         if file is not None:
@@ -47,20 +47,20 @@ class Audit:
     def __len__(self) -> int:
         return len(self._events)
 
-    def add(self, created_at: str, type: str, reason: str, message: str, **fields: str) -> Event:
+    def add(self, created_at: str, type: str, reason: str, message: str, **fields: str) -> AuditEvent:
         self._number += 1
-        event = Event(self._number, created_at, type, reason, message, **fields)
+        event = AuditEvent(self._number, created_at, type, reason, message, **fields)
         self._events.append(event)
         if self._file is not None:
             self._append(self._file, event)
         return event
 
-    def newest(self, count: int, before: int | None = None) -> list[Event]:
+    def newest(self, count: int, before: int | None = None) -> list[AuditEvent]:
         """Newest first, of those before a number."""
         older = (each for each in reversed(self._events) if before is None or each.number < before)
         return list(islice(older, count))
 
-    def _append(self, file: Path, event: Event) -> None:
+    def _append(self, file: Path, event: AuditEvent) -> None:
         line = msgspec.json.encode(event) + b"\n"
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
@@ -82,15 +82,15 @@ def _cut_over(file: Path) -> None:
     file.rename(file.with_name(f"{file.name}.1"))
 
 
-def read_file(file: Path, count: int) -> list[Event]:
+def read_file(file: Path, count: int) -> list[AuditEvent]:
     """The newest events of a file, newest first; a line that was cut off is passed over."""
-    found: list[Event] = []
+    found: list[AuditEvent] = []
     for each in _files(file):
         for line in reversed(each.read_bytes().splitlines()):
             if len(found) == count:
                 return found
             try:
-                found.append(msgspec.json.decode(line, type=Event))
+                found.append(msgspec.json.decode(line, type=AuditEvent))
             except msgspec.MsgspecError:
                 continue
     return found

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from koord.agent.executor.ledger import Entry, Ledger, knob_of
 from koord.agent.executor.order import merged, ordered
-from koord.agent.executor.write import Spot, Step, Write
+from koord.agent.executor.write import Spot, Write, WriteStep
 from koord.agent.host import processes
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.knobs import CPUSET_CPUS, Knob, Place, Value
@@ -25,7 +25,7 @@ VERIFIED_FOR_S: Final = 60.0
 """For how long a spot counts as what was last seen there; another writer is noticed after that."""
 
 
-class Done(NamedTuple):
+class DoneWrite(NamedTuple):
     """A write that took place, for the audit."""
 
     write: Write
@@ -34,7 +34,7 @@ class Done(NamedTuple):
     "Both as the file shows them."
 
 
-class Refused(NamedTuple):
+class RefusedWrite(NamedTuple):
     write: Write
     error: str
 
@@ -46,9 +46,9 @@ class _Seen(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome:
-    done: list[Done] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+class ExecutorOutcome:
+    done: list[DoneWrite] = field(default_factory=list)
+    refused: list[RefusedWrite] = field(default_factory=list)
     disagreed: list[tuple[Write, Write]] = field(default_factory=list)
 
 
@@ -69,10 +69,10 @@ class Executor:
         self._absent: dict[Spot, float] = {}
         "Until when a spot counts as one that this kernel does not have."
 
-    def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float) -> Outcome:
+    def apply(self, writes: Iterable[Write], ran: Collection[str], now_s: float) -> ExecutorOutcome:
         """`ran`: the strategies whose wishes these are; those of others stay as they are."""
         wanted, disagreed = merged(write for write in writes if self._is_possible(write, now_s))
-        outcome = Outcome(disagreed=disagreed)
+        outcome = ExecutorOutcome(disagreed=disagreed)
         self._heed_specs(wanted.values())
         restores = self._restores(self.ledger.unwanted(ran, wanted.keys()))
         everything = {**wanted, **{write.spot: write for write in restores}}
@@ -93,7 +93,7 @@ class Executor:
         self._keep()
         return outcome
 
-    def restore_all(self, now_s: float) -> Outcome:
+    def restore_all(self, now_s: float) -> ExecutorOutcome:
         """As if the agent had never been here."""
         return self.apply((), {entry.by for entry in self.ledger}, now_s)
 
@@ -151,14 +151,14 @@ class Executor:
                 assert place is not None, "only what this kernel has is wanted"
                 self.ledger.give_own(write.spot, write.own, place.form.write(write.own))
 
-    def _text(self, step: Step) -> str:
+    def _text(self, step: WriteStep) -> str:
         if step.write.text is not None and step.value == step.write.value:
             return step.write.text
         place = self._cgroups.place(step.write.knob)
         assert place is not None, "only what this kernel has is written"
         return place.form.write(step.value)
 
-    def _otherwise(self, writes: Iterable[Write], outcome: Outcome, now_s: float) -> dict[Spot, _Seen]:
+    def _otherwise(self, writes: Iterable[Write], outcome: ExecutorOutcome, now_s: float) -> dict[Spot, _Seen]:
         """What the spots hold that are there, and are not as wanted. One that shows no value is left, and told."""
         values = {}
         for write in writes:
@@ -174,7 +174,7 @@ class Executor:
             try:
                 text = self._read(write.knob, write.spot)
             except OSError as error:
-                outcome.refused.append(Refused(write, f"{write.value}: {error.strerror}"))
+                outcome.refused.append(RefusedWrite(write, f"{write.value}: {error.strerror}"))
                 continue
             if text is None:
                 self._seen.pop(write.spot, None)
@@ -183,7 +183,7 @@ class Executor:
             try:
                 held, is_so = place.form.read(text), place.form.same(text, wanted)
             except ValueError:
-                outcome.refused.append(Refused(write, f"{write.value}: the file shows {text!r}"))
+                outcome.refused.append(RefusedWrite(write, f"{write.value}: the file shows {text!r}"))
                 continue
             if is_so:
                 if write.spot not in self._seen:
@@ -229,7 +229,7 @@ class Executor:
             return processes.file_of(write.process, write.knob.name)
         return self._cgroups.file(write.knob, write.directory)
 
-    def _carry_out(self, step: Step, now: dict[Spot, _Seen], outcome: Outcome, now_s: float) -> None:
+    def _carry_out(self, step: WriteStep, now: dict[Spot, _Seen], outcome: ExecutorOutcome, now_s: float) -> None:
         write, spot, text = step.write, step.write.spot, self._text(step)
         self._seen.pop(spot, None)
         try:
@@ -239,9 +239,9 @@ class Executor:
             self.ledger.forget(spot)
             return
         except OSError as error:
-            outcome.refused.append(Refused(write, f"{step.value}: {error.strerror}"))
+            outcome.refused.append(RefusedWrite(write, f"{step.value}: {error.strerror}"))
             return
-        outcome.done.append(Done(write, now[spot].text, text))
+        outcome.done.append(DoneWrite(write, now[spot].text, text))
         now[spot] = _Seen(step.value, text, now_s)
         if step.is_last and not self.is_dry_run:
             if not write.process:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koord.agent.executor.write import Spot, Step, Write
+from koord.agent.executor.write import Spot, Write, WriteStep
 from koord.agent.host.knobs import CPU_PERIOD, Growth, Knob, Value
 from koord.api.text.cpuset import CPUSet
 
@@ -26,7 +26,7 @@ def merged(writes: Iterable[Write]) -> tuple[dict[Spot, Write], list[tuple[Write
     return chosen, disagreed
 
 
-def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[Step]:
+def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[WriteStep]:
     """The steps from what is to what is wanted, all of which is otherwise. `now` has a value for each."""
     top_down = sorted(
         writes, key=lambda write: (_depth(write.directory), write.directory, write.knob is not CPU_PERIOD)
@@ -36,12 +36,12 @@ def ordered(writes: Iterable[Write], now: Mapping[Spot, Value]) -> list[Step]:
     for write in top_down:
         value = _grown(write.knob, now[write.spot], write.value)
         if value == write.value:
-            steps.append(Step(write, value, is_last=True))
+            steps.append(WriteStep(write, value, is_last=True))
             continue
         left.append(write)
         if value != now[write.spot]:
-            steps.append(Step(write, value, is_last=False))
-    return [*steps, *(Step(write, write.value, is_last=True) for write in reversed(left))]
+            steps.append(WriteStep(write, value, is_last=False))
+    return [*steps, *(WriteStep(write, write.value, is_last=True) for write in reversed(left))]
 
 
 def _grown(knob: Knob, old: Value, new: Value) -> Value:

@@ -38,7 +38,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WriteStep:
     """One write to the kernel, in its turn."""
 
     write: Write

@@ -11,7 +11,7 @@ JIFFY_S: Final = 0.01
 """Linux tells user space hundredths of a second, whatever its own tick is."""
 
 
-class Memory(NamedTuple):
+class HostMemory(NamedTuple):
     """Bytes."""
 
     total: int
@@ -38,12 +38,12 @@ def _busy(line: bytes) -> int:
     return int(user) + int(nice) + int(system) + int(irq) + int(softirq)
 
 
-def memory(files: Files) -> Memory:
+def memory(files: Files) -> HostMemory:
     found = _meminfo(files.read("proc/meminfo"))
-    return Memory(found[b"MemTotal"], found[b"MemFree"], found[b"MemAvailable"])
+    return HostMemory(found[b"MemTotal"], found[b"MemFree"], found[b"MemAvailable"])
 
 
-def memory_of_numa_node(files: Files, node: int) -> Memory:
+def memory_of_numa_node(files: Files, node: int) -> HostMemory:
     """A node of memory has no account of what is available: page cache and slabs that can go are counted as such."""
     found = _meminfo(files.read(f"sys/devices/system/node/node{node}/meminfo"))
     available = (
@@ -52,7 +52,7 @@ def memory_of_numa_node(files: Files, node: int) -> Memory:
         + found.get(b"Inactive(file)", 0)
         + found.get(b"SReclaimable", 0)
     )
-    return Memory(found[b"MemTotal"], found[b"MemFree"], available)
+    return HostMemory(found[b"MemTotal"], found[b"MemFree"], available)
 
 
 def _meminfo(text: bytes) -> dict[bytes, int]:

@@ -25,7 +25,7 @@ class Throttling(NamedTuple):
     throttled_ns: int
 
 
-class Memory(NamedTuple):
+class CgroupMemory(NamedTuple):
     """Bytes, children included."""
 
     anon: int
@@ -77,7 +77,7 @@ def cpu_and_throttling(
     return _used_ns(text), _throttling(text, 1000)
 
 
-def memory(cgroups: Cgroups, directory: str) -> Memory:
+def memory(cgroups: Cgroups, directory: str) -> CgroupMemory:
     text = cgroups.files.read(cgroups.name("memory", directory, "memory.stat"))
     is_v1 = cgroups.version is Version.V1
     found = (_V1_LISTS if is_v1 else _V2_LISTS).search(text)
@@ -86,7 +86,7 @@ def memory(cgroups: Cgroups, directory: str) -> Memory:
     else:
         values = [_field(text, b"total_" + each if is_v1 else each) for each in _LISTS]
     inactive_anon, active_anon, inactive_file, active_file, unevictable = values
-    return Memory(inactive_anon + active_anon, unevictable, active_file, inactive_file)
+    return CgroupMemory(inactive_anon + active_anon, unevictable, active_file, inactive_file)
 
 
 def memory_charged(cgroups: Cgroups, directory: str) -> int:

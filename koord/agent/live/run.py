@@ -63,7 +63,7 @@ MOST_FILES: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AgentOptions:
     node: str
     host_root: str = "/"
     cgroup_root: str = ""
@@ -89,7 +89,7 @@ class Sources:
 
 
 class Daemon:
-    def __init__(self, client: Client, options: Options, clock: Clock) -> None:
+    def __init__(self, client: Client, options: AgentOptions, clock: Clock) -> None:
         self._client, self._options, self._clock = client, options, clock
         _allow_many_files()
         self.files = Files(options.host_root)
@@ -283,7 +283,7 @@ def _allow_many_files() -> None:
 
 async def run(
     client: Client,
-    options: Options,
+    options: AgentOptions,
     *,
     clock: Clock | None = None,
     on_start: Callable[[Daemon], None] = lambda daemon: None,

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from koord.agent.executor.audit import Audit, Event
+from koord.agent.executor.audit import Audit, AuditEvent
 
 PAGE: Final = 256
 LARGEST_PAGE: Final = 2048
@@ -29,7 +29,7 @@ def events(audit: Audit, request: web.Request) -> web.Response:
     return web.Response(text="".join(map(_line, page)), headers=headers)
 
 
-def _line(event: Event) -> str:
+def _line(event: AuditEvent) -> str:
     where = f"{event.directory}/{event.file}" if event.directory else f"{event.namespace}/{event.name}"
     change = f" {event.old} -> {event.value}" if event.value else ""
     return f"{event.created_at} {event.type} {event.reason} {where}{change}: {event.message}\n"

@@ -20,7 +20,7 @@ from koord.agent.host.convert import PERIOD_US, UNLIMITED, quota_of_milli
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA
 from koord.agent.pods import CPU, AgentContainer, AgentPod
 from koord.agent.qos.burst_tokens import Tokens
-from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.qos.strategy import Reader, Sight, Strategy, Turn
 from koord.agent.series import names
 from koord.agent.series.samples import Samples
@@ -63,8 +63,8 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    decision: Decision
+class BurstOutcome:
+    decision: StrategyDecision
     tokens: Mapping[str, Tokens]
     "By container; what the next round goes by."
 
@@ -77,7 +77,7 @@ def decide(
     seed: int,
     now_s: float,
     ratio: float | None = None,
-) -> Outcome | None:
+) -> BurstOutcome | None:
     """`quotas`: what the directories of containers and pods have at present. `ratio`: of CPU normalisation."""
     plan = state.once(_plan if ratio is None else _normalized_plan)
     if plan is None:
@@ -87,7 +87,7 @@ def decide(
     kept = {container: own for container, own in tokens.items() if not own.is_over(now_s)}
     for pod, config in plan.raising:
         wishes += _quota_wishes(pod, config, pool, samples, quotas, tokens, kept, seed, now_s, ratio)
-    return Outcome(Decision(tuple(wishes)) if wishes else NOTHING, kept)
+    return BurstOutcome(StrategyDecision(tuple(wishes)) if wishes else NOTHING, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,14 +279,14 @@ def _spent(
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class BurstMemory:
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     "By container."
     quotas: Mapping[str, int] = field(default_factory=dict)
     "By directory, as last seen: where nobody but the agent writes they are read slowly."
 
 
-def _look(reader: Reader, memory: Memory) -> Mapping[str, int]:
+def _look(reader: Reader, memory: BurstMemory) -> Mapping[str, int]:
     """The quotas that count."""
     quotas: dict[str, int] = {}
     for directory in reader.state.once(directories):
@@ -305,13 +305,13 @@ def _quota(cgroups: Cgroups, directory: str) -> int | None:
     return quota if isinstance(quota, int) else None
 
 
-def _decide(sight: Sight, quotas: Mapping[str, int], memory: Memory) -> Turn[Memory]:
+def _decide(sight: Sight, quotas: Mapping[str, int], memory: BurstMemory) -> Turn[BurstMemory]:
     state = sight.state
     ratio = normalization_ratio(state) if state.gates[AgentGate.CPU_NORMALIZATION] else None
     outcome = decide(state, sight.samples, quotas, memory.tokens, sight.seed, sight.now_s, ratio)
     if outcome is None:
-        return Turn(None, Memory(memory.tokens, quotas))
-    return Turn(outcome.decision, Memory(outcome.tokens, quotas))
+        return Turn(None, BurstMemory(memory.tokens, quotas))
+    return Turn(outcome.decision, BurstMemory(outcome.tokens, quotas))
 
 
-STRATEGY: Final = Strategy(NAME, (AgentGate.CPU_BURST,), Memory(), _decide, _look)
+STRATEGY: Final = Strategy(NAME, (AgentGate.CPU_BURST,), BurstMemory(), _decide, _look)

@@ -27,7 +27,7 @@ from koord.agent.qos import best_effort_cpus
 from koord.agent.qos.best_effort_cpus import cpu_wishes, given, kept_away, others, owned_alone
 from koord.agent.qos.cpu_budget import CpuBudget, cpu_budget
 from koord.agent.qos.cpu_choice import choose
-from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.qos.strategy import NEVER, Reader, Sight, Strategy, Turn
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -64,7 +64,7 @@ class Held:
     "For how long the quota has been what it is."
 
 
-def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Decision | None:
+def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> StrategyDecision | None:
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     strategy = state.slo.resource_used_threshold_with_be
@@ -72,7 +72,7 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
         return NOTHING
     away = kept_away(state, held.pod_directories, held.container_directories)
     if not strategy.enable:
-        return Decision(away)
+        return StrategyDecision(away)
     threshold = strategy.cpu_suppress_threshold_percent
     if threshold is None:
         threshold = THRESHOLD_STRATEGY.cpu_suppress_threshold_percent or 0
@@ -80,17 +80,17 @@ def decide(state: NodeState, samples: Samples, held: Held, now_s: float) -> Deci
     if budget is None:
         return None
     if strategy.cpu_suppress_policy == "cfsQuota":
-        return Decision((*_quota_wishes(held, budget), *away))
+        return StrategyDecision((*_quota_wishes(held, budget), *away))
     return _by_cpus(state, held, budget)
 
 
-def managed(state: NodeState, held: Held) -> Decision | None:
+def managed(state: NodeState, held: Held) -> StrategyDecision | None:
     """In its place with the BECPUManager gate: what the scheduler gave counts, and no budget."""
     if state.slo is None or state.slo.resource_used_threshold_with_be is None:
         return None
     if state.is_colocation_off:
         return NOTHING
-    return Decision(given(state, held.pod_directories, held.container_directories))
+    return StrategyDecision(given(state, held.pod_directories, held.container_directories))
 
 
 def is_by_cpus(state: NodeState) -> bool:
@@ -129,7 +129,7 @@ def _quota_wishes(held: Held, budget: CpuBudget) -> tuple[Wish, ...]:
     )
 
 
-def _by_cpus(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None:
+def _by_cpus(state: NodeState, held: Held, budget: CpuBudget) -> StrategyDecision | None:
     never = others(state)
     before = held.cpus or state.topology.all
     lsr = owned_cpus(state).lsr
@@ -141,7 +141,7 @@ def _by_cpus(state: NodeState, held: Held, budget: CpuBudget) -> Decision | None
     above = everything if state.kubelet.cpu_policy == "static" else cpus
     why = f"{budget}: {len(cpus)} CPUs"
     below = [(each, above) for each in held.pod_directories] + [(each, cpus) for each in held.container_directories]
-    return Decision(cpu_wishes(below, above, why))
+    return StrategyDecision(cpu_wishes(below, above, why))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class StrategyDecision:
     wishes: tuple[Wish, ...] = ()
     evictions: tuple[Eviction, ...] = ()
 
 
-NOTHING = Decision()
+NOTHING = StrategyDecision()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from koord.agent.pods import AgentPod
-from koord.agent.qos.decision import NOTHING, Decision, Eviction
+from koord.agent.qos.decision import NOTHING, Eviction, StrategyDecision
 from koord.agent.qos.strategy import NEVER, Sight, Strategy, Turn
 from koord.api.configuration.features import AgentGate
 from koord.api.protocol import names
@@ -134,6 +134,6 @@ def eviction_strategy(
             return Turn(NOTHING, None)
         tasks = [task for reason in reasons if sight.state.gates[reason.gate] for task in reason.tasks(sight, settings)]
         leaving = [pod for uid, pod in sight.state.pods.items() if uid in sight.departures.evicted]
-        return Turn(Decision(evictions=evictions(name, tasks, leaving, sight.departures.refused)), None)
+        return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, sight.departures.refused)), None)
 
     return Strategy(name, tuple(reason.gate for reason in reasons), None, decide)

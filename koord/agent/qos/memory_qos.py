@@ -14,7 +14,7 @@ from koord.agent import wish
 from koord.agent.host import knobs
 from koord.agent.host.knobs import MOST_BYTES, Knob
 from koord.agent.pods import BATCH_MEMORY, MEMORY, AgentPod
-from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.qos.strategy import Sight, Strategy, Turn
 from koord.agent.state import NodeState
 from koord.agent.wish import Target, Wish
@@ -44,14 +44,14 @@ _DIRECTORY_CLASS: Final = {
 }
 
 
-def decide(state: NodeState) -> Decision | None:
+def decide(state: NodeState) -> StrategyDecision | None:
     if state.slo is None or state.slo.resource_qos_strategy is None:
         return None
     pods = [(pod, _config(state, pod)) for pod in state.pods.values() if pod.is_active]
     if not any(_is_enabled(state, qos) for qos in QoSClass) and not any(_asks(pod) for pod, _ in pods):
         return NOTHING
     wishes = [each for pod, config in pods for each in _pod_wishes(state, pod, config)]
-    return Decision((*wishes, *_band_wishes(state, pods)))
+    return StrategyDecision((*wishes, *_band_wishes(state, pods)))
 
 
 def protected(request: int, config: MemoryQOS) -> tuple[int | None, int | None]:

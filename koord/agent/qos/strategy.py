@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.qos.decision import Decision
+from koord.agent.qos.decision import StrategyDecision
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
@@ -61,7 +61,7 @@ class Reader:
 
 
 class Turn(NamedTuple, Generic[M]):
-    decision: Decision | None
+    decision: StrategyDecision | None
     "None decides nothing: all stays as it is."
     memory: M
 

@@ -93,7 +93,7 @@ _MIGRATION: Final = PluginSet(enabled=(PluginRef("MigrationController"),))
 DEFAULT_PLUGINS: Final = Plugins(evict=_MIGRATION, filter=_MIGRATION)
 
 
-class Profile(Struct):
+class DeschedulerProfile(Struct):
     name: str = ""
     plugin_config: tuple[PluginConfig, ...] = ()
     plugins: Plugins | None = None
@@ -126,7 +126,7 @@ class DeschedulerConfiguration(Struct):
     descheduling_interval: NonNegativeDuration = "0s"
     "Time between two rounds; 0s is one round only."
     dry_run: bool = False
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[DeschedulerProfile, ...] = ()
     node_selector: LabelSelector | None = None
     max_no_of_pods_to_evict_per_node: Annotated[int, Meta(ge=0)] | None = None
     max_no_of_pods_to_evict_per_namespace: Annotated[int, Meta(ge=0)] | None = None
@@ -153,7 +153,7 @@ def _with_names(config: DeschedulerConfiguration, args: list[tuple[PluginConfig,
     """With typed arguments, and the names and addresses that are only implied."""
     profiles = tuple(
         replace(profile, plugin_config=typed) for profile, typed in zip(config.profiles, args, strict=True)
-    ) or (Profile(),)
+    ) or (DeschedulerProfile(),)
     if len(profiles) == 1 and not profiles[0].name:
         profiles = (replace(profiles[0], name=names.LEASE_DESCHEDULER),)
     return replace(
@@ -165,7 +165,7 @@ def _with_names(config: DeschedulerConfiguration, args: list[tuple[PluginConfig,
     )
 
 
-def _with_cache_timeout(profile: Profile, interval: str) -> Profile:
+def _with_cache_timeout(profile: DeschedulerProfile, interval: str) -> DeschedulerProfile:
     """Detectors must outlive a round, or they would never count to a second one."""
     configs = []
     for config in profile.plugin_config:
@@ -218,7 +218,7 @@ def _faults(config: DeschedulerConfiguration) -> list[Fault]:
     return faults
 
 
-def _plugin_faults(profile: Profile) -> list[Fault]:
+def _plugin_faults(profile: DeschedulerProfile) -> list[Fault]:
     faults: list[Fault] = []
     mine = profile.plugins or Plugins()
     for point in POINTS:

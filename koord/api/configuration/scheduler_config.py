@@ -53,7 +53,7 @@ _REMOVED_PLUGINS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEP
 A = TypeVar("A", bound=PluginArgs)
 
 
-class Profile(Struct):
+class SchedulerProfile(Struct):
     """One scheduler name and its plugins."""
 
     scheduler_name: str = ""
@@ -83,11 +83,11 @@ class SchedulerConfiguration(Struct):
     percentage_of_nodes_to_score: Annotated[int, Meta(ge=0, le=100)] = 0
     pod_initial_backoff_seconds: Annotated[int, Meta(ge=1)] = 1
     pod_max_backoff_seconds: int = 10
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[SchedulerProfile, ...] = ()
     extenders: tuple[Any, ...] = ()
     delay_cache_until_active: bool = False
 
-    def profile(self, scheduler_name: str) -> Profile | None:
+    def profile(self, scheduler_name: str) -> SchedulerProfile | None:
         return next((profile for profile in self.profiles if profile.scheduler_name == scheduler_name), None)
 
     def manifest(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _with_names(config: SchedulerConfiguration, args: list[tuple[PluginConfig, .
     """With typed arguments, and the names that are only implied."""
     profiles = tuple(
         replace(profile, plugin_config=typed) for profile, typed in zip(config.profiles, args, strict=True)
-    ) or (Profile(),)
+    ) or (SchedulerProfile(),)
     if len(profiles) == 1 and not profiles[0].scheduler_name:
         profiles = (replace(profiles[0], scheduler_name=names.SCHEDULER_DEFAULT),)
     return replace(config, profiles=profiles, leader_election=config.leader_election.named(names.LEASE_SCHEDULER))
@@ -147,7 +147,7 @@ def _queue_sort_faults(config: SchedulerConfiguration) -> list[Fault]:
 SHIPPED: Final = SchedulerConfiguration(
     leader_election=LeaderElection(resource_name=names.LEASE_SCHEDULER),
     profiles=(
-        Profile(
+        SchedulerProfile(
             scheduler_name=names.SCHEDULER_KOORD,
             plugins=SHIPPED_PLUGINS,
             plugin_config=(

@@ -20,7 +20,7 @@ from koord.manager.lending.freshness import distrust, reason
 from koord.manager.lending.policies import chosen
 from koord.manager.lending.policy import Policy, Resource, Taken
 from koord.manager.lending.system import system_used
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, Amounts, NodeFacts, NodeState
 from koord.manager.node_resource.terms import Term, figure, of_percent
@@ -58,11 +58,11 @@ LENT: Final = (
 )
 
 
-def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     strategy = settings.colocation
     why_not = distrust(state, strategy, now_s)
     if why_not:
-        return Outcome(NAME, deleted=BATCH, note=why_not, reason=reason(state))
+        return PluginOutcome(NAME, deleted=BATCH, note=why_not, reason=reason(state))
     metric = state.metric
     assert metric is not None
     system = system_used(metric, PriorityClass.BATCH)
@@ -74,7 +74,7 @@ def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome
         if pods is None:
             pods = counted[policy.name] = taken(state.pods, metric, policy)
         figures.append(figure(each.resource, _terms(each, policy, state.node, system, pods, strategy), policy.name))
-    return Outcome(NAME, tuple(figures))
+    return PluginOutcome(NAME, tuple(figures))
 
 
 def _terms(

@@ -19,7 +19,7 @@ from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass
 from koord.manager.lending.freshness import distrust
 from koord.manager.lending.system import system_used
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import MID, Amounts, MetricRow, NodeState, PodRow
 from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
@@ -52,13 +52,13 @@ LENT: Final = (
 )
 
 
-def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     strategy = settings.colocation
     why_not = distrust(state, strategy, now_s)
     if why_not:
-        return Outcome(NAME, deleted=MID, note=why_not)
+        return PluginOutcome(NAME, deleted=MID, note=why_not)
     mode = MODES.get(strategy.mid_reclaim_mode or "", _dynamic)
-    return Outcome(NAME, mode(state, strategy))
+    return PluginOutcome(NAME, mode(state, strategy))
 
 
 def _static(state: NodeState, strategy: ColocationStrategy) -> tuple[Figure, ...]:

@@ -23,7 +23,7 @@ from koord.manager.lending.counting import dangling
 from koord.manager.lending.policies import chosen
 from koord.manager.lending.policy import Policy
 from koord.manager.lending.system import system_used
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.settings import given
 from koord.manager.node_resource.state import NodeState, PodRow
 from koord.manager.node_resource.terms import Figure, Term, figure, of_percent
@@ -38,7 +38,7 @@ def has_resources(zones: Sequence[Zone]) -> bool:
     return any(each.name in ("cpu", "memory") for zone in zones for each in zone.resources)
 
 
-def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     """The batch resources of a node and of its zones. Zones that cannot be read do not keep the node from its own."""
     outcome = batch.calculate(state, settings, now_s)
     if state.topology is None or outcome.deleted:

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client import Gauge
 
 from koord.kube.metrics import Metrics, Tracked
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.terms import Figure
 
 _UNITS: Final = {"kubernetes.io/batch-memory": "byte", "kubernetes.io/mid-memory": "byte"}
@@ -44,7 +44,7 @@ class ManagerMetrics:
         """A write of a controller: what it was for, and whether it came through."""
         self._counted(self._reconciled[what], what, "succeeded" if ok else "failed", reason)
 
-    def ran(self, outcomes: Iterable[Outcome]) -> None:
+    def ran(self, outcomes: Iterable[PluginOutcome]) -> None:
         """Plugins have run for a node."""
         for each in outcomes:
             status = "failed" if each.failed else "succeeded"

@@ -46,7 +46,7 @@ class ControllerError(BadInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ManagerOptions:
     elect: bool = False
     "Whether to work only while holding the lease."
     namespace: str = names.NAMESPACE_KOORDINATOR
@@ -81,20 +81,20 @@ class Loop(Protocol):
 async def run(
     client: Client,
     *,
-    options: Options | None = None,
+    options: ManagerOptions | None = None,
     clock: Clock | None = None,
     metrics: Metrics | None = None,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
     """Runs until cancelled. `on_ready` is called when it has a picture of the cluster, leading or not."""
     runner = _Runner(
-        client, options or Options(), clock or SystemClock(), ManagerMetrics(metrics or Metrics(process=False))
+        client, options or ManagerOptions(), clock or SystemClock(), ManagerMetrics(metrics or Metrics(process=False))
     )
     await runner.run(on_ready or (lambda: None))
 
 
 class _Runner:
-    def __init__(self, client: Client, options: Options, clock: Clock, metrics: ManagerMetrics) -> None:
+    def __init__(self, client: Client, options: ManagerOptions, clock: Clock, metrics: ManagerMetrics) -> None:
         self._client, self._options, self._clock, self._metrics = client, options, clock, metrics
 
     async def run(self, on_ready: Callable[[], None]) -> None:

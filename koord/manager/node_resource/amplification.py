@@ -14,28 +14,28 @@ from koord.api.configuration.slo_config_types import RESOURCE_AMPLIFICATION
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import CPU_NORMALIZATION_RATIO, RESOURCE_AMPLIFICATION_RATIO
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.state import NodeState
 
 NAME: Final = "ResourceAmplification"
 _KEY: Final = names.ANNOTATION_RESOURCE_AMPLIFICATION_RATIO
 
 
-def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     gone: dict[str, str | None] = {_KEY: None}
     if RESOURCE_AMPLIFICATION in state.unusable:
-        return Outcome(NAME, annotations=gone, failed=f"{RESOURCE_AMPLIFICATION} cannot be read")
+        return PluginOutcome(NAME, annotations=gone, failed=f"{RESOURCE_AMPLIFICATION} cannot be read")
     strategy = settings.resource_amplification
     ratios = dict(strategy.resource_amplification_ratio) if strategy.enable else {}
     try:
         worth = CPU_NORMALIZATION_RATIO.read(state.node.meta)
     except AnnotationError as error:
-        return Outcome(NAME, annotations=gone, failed=str(error))
+        return PluginOutcome(NAME, annotations=gone, failed=str(error))
     cpu = (ratios["cpu"] if ratios.get("cpu", 0) > 0 else 1.0) * (worth if worth is not None else 1.0)
     if cpu > 1:
         ratios["cpu"] = cpu
     for resource, ratio in ratios.items():
         if ratio < 1:
             fault = f"the ratio of {resource} is {ratio:g}; it must be at least 1"
-            return Outcome(NAME, annotations=gone, failed=fault)
-    return Outcome(NAME, annotations={_KEY: RESOURCE_AMPLIFICATION_RATIO.render(ratios)} if ratios else gone)
+            return PluginOutcome(NAME, annotations=gone, failed=fault)
+    return PluginOutcome(NAME, annotations={_KEY: RESOURCE_AMPLIFICATION_RATIO.render(ratios)} if ratios else gone)

@@ -11,7 +11,7 @@ from typing import Final
 from koord.api.configuration.slo_config import NodeSettings
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.state import GPU, RDMA, NodeState
 from koord.manager.node_resource.terms import Term, figure
 
@@ -23,14 +23,14 @@ _NVIDIA: Final = ("", "nvidia")
 _COUNTED: Final = frozenset(GPU)
 
 
-def gpu(*, shared: bool) -> Callable[[NodeState, NodeSettings, float], Outcome]:
+def gpu(*, shared: bool) -> Callable[[NodeState, NodeSettings, float], PluginOutcome]:
     """The plugin. `shared` also tells gpu.shared, by the gate EnableSyncGPUSharedResource."""
 
-    def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+    def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
         device = state.device
         healthy = [each for each in device.devices if each.type == "gpu" and each.health] if device is not None else []
         if device is None or not healthy:
-            return Outcome(GPU_NAME, deleted=GPU, note="the node has no healthy GPU")
+            return PluginOutcome(GPU_NAME, deleted=GPU, note="the node has no healthy GPU")
         totals: dict[str, int] = {}
         for each in healthy:
             for name, amount in amounts(each.resources).items():
@@ -40,7 +40,7 @@ def gpu(*, shared: bool) -> Callable[[NodeState, NodeSettings, float], Outcome]:
         if shared:
             totals[names.RESOURCE_GPU_SHARED] = PERCENT_PER_DEVICE * len(healthy)
         why = f"sum over {len(healthy)} healthy of {sum(each.type == 'gpu' for each in device.devices)}"
-        return Outcome(
+        return PluginOutcome(
             GPU_NAME,
             tuple(
                 figure(name, (Term("start", "devices", totals[name], why),))
@@ -53,10 +53,10 @@ def gpu(*, shared: bool) -> Callable[[NodeState, NodeSettings, float], Outcome]:
     return calculate
 
 
-def rdma(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+def rdma(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     devices = state.device.devices if state.device is not None else ()
     healthy = sum(each.type == "rdma" and each.health for each in devices)
     if not healthy:
-        return Outcome(RDMA_NAME, deleted=RDMA, note="the node has no healthy RDMA device")
+        return PluginOutcome(RDMA_NAME, deleted=RDMA, note="the node has no healthy RDMA device")
     term = Term("start", "devices", PERCENT_PER_DEVICE * healthy, f"100 for each of {healthy} healthy")
-    return Outcome(RDMA_NAME, (figure(names.RESOURCE_RDMA, (term,)),))
+    return PluginOutcome(RDMA_NAME, (figure(names.RESOURCE_RDMA, (term,)),))

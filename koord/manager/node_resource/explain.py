@@ -22,7 +22,7 @@ from koord.manager.lending import batch
 from koord.manager.lending.counting import dangling
 from koord.manager.lending.freshness import distrust, stale_at_s
 from koord.manager.lending.policies import chosen
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.plugins import Plugins, calculate, why_off
 from koord.manager.node_resource.prepare import Prepared, prepare
 from koord.manager.node_resource.settings import set_in
@@ -199,7 +199,7 @@ def _settings(strategy: ColocationStrategy, layers: Sequence[Layer]) -> tuple[Se
 
 def _resources(
     state: NodeState,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[PluginOutcome],
     prepared: Prepared,
     strategy: ColocationStrategy,
     written_s: float | None,
@@ -299,7 +299,7 @@ def _gone(key: str, usage: PodUsage) -> PodTold:
     )
 
 
-def _zones(outcomes: Sequence[Outcome], prepared: Prepared) -> tuple[ZoneTold, ...]:
+def _zones(outcomes: Sequence[PluginOutcome], prepared: Prepared) -> tuple[ZoneTold, ...]:
     found = next((each.zones for each in outcomes if each.plugin == batch.NAME), {})
     return tuple(
         ZoneTold(

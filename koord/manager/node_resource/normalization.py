@@ -14,7 +14,7 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import CPU_NORMALIZATION_ENABLED
 from koord.api.protocol.annotations.cpu import CPUBasicInfo
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.state import NodeState
 
 NAME: Final = "CPUNormalization"
@@ -23,27 +23,29 @@ HIGHEST: Final = 5.0
 OFF: Final = "1.00"
 
 
-def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+def calculate(state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
     if CPU_NORMALIZATION in state.unusable:
-        return Outcome(NAME, failed=f"{CPU_NORMALIZATION} cannot be read")
+        return PluginOutcome(NAME, failed=f"{CPU_NORMALIZATION} cannot be read")
     strategy = settings.cpu_normalization
     try:
         wanted = CPU_NORMALIZATION_ENABLED.read(state.node.meta)
     except AnnotationError as error:
-        return Outcome(NAME, failed=str(error))
+        return PluginOutcome(NAME, failed=str(error))
     if not (strategy.enable if wanted is None else wanted):
-        return Outcome(NAME, annotations={names.ANNOTATION_CPU_NORMALIZATION_RATIO: OFF}, note="normalisation is off")
+        return PluginOutcome(
+            NAME, annotations={names.ANNOTATION_CPU_NORMALIZATION_RATIO: OFF}, note="normalisation is off"
+        )
     topology = state.topology
     if topology is None:
-        return Outcome(NAME, failed="the node has no NodeResourceTopology, which would tell its CPU model")
+        return PluginOutcome(NAME, failed="the node has no NodeResourceTopology, which would tell its CPU model")
     if topology.cpu is None:
-        return Outcome(NAME, failed=topology.cpu_fault or "the NodeResourceTopology does not tell the CPU model")
+        return PluginOutcome(NAME, failed=topology.cpu_fault or "the NodeResourceTopology does not tell the CPU model")
     ratio, why = _ratio(topology.cpu, strategy)
     if ratio is None:
-        return Outcome(NAME, failed=why)
+        return PluginOutcome(NAME, failed=why)
     if not LOWEST <= ratio <= HIGHEST:
-        return Outcome(NAME, failed=f"the ratio is {ratio:g} ({why}); it must be from {LOWEST:g} to {HIGHEST:g}")
-    return Outcome(NAME, annotations={names.ANNOTATION_CPU_NORMALIZATION_RATIO: f"{ratio:.2f}"}, note=why)
+        return PluginOutcome(NAME, failed=f"the ratio is {ratio:g} ({why}); it must be from {LOWEST:g} to {HIGHEST:g}")
+    return PluginOutcome(NAME, annotations={names.ANNOTATION_CPU_NORMALIZATION_RATIO: f"{ratio:.2f}"}, note=why)
 
 
 def _ratio(cpu: CPUBasicInfo, strategy: CPUNormalizationStrategy) -> tuple[float | None, str]:

@@ -8,7 +8,7 @@ from koord.api.machinery.struct import EMPTY, Struct
 from koord.manager.node_resource.terms import Figure
 
 
-class Outcome(Struct):
+class PluginOutcome(Struct):
     plugin: str
     figures: tuple[Figure, ...] = ()
     "What resources come to."

@@ -15,10 +15,10 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.manager.lending import batch, mid, zones
 from koord.manager.node_resource import amplification, devices, normalization
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.state import BATCH, GPU, MID, RDMA, NodeState
 
-Calculate: TypeAlias = Callable[[NodeState, NodeSettings, float], Outcome]
+Calculate: TypeAlias = Callable[[NodeState, NodeSettings, float], PluginOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Calculation:
     tells_lending: bool = False
     "Whether the node's condition about lending follows it."
 
-    def off(self, why: str) -> Outcome | None:
+    def off(self, why: str) -> PluginOutcome | None:
         """What it makes of a node on which co-location is off; None leaves everything as it is."""
         if not self.lent and not self.taken_back:
             return None
-        return Outcome(
+        return PluginOutcome(
             self.name,
             deleted=self.resources if self.lent else (),
             annotations=dict.fromkeys(self.taken_back),
@@ -50,13 +50,13 @@ class Calculation:
             off=self.tells_lending,
         )
 
-    def tried(self, state: NodeState, settings: NodeSettings, now_s: float) -> Outcome:
+    def tried(self, state: NodeState, settings: NodeSettings, now_s: float) -> PluginOutcome:
         """What it makes of a node. Input that cannot be read never keeps other calculations from theirs."""
         try:
             return self.run(state, settings, now_s)
         except BadInput as error:
             taken = self.resources if self.lent else ()
-            return Outcome(self.name, deleted=taken, reason="CannotCalculate", failed=str(error))
+            return PluginOutcome(self.name, deleted=taken, reason="CannotCalculate", failed=str(error))
 
 
 def calculations(*, gpu_shared: bool = False) -> tuple[Calculation, ...]:
@@ -126,7 +126,7 @@ def _switches_off(layer: object) -> bool:
 
 def calculate(
     state: NodeState, config: SloConfig, settings: NodeSettings, plugins: Plugins, now_s: float
-) -> tuple[Outcome, ...]:
+) -> tuple[PluginOutcome, ...]:
     """What every calculation makes of a node."""
     off = why_off(config, settings)
     if off:
@@ -134,6 +134,6 @@ def calculate(
     return tuple(each.tried(state, settings, now_s) for each in plugins.chosen)
 
 
-def reset(plugins: Plugins, why: str) -> tuple[Outcome, ...]:
+def reset(plugins: Plugins, why: str) -> tuple[PluginOutcome, ...]:
     """Co-location is off: what was lent is taken back, what belongs to the hardware stays."""
     return tuple(taken for each in plugins.chosen if (taken := each.off(why)) is not None)

@@ -21,7 +21,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.quantity import QuantityError, render, value
 from koord.manager.lending.batch import NAME as BATCH_NAME
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.state import BATCH, NodeFacts
 from koord.manager.node_resource.terms import Figure, Term, continued
 
@@ -50,7 +50,7 @@ class Prepared(Struct):
     "What the node's condition should say; None leaves it as it is."
 
 
-def prepare(node: NodeFacts, outcomes: Sequence[Outcome]) -> Prepared:
+def prepare(node: NodeFacts, outcomes: Sequence[PluginOutcome]) -> Prepared:
     """What the node should show."""
     resources: dict[str, int | None] = {}
     annotations: dict[str, str | None] = {}
@@ -102,7 +102,9 @@ def normalized(known: Figure, ratio: float) -> Figure:
     )
 
 
-def _batch(node: NodeFacts, outcome: Outcome, ratio: float, notes: list[str]) -> tuple[tuple[Figure, ...], str | None]:
+def _batch(
+    node: NodeFacts, outcome: PluginOutcome, ratio: float, notes: list[str]
+) -> tuple[tuple[Figure, ...], str | None]:
     """The batch figures as they are to be shown, and the annotation that tells them before others took their share."""
     if outcome.deleted:
         return (), None if outcome.off and not _was_lent(node) else _origin(dict.fromkeys(BATCH, 0))
@@ -131,7 +133,7 @@ def _was_lent(node: NodeFacts) -> bool:
     )
 
 
-def _lending(node: NodeFacts, outcome: Outcome) -> Lending | None:
+def _lending(node: NodeFacts, outcome: PluginOutcome) -> Lending | None:
     if not outcome.deleted:
         return Lending("True", "Reported", "batch and mid resources follow the node's reports")
     if outcome.off and not _was_lent(node):
@@ -161,7 +163,7 @@ def _third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
     return total
 
 
-def _ratio(outcomes: Sequence[Outcome]) -> float:
+def _ratio(outcomes: Sequence[PluginOutcome]) -> float:
     """The normalisation ratio that was just computed; 0 where there is none."""
     for outcome in outcomes:
         text = outcome.annotations.get(names.ANNOTATION_CPU_NORMALIZATION_RATIO)

@@ -29,7 +29,7 @@ from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
 
 START: Final = Moment(0.0, 0.0)
-Outcome: TypeAlias = Literal["bound", "refused", "failed", "again"]
+BindingOutcome: TypeAlias = Literal["bound", "refused", "failed", "again"]
 """How a binding ended; `again`: it failed, keeps its place, and is to be tried again."""
 
 
@@ -165,7 +165,7 @@ class Core:
         self.feed.let_go(ask)
         self._ended(bind, ask, "refused")
 
-    def failed(self, bind: Bind, ask: Ask, *, last: bool = False) -> Outcome:
+    def failed(self, bind: Bind, ask: Ask, *, last: bool = False) -> BindingOutcome:
         """A pod of a bind was not bound. Where its place is kept (`again`), whoever binds asks `again` in a while;
         otherwise the place is free, and the pod is tried again later. `last`: whoever binds will not ask."""
         if not self.feed.is_queued(ask.key):
@@ -229,7 +229,7 @@ class Core:
         """What another core placed, and nobody has heard of yet, is placed here too."""
         self.feed.take_over(other.feed)
 
-    def _ended(self, bind: Bind, ask: Ask, outcome: Outcome) -> None:
+    def _ended(self, bind: Bind, ask: Ask, outcome: BindingOutcome) -> None:
         flight = self._flights.get(id(bind.attempt))
         if flight is None:
             return

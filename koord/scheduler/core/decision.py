@@ -63,13 +63,10 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """An entity has its places, and waits for others before it is bound."""
+class _OfBind:
+    """About an entity that has its places, and is not bound to them."""
 
     bind: Bind
-    group: str
-    "Who waits together, and is let go together."
-    wait_s: float
 
     @property
     def attempt(self) -> Attempt:
@@ -85,23 +82,19 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class Wait(_OfBind):
+    """An entity has its places, and waits for others before it is bound."""
+
+    group: str
+    "Who waits together, and is let go together."
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo(_OfBind):
     """An entity waited for others in vain. Its places are free again, and it is tried again later."""
 
-    bind: Bind
     why: str
-
-    @property
-    def attempt(self) -> Attempt:
-        return self.bind.attempt
-
-    @property
-    def profile(self) -> str:
-        return self.bind.profile
-
-    @property
-    def ask(self) -> Ask:
-        return self.bind.ask
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_slo import NodeSLO
-from koord.scheduler.core.queue import Event
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.state.cluster import allocatable_of
 from koord.scheduler.state.pods import requests_of
 from koord.scheduler.state.storage import StorageObject
@@ -36,13 +36,13 @@ _NODE_NAMES: Final = {
 }
 
 
-def pod_event(old: Pod | None, new: Pod | None) -> Event | None:
+def pod_event(old: Pod | None, new: Pod | None) -> ClusterEvent | None:
     """A pod came, changed or went. Only pods that have a node matter to others."""
     was, is_there = _takes_room(old), _takes_room(new)
     if is_there and not was:
-        return Event(int(_CAME), new, "AssignedPodAdd")
+        return ClusterEvent(int(_CAME), new, "AssignedPodAdd")
     if was and not is_there:
-        return Event(int(_LEFT), old, "AssignedPodDelete")
+        return ClusterEvent(int(_LEFT), old, "AssignedPodDelete")
     if old is None or new is None or not is_there:
         return None
     reasons = Reason(0)
@@ -54,18 +54,18 @@ def pod_event(old: Pod | None, new: Pod | None) -> Event | None:
             before, now = dict(requests_of(old)), dict(requests_of(new))
         except BadInput:
             # What it takes cannot be told: it may be less than before.
-            return Event(int(_LEFT), new, "AssignedPodUpdate")
+            return ClusterEvent(int(_LEFT), new, "AssignedPodUpdate")
         if any(now.get(name, 0) < amount for name, amount in before.items()):
             reasons |= Reason.FREED
-    return Event(int(reasons), new, _POD_NAMES.get(reasons, "AssignedPodUpdate")) if reasons else None
+    return ClusterEvent(int(reasons), new, _POD_NAMES.get(reasons, "AssignedPodUpdate")) if reasons else None
 
 
-def node_event(old: Node | None, new: Node | None) -> Event | None:
+def node_event(old: Node | None, new: Node | None) -> ClusterEvent | None:
     """A node came, changed or went. One that goes may take along what others are spread against, or shun."""
     if new is None:
-        return None if old is None else Event(int(Reason.LABELS), old, "NodeDelete")
+        return None if old is None else ClusterEvent(int(Reason.LABELS), old, "NodeDelete")
     if old is None:
-        return Event(int(Reason.NODE), new, "NodeAdd")
+        return ClusterEvent(int(Reason.NODE), new, "NodeAdd")
     reasons, grown = Reason(0), frozenset[str]()
     if old.status.allocatable != new.status.allocatable or old.metadata.annotations != new.metadata.annotations:
         before = allocatable_of(old)
@@ -81,30 +81,30 @@ def node_event(old: Node | None, new: Node | None) -> Event | None:
         reasons |= Reason.TAINTS
     if old.spec.unschedulable and not new.spec.unschedulable:
         reasons |= Reason.UNSCHEDULABLE
-    return Event(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate"), grown) if reasons else None
+    return ClusterEvent(int(reasons), new, _NODE_NAMES.get(reasons, "NodeUpdate"), grown) if reasons else None
 
 
-def namespace_event(old: Namespace | None, new: Namespace | None) -> Event | None:
+def namespace_event(old: Namespace | None, new: Namespace | None) -> ClusterEvent | None:
     """Terms choose namespaces by their labels: whose pods are shunned, or sought, may have changed."""
     if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
         return None
-    return Event(int(Reason.PODS), new or old, "NamespaceUpdate")
+    return ClusterEvent(int(Reason.PODS), new or old, "NamespaceUpdate")
 
 
-def storage_event(old: StorageObject | None, new: StorageObject | None) -> Event:
+def storage_event(old: StorageObject | None, new: StorageObject | None) -> ClusterEvent:
     """A claim, a volume, a class, or what a driver says came, changed or went."""
     thing = old if new is None else new
-    return Event(int(Reason.STORAGE), thing, f"{type(thing).__name__}Update")
+    return ClusterEvent(int(Reason.STORAGE), thing, f"{type(thing).__name__}Update")
 
 
-def load_event(old: NodeMetric | None, new: NodeMetric | None) -> Event:
+def load_event(old: NodeMetric | None, new: NodeMetric | None) -> ClusterEvent:
     """A node has reported its usage, or its report is gone."""
-    return Event(int(Reason.LOAD), _node(old, new), "NodeMetricUpdate")
+    return ClusterEvent(int(Reason.LOAD), _node(old, new), "NodeMetricUpdate")
 
 
-def slo_event(old: NodeSLO | None, new: NodeSLO | None) -> Event:
+def slo_event(old: NodeSLO | None, new: NodeSLO | None) -> ClusterEvent:
     """A node protects its services otherwise."""
-    return Event(int(Reason.LOAD), _node(old, new), "NodeSLOUpdate")
+    return ClusterEvent(int(Reason.LOAD), _node(old, new), "NodeSLOUpdate")
 
 
 def _node(old: NodeMetric | NodeSLO | None, new: NodeMetric | NodeSLO | None) -> str:

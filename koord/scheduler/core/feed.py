@@ -23,7 +23,7 @@ from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.inputs import BY_KIND
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.core.patience import Patience
-from koord.scheduler.core.queue import Event, Queue
+from koord.scheduler.core.queue import ClusterEvent, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import too_many_terms
 from koord.scheduler.framework.engine import Engine
@@ -435,9 +435,9 @@ class Feed:
 
     def _has_room(self, record: PodRecord) -> None:
         """A place that was kept for a pod is free, and no change of an object says so."""
-        self._happened(Event(FREED, record, LET_GO))
+        self._happened(ClusterEvent(FREED, record, LET_GO))
 
-    def _happened(self, event: Event) -> None:
+    def _happened(self, event: ClusterEvent) -> None:
         if self.queue.happened(event, self.now.steady_s):
             self._wake()
 

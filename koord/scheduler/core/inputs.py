@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.scheduler.core import events
-from koord.scheduler.core.queue import Event
+from koord.scheduler.core.queue import ClusterEvent
 
 if TYPE_CHECKING:
     from koord.scheduler.core.feed import Feed
@@ -26,7 +26,7 @@ class Input:
     put: Callable[[Feed, Any, Any | None], None]
     "An object is there, or has changed: the new one, and the old one where the driver knows it."
     remove: Callable[[Feed, Any], None]
-    wakes: Callable[[Any | None, Any | None], Event | None] = lambda old, new: None
+    wakes: Callable[[Any | None, Any | None], ClusterEvent | None] = lambda old, new: None
     "What old -> new could do for pods that wait."
     optional: bool = False
     "A kind of koord's own, which a cluster need not serve, or not yet."
@@ -34,7 +34,7 @@ class Input:
     "Whether nobody but plugins looks at it."
 
 
-def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], Event | None]) -> Input:
+def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterEvent | None]) -> Input:
     """A kind that plugins alone look at."""
     return Input(
         kind,

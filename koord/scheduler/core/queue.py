@@ -39,7 +39,7 @@ WAITED_LONG: Final = "UnschedulableTimeout"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ClusterEvent:
     """Something changed: for which reasons (flags of `Reason`), and what it was, for plugins that look closer."""
 
     reasons: int
@@ -62,7 +62,7 @@ class Gate:
     "Whose entities it looks at; None: all."
 
 
-Hint: TypeAlias = Callable[[Entity, Event], bool]
+Hint: TypeAlias = Callable[[Entity, ClusterEvent], bool]
 """A plugin's closer look: whether an event that it listens to could help this entity. It is asked once for all pods of
 a template, so that thousands of pods that never fit cost as little as one."""
 
@@ -102,7 +102,7 @@ class Queue:
         self._pool: dict[frozenset[str], dict[Hashable, dict[str, Attempt]]] = {}
         "By the plugins that turned them away, and by what these look at, so that an event is weighed once for all."
         self._gated: dict[str, Attempt] = {}
-        self._events: list[Event] = []
+        self._events: list[ClusterEvent] = []
         self._events_before = 0
         self._arrivals = 0
         self._swept_s = -math.inf
@@ -233,7 +233,7 @@ class Queue:
             self._ready(attempt, now_s, TRIED)
         self._forget_events()
 
-    def happened(self, event: Event, now_s: float) -> int:
+    def happened(self, event: ClusterEvent, now_s: float) -> int:
         """Tell of an event; how many it lets out of the unschedulable or gated ones."""
         if self._in_flight:
             self._events.append(event)
@@ -362,7 +362,7 @@ class Queue:
                     return reason
         return None
 
-    def _listening(self, plugins: frozenset[str], event: Event) -> list[Hint | None]:
+    def _listening(self, plugins: frozenset[str], event: ClusterEvent) -> list[Hint | None]:
         """The hints of the plugins that this event concerns; None for one that needs no closer look."""
         found: list[Hint | None] = []
         for name in plugins:
@@ -373,7 +373,7 @@ class Queue:
                 found.append(waker.hint)
         return found
 
-    def _helps(self, attempt: Attempt, event: Event) -> bool:
+    def _helps(self, attempt: Attempt, event: ClusterEvent) -> bool:
         return _any_hint(self._listening(attempt.rejected_by, event), attempt.entity, event)
 
     def _forget_events(self) -> None:
@@ -387,7 +387,7 @@ class Queue:
             self._events.clear()
 
 
-def _any_hint(hints: Iterable[Hint | None], entity: Entity, event: Event) -> bool:
+def _any_hint(hints: Iterable[Hint | None], entity: Entity, event: ClusterEvent) -> bool:
     for hint in hints:  # noqa: SIM110 - asked often, and a generator costs more than most hints
         if hint is None or hint(entity, event):
             return True

@@ -1,4 +1,4 @@
-"""How full a row would be, as a score of 0..100: one `Shape` for each rule that plugins can name.
+"""How full a row would be, as a score of 0..100: one `ScoreShape` for each rule that plugins can name.
 
     LEAST_ALLOCATED     sum(weight * ((capacity - used) * 100 // capacity)) // sum(weight)
     MOST_ALLOCATED      sum(weight * (min(used, capacity) * 100 // capacity)) // sum(weight)
@@ -44,7 +44,7 @@ class PodAmounts(NamedTuple):
     "What the pod adds to what is used, by share."
 
 
-class Shape:
+class ScoreShape:
     """A rule for scores. Shapes with equal fields are equal, so that classes can be judged together."""
 
     def plain(self, shares: Iterable[Filled]) -> int:
@@ -65,7 +65,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class _Allocated(Shape):
+class _Allocated(ScoreShape):
     most: bool
     "Whether full rows score higher."
 
@@ -132,7 +132,7 @@ class _Allocated(Shape):
 
 
 @dataclass(frozen=True)
-class Ratio(Shape):
+class Ratio(ScoreShape):
     """A resource that scores nothing is left out on both sides of the fraction."""
 
     points: tuple[tuple[int, int], ...]
@@ -194,7 +194,7 @@ class Ratio(Shape):
 
 
 @dataclass(frozen=True)
-class _Balanced(Shape):
+class _Balanced(ScoreShape):
     """Weights do not count. Of two fractions the deviation is half their distance, which is exact where a square root
     is not. Amounts become floats before they are divided."""
 
@@ -269,6 +269,6 @@ class _Balanced(Shape):
         return score.astype(np.int64)
 
 
-LEAST_ALLOCATED: Final[Shape] = _Allocated(most=False)
-MOST_ALLOCATED: Final[Shape] = _Allocated(most=True)
-BALANCED: Final[Shape] = _Balanced()
+LEAST_ALLOCATED: Final[ScoreShape] = _Allocated(most=False)
+MOST_ALLOCATED: Final[ScoreShape] = _Allocated(most=True)
+BALANCED: Final[ScoreShape] = _Balanced()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord.scheduler.framework.amount_scores import Filled, PodAmounts, Shape
+from koord.scheduler.framework.amount_scores import Filled, PodAmounts, ScoreShape
 from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, all_positive, are_exact
 from koord.scheduler.framework.judge import Judge, Need
 from koord.scheduler.state.table import Array, Row, Table
@@ -50,7 +50,7 @@ class AmountJudge(Judge):
     """Judges rows by declared amounts alone. See the module's text."""
 
     def __init__(
-        self, table: Table, needs: Sequence[Need] = (), shares: Sequence[Share] = (), shape: Shape | None = None
+        self, table: Table, needs: Sequence[Need] = (), shares: Sequence[Share] = (), shape: ScoreShape | None = None
     ) -> None:
         """`shape`: None where it does not score."""
         self._table, self.amounts, self._shares, self._shape = table, tuple(needs), tuple(shares), shape
@@ -145,7 +145,7 @@ class _Together(Judge):
     """Judges that differ in amounts only, as one. Of cells that are columns it makes an array of row, class."""
 
     def __init__(
-        self, needs: Sequence[Need], shares: Sequence[Share], shape: Shape | None, of_class: Sequence[PodAmounts]
+        self, needs: Sequence[Need], shares: Sequence[Share], shape: ScoreShape | None, of_class: Sequence[PodAmounts]
     ) -> None:
         self._needs, self._shares, self._shape = needs, shares, shape
         self._needed = [np.array(each, np.int64) for each in zip(*[each.needed for each in of_class], strict=True)]

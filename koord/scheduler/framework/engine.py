@@ -24,7 +24,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.exact import exact_checks
 from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
-from koord.scheduler.framework.plugin import Need, Permit, Plugin, Remedy
+from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
 from koord.scheduler.state.cluster import Cluster
@@ -255,7 +255,7 @@ class Engine:
         """Decide for a whole job: all its parts get what they need, or nobody is placed. `at_least`: how many members
         it takes, where the caller knows better than plugins."""
         everyone = tuple(range(len(asks)))
-        needs = self._needs(asks) if at_least is None else (Need("the job", everyone, at_least),)
+        needs = self._needs(asks) if at_least is None else (JobNeed("the job", everyone, at_least),)
         with self.cluster.transaction() as transaction:
             rows = self._planned(asks)
             found: dict[int, Placement] = {}
@@ -299,13 +299,13 @@ class Engine:
             number += placement.node is not None
         return number
 
-    def _needs(self, asks: Sequence[Ask]) -> Sequence[Need]:
+    def _needs(self, asks: Sequence[Ask]) -> Sequence[JobNeed]:
         for plugin in self._counting:
             assert plugin.needs is not None
             found = plugin.needs(asks, self.cluster)
             if found is not None:
                 return found
-        return (Need("the job", tuple(range(len(asks))), len(asks)),)
+        return (JobNeed("the job", tuple(range(len(asks))), len(asks)),)
 
     def _planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | None:
         """The rows that a plugin wants for the members of a job; whatever it tried out is undone."""
@@ -558,7 +558,7 @@ def _left_out(ask: Ask, placement: Placement | None, short_of: str) -> Placement
     return msgspec.structs.replace(placement, short_of=short_of)
 
 
-def _shortage(asks: Sequence[Ask], need: Need, fit: int, found: Mapping[int, Placement]) -> str:
+def _shortage(asks: Sequence[Ask], need: JobNeed, fit: int, found: Mapping[int, Placement]) -> str:
     """`gang shop/train needs 8 pods at once, 5 fit; short of 3 x (cpu 4, memory 8Gi)`."""
     without = [i for i in need.members if i not in found or found[i].node is None][: need.at_least - fit]
     rooms = Counter(_room(asks[i]) for i in without)

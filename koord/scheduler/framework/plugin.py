@@ -26,7 +26,7 @@ from koord.scheduler.state.table import Reason, Row
 
 if TYPE_CHECKING:
     from koord.scheduler.core.entity import Attempt, Entity
-    from koord.scheduler.core.queue import Event
+    from koord.scheduler.core.queue import ClusterEvent
     from koord.scheduler.framework.ask import Ask
     from koord.scheduler.framework.engine import Engine
     from koord.scheduler.framework.writes import Step, Write
@@ -63,7 +63,7 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class JobNeed:
     """What a part of a job needs for any member of the job to be bound."""
 
     name: str
@@ -124,7 +124,7 @@ class Plugin:
     view: Callable[[Ask, Cluster], View | None] | None = None
     """How the class of a pod sees the cluster; None: as it is. Classes may share one. As long as the plugin's key is
     the same, so is the view; what it shows may change."""
-    helps: Callable[[Ask, Event, Cluster], bool] | None = None
+    helps: Callable[[Ask, ClusterEvent, Cluster], bool] | None = None
     """Whether an event of `wakes_on` could help a pod which this plugin turned away. Asked once for all pods of a
     template. Without it, every such event helps."""
     reserve: Callable[[Ask, Row, Cluster, object], object] | None = None
@@ -152,7 +152,7 @@ class Plugin:
     plan_job: Callable[[Sequence[Ask], Engine], Sequence[Row | None] | None] | None = None
     """Rows for the members of a job, in their order (None: no place for that one), or None where it has no plan of its
     own. Inside a transaction: it may place and undo. The engine places members as planned, with all checks."""
-    needs: Callable[[Sequence[Ask], Cluster], Sequence[Need] | None] | None = None
+    needs: Callable[[Sequence[Ask], Cluster], Sequence[JobNeed] | None] | None = None
     "What a job needs, by its parts; None: it is not this plugin's job. A job of which nobody says so needs all."
     group: Callable[[Ask, Cluster], str | None] | None = None
     "The job that a waiting pod belongs to, by a key of its own; None: it goes alone."

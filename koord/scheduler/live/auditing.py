@@ -13,7 +13,7 @@ from koord.api.protocol.priority import raw_priority_class
 from koord.kube.clock import Clock
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
-from koord.scheduler.auditor import Auditor, Limits, Measure, Outcome, Record
+from koord.scheduler.auditor import AuditLimits, Auditor, AuditOutcome, Measure, Record
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Broken, Nowhere, Placed
 from koord.scheduler.plugins.default_preemption import AWAITED
@@ -63,14 +63,14 @@ class AuditMetrics:
         else:
             self._histograms[what].labels(priority).observe(figure)
 
-    def ended(self, priority: str, outcome: Outcome, record: Record, times: int) -> None:
+    def ended(self, priority: str, outcome: AuditOutcome, record: Record, times: int) -> None:
         self._events.labels(priority, record, outcome).observe(times)
 
 
 class Auditing:
     """Of one leadership. Whose pods are looked at says the core, which may be another one after a reload."""
 
-    def __init__(self, metrics: AuditMetrics, clock: Clock, limits: Limits) -> None:
+    def __init__(self, metrics: AuditMetrics, clock: Clock, limits: AuditLimits) -> None:
         self._clock, self._looked_s = clock, float("-inf")
         self._auditor = Auditor(_alert, metrics.measure, metrics.ended, limits)
         self.core: Core | None = None

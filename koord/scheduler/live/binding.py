@@ -27,7 +27,7 @@ from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unavailable
 from koord.kube.retry import backoff_s
-from koord.scheduler.core.core import Core, Outcome
+from koord.scheduler.core.core import BindingOutcome, Core
 from koord.scheduler.core.decision import Bind, Placed
 from koord.scheduler.framework.writes import CannotBind, PodBinding, Step, Until, Write
 from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
@@ -51,7 +51,7 @@ LONGEST_RETRY_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.2
 """How often it is looked whether something has come true that others do."""
 
-Told = Callable[[Bind, Placed, Outcome, str], None]
+Told = Callable[[Bind, Placed, BindingOutcome, str], None]
 """Who wants to know what became of a binding, and why."""
 
 
@@ -135,7 +135,7 @@ class Bindings:
                 # Meanwhile the whole job gave its places back, or it was heard what became of the pod.
                 return
 
-    async def _try(self, bind: Bind, placed: Placed) -> Outcome:
+    async def _try(self, bind: Bind, placed: Placed) -> BindingOutcome:
         ask = placed.ask
         await self._settled(ask.meta.uid)
         if not self._core.stands(ask, placed.node):
@@ -223,7 +223,7 @@ class Bindings:
         held = self._core.assumed.get(placed.ask.key)
         return held is not None and held.uid == placed.ask.meta.uid and held.node == placed.node
 
-    def _heard_otherwise(self, bind: Bind, placed: Placed) -> Outcome:
+    def _heard_otherwise(self, bind: Bind, placed: Placed) -> BindingOutcome:
         """While we asked, the informer told what became of the pod: it is on a node, or gone."""
         known = self._core.cluster.pods.get(placed.ask.key)
         row = self._core.cluster.table.row_of.get(placed.node)
@@ -231,13 +231,13 @@ class Bindings:
             return self._bound(bind, placed)
         return self._refused(bind, placed, "it went away, or elsewhere, meanwhile")
 
-    def _bound(self, bind: Bind, placed: Placed) -> Outcome:
+    def _bound(self, bind: Bind, placed: Placed) -> BindingOutcome:
         self._core.at(moment(self._clock))
         self._core.bound(bind, placed.ask)
         self._told(bind, placed, "bound", "")
         return "bound"
 
-    async def _not_bound(self, bind: Bind, placed: Placed, error: Exception) -> Outcome:
+    async def _not_bound(self, bind: Bind, placed: Placed, error: Exception) -> BindingOutcome:
         """What the API server says now decides; where it cannot be asked, the binding has failed."""
         if not isinstance(placed.plan.binding, PodBinding):
             return self._failed(bind, placed, str(error))
@@ -256,14 +256,14 @@ class Bindings:
             return self._bound(bind, placed)
         return self._refused(bind, placed, f"it is on {pod.spec.node_name}")
 
-    def _refused(self, bind: Bind, placed: Placed, why: str) -> Outcome:
+    def _refused(self, bind: Bind, placed: Placed, why: str) -> BindingOutcome:
         log.info("not bound: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
         self._core.at(moment(self._clock))
         self._core.refused(bind, placed.ask)
         self._told(bind, placed, "refused", why)
         return "refused"
 
-    def _failed(self, bind: Bind, placed: Placed, why: str, *, last: bool = False) -> Outcome:
+    def _failed(self, bind: Bind, placed: Placed, why: str, *, last: bool = False) -> BindingOutcome:
         self._core.at(moment(self._clock))
         outcome = self._core.failed(bind, placed.ask, last=last)
         if outcome == "refused":

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.clock import Clock
-from koord.scheduler.core.core import Core, Outcome
+from koord.scheduler.core.core import BindingOutcome, Core
 from koord.scheduler.core.decision import Bind, Broken, Decision, LetGo, Nowhere, Placed, Wait
 from koord.scheduler.live.auditing import Auditing
 from koord.scheduler.live.binding import Bindings
@@ -215,7 +215,7 @@ class Loop:
     def _begun(self, bind: Bind, placed: Placed) -> None:
         self._monitor.began(placed.ask, bind.profile, self._clock.monotonic())
 
-    def _told(self, bind: Bind, placed: Placed, outcome: Outcome, why: str) -> None:
+    def _told(self, bind: Bind, placed: Placed, outcome: BindingOutcome, why: str) -> None:
         now_s, uid = self._clock.monotonic(), placed.ask.meta.uid
         took_s = now_s - self._began_s.pop(uid, now_s)
         self._monitor.ended(uid, now_s)

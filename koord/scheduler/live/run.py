@@ -34,7 +34,7 @@ from koord.kube.malformed import MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.served import is_served
 from koord.scheduler.annotations import READ
-from koord.scheduler.auditor import Limits as AuditLimits
+from koord.scheduler.auditor import AuditLimits as AuditLimits
 from koord.scheduler.core.core import Core
 from koord.scheduler.live.announcing import Announcing
 from koord.scheduler.live.auditing import Auditing, AuditMetrics
@@ -59,7 +59,7 @@ ASK_AGAIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SchedulerOptions:
     elect: bool = False
     "Work only while holding the lease that the configuration names."
     alone: bool = False
@@ -79,13 +79,15 @@ async def run(
     client: Client,
     config: SchedulerConfiguration,
     *,
-    options: Options | None = None,
+    options: SchedulerOptions | None = None,
     clock: Clock | None = None,
     metrics: Metrics | None = None,
     on_ready: Callable[[], None] | None = None,
 ) -> None:
     """Schedules until cancelled. `on_ready` is called when it has a picture of the cluster, leading or not."""
-    runner = Runner(client, config, options or Options(), clock or SystemClock(), metrics or Metrics(process=False))
+    runner = Runner(
+        client, config, options or SchedulerOptions(), clock or SystemClock(), metrics or Metrics(process=False)
+    )
     await runner.run(on_ready or (lambda: None))
 
 
@@ -93,7 +95,7 @@ class Runner:
     """One running scheduler."""
 
     def __init__(
-        self, client: Client, config: SchedulerConfiguration, options: Options, clock: Clock, metrics: Metrics
+        self, client: Client, config: SchedulerConfiguration, options: SchedulerOptions, clock: Clock, metrics: Metrics
     ) -> None:
         self._client, self._options, self._clock = client, options, clock
         self._config, self._metrics = config, SchedulerMetrics(metrics)

@@ -16,7 +16,7 @@ from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT
 from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Need, Permit, Plugin, Taking
+from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Taking
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins import gang_rules
 from koord.scheduler.plugins.gang_service import gang_told
@@ -72,7 +72,7 @@ class Coscheduling(Plugin):
             return None
         return gang_rules.why_it_waits(self._gangs, entity.pods)
 
-    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[Need] | None:
+    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[JobNeed] | None:
         return gang_rules.needs(self._gangs, asks)
 
     def permit(self, ask: Ask, row: Row, cluster: Cluster) -> Permit | None:

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from koord.api.protocol.annotations import gang as protocol
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import Need
+from koord.scheduler.framework.plugin import JobNeed
 from koord.scheduler.plugins.gangs import Gang, Gangs
 
 
-def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[Need, ...] | None:
+def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[JobNeed, ...] | None:
     """What each gang of some waiting pods needs; None where they are in none."""
     by_gang = gangs.among(asks)
     if not by_gang:
@@ -27,7 +27,7 @@ def needs(gangs: Gangs, asks: Sequence[Ask]) -> tuple[Need, ...] | None:
     for id_, members in by_gang.items():
         members.sort(key=lambda i: (-asks[i].priority, i))
         at_least = required(gangs.all[id_], keys, started=started)
-        found.append(Need(f"gang {id_}", tuple(members), len(members) if at_least is None else at_least))
+        found.append(JobNeed(f"gang {id_}", tuple(members), len(members) if at_least is None else at_least))
     return tuple(found)
 
 

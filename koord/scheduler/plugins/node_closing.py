@@ -26,7 +26,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_slo import NodeSLO, NodeSLOSpec, ResourceThresholdStrategy
 from koord.api.protocol.priority import BANDS, PriorityClass
 from koord.api.text.timestamp import TimestampError, parse_timestamp
-from koord.scheduler.core.queue import Event
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers, One
 from koord.scheduler.framework.change import Change
@@ -235,7 +235,7 @@ class NodeClosing(Plugin):
         band = ask.load.priority_class
         return _Open(self.closings, band) if band in self.closings.bands else None
 
-    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """Only what happens to a node that is open then."""
         subject = event.subject
         name = subject if isinstance(subject, str) else subject.metadata.name if isinstance(subject, Node) else None

@@ -21,8 +21,8 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.text.quantity import amount as amount_of
 from koord.api.text.quantity import render
-from koord.scheduler.core.queue import Event
-from koord.scheduler.framework.amount_scores import LEAST_ALLOCATED, MOST_ALLOCATED, Ratio, Shape
+from koord.scheduler.core.queue import ClusterEvent
+from koord.scheduler.framework.amount_scores import LEAST_ALLOCATED, MOST_ALLOCATED, Ratio, ScoreShape
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
@@ -45,7 +45,7 @@ class NodeResourcesFit(Plugin):
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         self._args = (args or NodeResourcesFitArgs()).completed()
-        self._weighed: Event | None = None
+        self._weighed: ClusterEvent | None = None
         self._there: dict[str, int] | None = None
 
     def keyed_by_spec(self, ask: Ask) -> bool:
@@ -54,7 +54,7 @@ class NodeResourcesFit(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests, ask.non_zero, None if ask.spec.resources is None else _by_containers(ask)
 
-    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """Whether the node concerned could take the pod if it were empty, and has more of something that it wants."""
         if event is not self._weighed:
             self._weighed, self._there = event, _whole(event, cluster)
@@ -89,7 +89,7 @@ class NodeResourcesFit(Plugin):
         return named and is_extended_resource(name)
 
 
-def _whole(event: Event, cluster: Cluster) -> dict[str, int] | None:
+def _whole(event: ClusterEvent, cluster: Cluster) -> dict[str, int] | None:
     """All that the node has with which something happened; None where it is not known which."""
     subject = event.subject
     if isinstance(subject, Node):
@@ -103,7 +103,7 @@ def _whole(event: Event, cluster: Cluster) -> dict[str, int] | None:
 
 
 class _Fit(AmountJudge):
-    def __init__(self, cluster: Cluster, requests: Amounts, shares: Sequence[Share], shape: Shape) -> None:
+    def __init__(self, cluster: Cluster, requests: Amounts, shares: Sequence[Share], shape: ScoreShape) -> None:
         needs = [Need(("allocatable", name), ("requested", name), amount) for name, amount in requests]
         super().__init__(cluster.table, [ONE_MORE_POD, *needs], shares, shape)
         self._cluster, self._requests = cluster, requests
@@ -149,7 +149,7 @@ class _Fit(AmountJudge):
         return [*found, Change(f"{listed(words)} there", node=changed, size=size)]
 
 
-def _shape(strategy: FitScoringStrategy) -> Shape:
+def _shape(strategy: FitScoringStrategy) -> ScoreShape:
     if strategy.type == "RequestedToCapacityRatio":
         ratio = strategy.requested_to_capacity_ratio
         return Ratio(tuple((point.utilization, point.score * 10) for point in ratio.shape) if ratio else ())

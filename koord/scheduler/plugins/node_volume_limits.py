@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.storage import CSINode
-from koord.scheduler.core.queue import Event
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
@@ -105,7 +105,7 @@ class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
     wakes_on = Reason.NODE | Reason.PODS | Reason.FREED | Reason.STORAGE
 
-    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """A pod that came helps by what it brought along: its volumes are attached already, for others as well."""
         came = event.reasons & Reason.PODS and not event.reasons & (self.wakes_on & ~Reason.PODS)
         return not came or not isinstance(event.subject, Pod) or brings_claims(event.subject)

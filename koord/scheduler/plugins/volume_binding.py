@@ -19,7 +19,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.kubernetes.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
 from koord.api.text.selector import NOTHING, NodeSelector, Operator, Requirement, compile_labels
-from koord.scheduler.core.queue import Event
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change
@@ -67,9 +67,9 @@ class VolumeBinding(Plugin):
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
-        self.notes = Promised
+        self.notes = PromisedVolumes
 
-    def helps(self, ask: Ask, event: Event, cluster: Cluster) -> bool:
+    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """A pod that goes before its claims are bound gives back the volumes that were kept for them."""
         went = event.reasons & Reason.FREED and not event.reasons & (self.wakes_on & ~Reason.FREED)
         match event.subject:
@@ -119,7 +119,7 @@ class VolumeBinding(Plugin):
         return (volume_step(self.name, ask, promises, cluster, float(self.args.bind_timeout_seconds)),)
 
 
-class Promised(Notes):
+class PromisedVolumes(Notes):
     """What the claims of placed pods were promised. No pod says so itself: once they are bound, claims do."""
 
     name = "VolumeBinding"

@@ -18,7 +18,7 @@ from aiohttp import web
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.convert import shares_of_milli
 from koord.agent.host.knobs import CPU_SHARES
-from koord.agent.live.run import Options, run
+from koord.agent.live.run import AgentOptions, run
 from koord.agent.pods import BATCH_CPU
 from koord.api.kinds import EVENTS, NAMESPACES, NODE_SLOS, NODES
 from koord.api.kubernetes.cgroup import CgroupDriver, pod_dir
@@ -78,7 +78,7 @@ async def ready_node(client: Client) -> None:
 
 
 @asynccontextmanager
-async def working(client: Client, options: Options) -> AsyncIterator[None]:
+async def working(client: Client, options: AgentOptions) -> AsyncIterator[None]:
     ready = asyncio.Event()
     task = asyncio.create_task(run(client, options, on_ready=ready.set))
     try:
@@ -126,7 +126,7 @@ async def test_a_new_pod_is_looked_after_long_before_kubelet_is_asked_at_interva
             machine.make(directory)
         async with serving(tmp_path / "api") as client, kubelet.serving() as address:
             await ready_node(client)
-            options = Options(NODE, machine.root, cgroups.root, tmp_path / "state", address, kubelet_s=KUBELET_S)
+            options = AgentOptions(NODE, machine.root, cgroups.root, tmp_path / "state", address, kubelet_s=KUBELET_S)
             async with working(client, options):
                 await until_set(cgroups, f"{old}/old-main", 250)
                 # As kubelet does it: a pod, its directory, a container's one, and last what it says of that.
@@ -152,7 +152,7 @@ async def test_what_cannot_be_read_for_once_ends_nothing(tmp_path: Path, caplog:
     tree.write("proc/stat", "")
     async with serving(tmp_path / "api") as client, kubelet.serving() as address:
         await ready_node(client)
-        options = Options(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.2, round_s=0.2)
+        options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.2, round_s=0.2)
         async with working(client, options):
             for failing in ("this round is left out", "kubelet of node n1 failed"):
                 await until(partial(_has_told, caplog, failing))
@@ -178,7 +178,7 @@ async def test_annotations_that_cannot_be_read_are_told_once_on_their_objects(
         await ready_node(client)
         await client.create(NAMESPACES, {"metadata": {"name": "ns"}})
         await client.patch(NODES, NODE, {"metadata": {"annotations": {reservation: "{"}}})
-        options = Options(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
+        options = AgentOptions(NODE, str(tree.root), "", tmp_path / "state", address, kubelet_s=0.1, round_s=0.1)
 
         async def notes() -> dict[str, int]:
             found = [each for each in await client.list(EVENTS) if each.reason == "MalformedAnnotation"]

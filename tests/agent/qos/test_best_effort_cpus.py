@@ -10,7 +10,7 @@ from koord.agent import wish
 from koord.agent.host.knobs import CPU_QUOTA, CPUSET_CPUS
 from koord.agent.pods import AgentPod
 from koord.agent.qos.cpu_suppress import Held, decide, is_by_cpus, managed
-from koord.agent.qos.decision import NOTHING, Decision
+from koord.agent.qos.decision import NOTHING, StrategyDecision
 from koord.agent.series.names import NODE_CPU, pod_cpu
 from koord.agent.state import Kubelet, NodeState
 from koord.agent.wish import Wish
@@ -44,12 +44,12 @@ def where(wanted: Wish) -> str:
     return BE if wanted.target == wish.band(KubeQoS.BEST_EFFORT) else wanted.target.name
 
 
-def given(decision: Decision | None) -> dict[str, str]:
+def given(decision: StrategyDecision | None) -> dict[str, str]:
     assert decision is not None
     return {where(each): str(each.value) for each in decision.wishes if each.setting is CPUSET_CPUS}
 
 
-def decided(state: NodeState) -> Decision | None:
+def decided(state: NodeState) -> StrategyDecision | None:
     return decide(state, samples({NODE_CPU: 2_000, pod_cpu("job"): 1_000}), HELD, NOW)
 
 

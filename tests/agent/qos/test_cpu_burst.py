@@ -7,7 +7,7 @@ import pytest
 
 from koord.agent.host.knobs import CPU_BURST, CPU_QUOTA
 from koord.agent.qos.burst_tokens import Tokens
-from koord.agent.qos.cpu_burst import Move, Outcome, Pool, burst_us, decide, move_of, moved, pool_state
+from koord.agent.qos.cpu_burst import BurstOutcome, Move, Pool, burst_us, decide, move_of, moved, pool_state
 from koord.agent.qos.decision import NOTHING
 from koord.agent.series.names import NODE_CPU, container_throttled, pod_cpu
 from koord.agent.series.samples import Samples
@@ -26,7 +26,7 @@ def bursting(*pods: Any, **strategy: Any) -> NodeState:
     return node(*pods, slo={"cpuBurstStrategy": {"policy": "auto", **strategy}}, topology=cpus(1, 16, 2))
 
 
-def decided(state: NodeState, usage: Samples, quotas: dict[str, int]) -> Outcome:
+def decided(state: NodeState, usage: Samples, quotas: dict[str, int]) -> BurstOutcome:
     outcome = decide(state, usage, quotas, {}, seed=0, now_s=NOW)
     assert outcome is not None
     return outcome

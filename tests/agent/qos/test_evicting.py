@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 from koord.agent.pods import AgentPod
 from koord.agent.qos import cpu_evict, memory_evict
 from koord.agent.qos.allocatable_evict import to_release as above_allocatable
-from koord.agent.qos.decision import Decision
+from koord.agent.qos.decision import StrategyDecision
 from koord.agent.series.names import BE_CPU, BE_CPU_LIMIT, BE_CPU_REQUEST, NODE_CPU, NODE_MEMORY, pod_cpu, pod_memory
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
@@ -25,7 +25,7 @@ def gates(*on: AgentGate) -> dict[AgentGate, bool]:
     return {gate: gate in on for gate in AgentGate}
 
 
-def names(decision: Decision | None) -> list[str]:
+def names(decision: StrategyDecision | None) -> list[str]:
     assert decision is not None
     return [each.pod.meta.name for each in decision.evictions]
 

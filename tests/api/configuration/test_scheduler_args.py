@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from koord.api.configuration.component_config import PluginArgs
 from koord.api.configuration.scheduler_args import ARGS
-from koord.api.configuration.scheduler_config import Profile, parse
+from koord.api.configuration.scheduler_config import SchedulerProfile, parse
 from koord.api.machinery.codec import encode
 from koord.api.machinery.faults import Invalid, check
 from tests.api.config_strategies import structs
@@ -284,14 +284,14 @@ def test_arguments_that_are_written_read_back_the_same(plugin: str) -> None:
 
 
 def test_arguments_of_another_plugin_are_refused_by_their_type() -> None:
-    profile = Profile()
+    profile = SchedulerProfile()
     with pytest.raises(TypeError, match="Reservation"):
         profile.args_of("Reservation", ARGS["Coscheduling"])
 
 
 def test_a_profile_without_arguments_has_the_default_ones() -> None:
     assert (
-        Profile().args_of("LoadAwareScheduling", ARGS["LoadAwareScheduling"])
+        SchedulerProfile().args_of("LoadAwareScheduling", ARGS["LoadAwareScheduling"])
         == ARGS["LoadAwareScheduling"]().completed()
     )
 

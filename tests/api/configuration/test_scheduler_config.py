@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from koord.api.configuration.component_config import LeaderElection, PluginConfig, PluginRef, PluginSet
 from koord.api.configuration.scheduler_args import ARGS, LoadAwareSchedulingArgs, NodeResourcesFitArgs
-from koord.api.configuration.scheduler_config import SHIPPED, Profile, SchedulerConfiguration, parse
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, SchedulerProfile, parse
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS, POINTS, Plugins
 from koord.api.machinery.faults import Invalid
 from tests.api.config_strategies import structs
@@ -151,7 +151,7 @@ def plugin_sets() -> st.SearchStrategy[Plugins]:
 
 PROFILES = st.lists(
     st.builds(
-        Profile,
+        SchedulerProfile,
         scheduler_name=st.sampled_from("abc"),
         percentage_of_nodes_to_score=st.none() | st.integers(0, 100),
         plugins=st.none() | plugin_sets(),

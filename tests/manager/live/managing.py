@@ -17,7 +17,7 @@ from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
 from koord.kube.metrics import Metrics
-from koord.manager.live.run import Options, run
+from koord.manager.live.run import ManagerOptions, run
 from koord.minicluster.up.bootstrap import bootstrap
 
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
@@ -26,7 +26,7 @@ GI = 1 << 30
 
 @asynccontextmanager
 async def managing(
-    client: Client, *, options: Options | None = None, metrics: Metrics | None = None
+    client: Client, *, options: ManagerOptions | None = None, metrics: Metrics | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A manager that is ready; ended with the block."""
     ready = asyncio.Event()

@@ -20,7 +20,7 @@ from koord.kube.client import Client
 from koord.kube.errors import NotFound
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
-from koord.manager.live.run import ControllerError, Options, choose_controllers, run
+from koord.manager.live.run import ControllerError, ManagerOptions, choose_controllers, run
 from koord.minicluster.up.bootstrap import definitions
 from koord.offline.node_resources import NoSuchNode, explain_node
 from tests.control_plane import ControlPlane
@@ -261,8 +261,8 @@ async def test_of_two_managers_one_leads_and_the_other_takes_over(embedded: Clie
     await fresh(client)
     await node_with_metric(client, "n1")
     first_metrics, second_metrics = Metrics(process=False), Metrics(process=False)
-    async with managing(client, options=Options(elect=True), metrics=second_metrics):
-        async with managing(client, options=Options(elect=True), metrics=first_metrics):
+    async with managing(client, options=ManagerOptions(elect=True), metrics=second_metrics):
+        async with managing(client, options=ManagerOptions(elect=True), metrics=first_metrics):
             await report(client, "n1")
             await until_lent(client, "n1", 35900)
             leading = [_leads(each) for each in (first_metrics, second_metrics)]
@@ -286,7 +286,7 @@ async def test_a_profile_keeps_its_root_quota_as_large_as_its_nodes(embedded: Cl
     await make_node(client, "n1", labels={"pool": "a"})
     spec = {"quotaName": "root-a", "nodeSelector": {"matchLabels": {"pool": "a"}}}
     await client.create(kinds.ELASTIC_QUOTA_PROFILES, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
-    async with managing(client, options=Options(controllers=choose_controllers(["quotaprofile"]))):
+    async with managing(client, options=ManagerOptions(controllers=choose_controllers(["quotaprofile"]))):
 
         async def made() -> bool:
             try:
@@ -315,7 +315,7 @@ async def test_pods_that_wait_get_what_a_managed_profile_says(embedded: Client) 
         meta = {"name": name, "namespace": "default", "labels": {"app": name}}
         spec = {"schedulerName": "nobody", "containers": [container]}
         await client.create(kinds.PODS, {"metadata": meta, "spec": spec})
-    async with managing(client, options=Options(waiting_pods=True)):
+    async with managing(client, options=ManagerOptions(waiting_pods=True)):
 
         async def given() -> bool:
             job = await client.get(kinds.PODS, "job", namespace="default")
@@ -380,7 +380,7 @@ async def test_a_running_node_is_explained_from_what_the_cluster_tells(embedded:
         (cpu,) = [each for each in explained.resources if each.resource == CPU]
         return explained, cpu
 
-    async with managing(client, options=Options(elect=True)):
+    async with managing(client, options=ManagerOptions(elect=True)):
         await until_there(client, kinds.NODE_METRICS, "n1")
         await report(client, "n1", age_s=120)
         await until_lent(client, "n1", 35900)

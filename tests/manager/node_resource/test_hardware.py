@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.slo_config import SloConfig
-from koord.manager.node_resource.outcome import Outcome
+from koord.manager.node_resource.outcome import PluginOutcome
 from koord.manager.node_resource.plugins import PluginError, choose
 from koord.manager.node_resource.state import NodeState
 from tests.manager.builders import base, config, config_of, device, node, outcomes, prepared, state, topology
@@ -31,7 +31,7 @@ def normalising(**given: Any) -> SloConfig:
     )
 
 
-def found(given: NodeState, slo: SloConfig, plugin: str) -> Outcome:
+def found(given: NodeState, slo: SloConfig, plugin: str) -> PluginOutcome:
     return next(each for each in outcomes(given, slo) if each.plugin == plugin)
 
 

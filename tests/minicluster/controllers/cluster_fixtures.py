@@ -19,7 +19,7 @@ from koord.kube.client import Client
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.informer import Informer
 from koord.kube.store import Delta
-from koord.minicluster.controllers.live.run import Options, run
+from koord.minicluster.controllers.live.run import ControllersOptions, run
 from koord.workloads.daemon_pods import target_node
 from tests.minicluster.controllers.conftest import Plane
 
@@ -102,7 +102,7 @@ def finished(exit_code: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def controllers(plane: Plane, namespace: str, options: Options | None = None) -> AsyncIterator[Client]:
+async def controllers(plane: Plane, namespace: str, options: ControllersOptions | None = None) -> AsyncIterator[Client]:
     """All controllers and a kubelet for one namespace, which is made first."""
     async with Client.from_config(str(plane.kubeconfig)) as client:
         from koord.api.kinds import NAMESPACES

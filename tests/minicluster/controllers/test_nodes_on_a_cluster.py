@@ -14,7 +14,7 @@ from koord.api.kinds import DEPLOYMENTS, LEASES, NAMESPACES, NODES, POD_DISRUPTI
 from koord.api.text.timestamp import from_seconds, micro_from_seconds
 from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, NotFound
-from koord.minicluster.controllers.live.run import Options
+from koord.minicluster.controllers.live.run import ControllersOptions
 from tests.minicluster.controllers.cluster_fixtures import controllers, eventually
 from tests.minicluster.controllers.conftest import Plane
 from tests.minicluster.controllers.test_deployment_on_a_cluster import deployment, kubectl
@@ -45,7 +45,7 @@ async def taints(client: Client, name: str) -> set[tuple[str, str]]:
 async def test_a_node_that_falls_silent_is_tainted_and_its_pods_go(plane: Plane) -> None:
     word = uuid.uuid4().hex[:6]
     namespace, node = f"node-{word}", f"node-{word}"
-    options = Options(node_grace_s=3.0, node_startup_grace_s=3.0, lost_pod_grace_s=0.2)
+    options = ControllersOptions(node_grace_s=3.0, node_startup_grace_s=3.0, lost_pod_grace_s=0.2)
     async with controllers(plane, namespace, options) as client:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, {"metadata": {"name": "kube-node-lease"}})

@@ -18,7 +18,7 @@ from koord.kube.errors import AlreadyExists, NotFound
 from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
 from koord.minicluster.hollow.machine import ANNOTATION_DOWN
 from koord.minicluster.hollow.phases import ANNOTATION_DURATION, ANNOTATION_EXIT_CODE, Pace
-from koord.scheduler.live.run import Options as SchedulerOptions
+from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.live.run import run as run_scheduler
 from tests.control_plane import ControlPlane
 from tests.minicluster.hollow.embedded import Embedded, embedded

@@ -15,7 +15,7 @@ from koord.agent.host.files import Files
 from koord.api.kinds import PODS
 from koord.kube.client import Client
 from koord.kube.errors import NotFound
-from koord.minicluster.local.live.run import Options, run
+from koord.minicluster.local.live.run import LocalOptions, run
 from tests.minicluster.apiserver.server_process import ServerProcess
 from tests.minicluster.local.running import NAME, ROOT, left_behind
 
@@ -35,7 +35,7 @@ async def client(server: Path, tmp_path: Path) -> AsyncIterator[Client]:
     if Cgroups.of(Files("/")).version is not Version.V1 and not os.access("/sys/fs/cgroup", os.W_OK):
         pytest.skip("cgroups cannot be made here")
     ready = asyncio.Event()
-    options = Options(NAME, ROOT, tmp_path / "logs", cpu_milli=500, memory_bytes=256 << 20)
+    options = LocalOptions(NAME, ROOT, tmp_path / "logs", cpu_milli=500, memory_bytes=256 << 20)
     async with Client.from_config(str(server)) as client:
         task = asyncio.create_task(run(client, options, on_ready=lambda port: ready.set()))
         done, _ = await asyncio.wait({task, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED)

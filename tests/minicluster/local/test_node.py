@@ -11,7 +11,7 @@ from koord.api.kinds import CONFIG_MAPS, NODES, PODS
 from koord.api.kubernetes.words import PodPhase
 from koord.api.machinery.faults import BadInput
 from koord.kube.client import Client
-from koord.minicluster.local.live.run import Options, run
+from koord.minicluster.local.live.run import LocalOptions, run
 from tests.kube.waiting import eventually
 from tests.minicluster.local.running import (
     NAME,
@@ -164,7 +164,7 @@ async def test_a_deleted_pod_has_its_grace_and_a_second_deletion_may_cut_it(clie
 async def test_a_node_that_somebody_elses_has_the_name_of_is_left_alone(client: Client, tmp_path: Path) -> None:
     await client.create(NODES, {"metadata": {"name": "taken", "labels": {"who": "else"}}})
     with pytest.raises(BadInput, match="taken exists and is not a local node"):
-        await run(client, Options("taken", f"{ROOT}-other", tmp_path / "other"))
+        await run(client, LocalOptions("taken", f"{ROOT}-other", tmp_path / "other"))
     assert (await client.get(NODES, "taken")).status.allocatable == {}
     await client.delete(NODES, "taken")
 

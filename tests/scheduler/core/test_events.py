@@ -15,7 +15,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.events import load_event, node_event, pod_event, storage_event
-from koord.scheduler.core.queue import Event, Queue
+from koord.scheduler.core.queue import ClusterEvent, Queue
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of
@@ -27,7 +27,7 @@ from tests.scheduler.generate import Sizes
 from tests.scheduler.story import Story
 
 
-def reasons(event: Event | None) -> Reason:
+def reasons(event: ClusterEvent | None) -> Reason:
     return Reason(0) if event is None else Reason(event.reasons)
 
 
@@ -90,7 +90,7 @@ def waiting(by: str) -> Queue:
 
 
 CLAIM = convert(PersistentVolumeClaim, {"metadata": {"name": "c", "namespace": "default"}})
-EVENTS: dict[str, Event | None] = {
+EVENTS: dict[str, ClusterEvent | None] = {
     "a pod is bound": pod_event(WAITING, THERE),
     "a pod ends": pod_event(THERE, None),
     "a node comes": node_event(None, node("n")),

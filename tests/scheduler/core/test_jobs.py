@@ -15,7 +15,7 @@ from koord.scheduler.core.entity import Entity, Where
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
-from koord.scheduler.framework.plugin import Need, Permit, Plugin, Remedy
+from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy
 from koord.scheduler.profiles import Profiles, profiles_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Row
@@ -39,8 +39,8 @@ class Jobs(Plugin):
         is_job = entity.key.startswith("job/")
         return f"{len(entity.pods)} of {self.size} are there" if is_job and len(entity.pods) < self.size else None
 
-    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[Need] | None:
-        return None if self.least is None else (Need("job j", tuple(range(len(asks))), self.least),)
+    def needs(self, asks: Sequence[Ask], cluster: Cluster) -> Sequence[JobNeed] | None:
+        return None if self.least is None else (JobNeed("job j", tuple(range(len(asks))), self.least),)
 
     def plan_job(self, asks: Sequence[Ask], engine: Engine) -> Sequence[Row | None] | None:
         if not self.reversed:

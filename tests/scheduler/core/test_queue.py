@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec, SchedulingGate
 from koord.scheduler.core.entity import Attempt, Entity, Where
-from koord.scheduler.core.queue import MOST_EVENTS, POOLED_AT_MOST_S, SWEEP_EVERY_S, Event, Gate, Queue, Waker
+from koord.scheduler.core.queue import MOST_EVENTS, POOLED_AT_MOST_S, SWEEP_EVERY_S, ClusterEvent, Gate, Queue, Waker
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.plugins.scheduling_gates import SchedulingGates
@@ -18,9 +18,9 @@ from koord.scheduler.state.table import Reason
 FIT = "NodeResourcesFit"
 TAINTS = "TaintToleration"
 WAKERS = {FIT: Waker(int(Reason.REQUESTED | Reason.NODE)), TAINTS: Waker(int(Reason.TAINTS | Reason.NODE))}
-FREED = Event(int(Reason.REQUESTED))
-TAINTED = Event(int(Reason.TAINTS))
-LABELLED = Event(int(Reason.LABELS))
+FREED = ClusterEvent(int(Reason.REQUESTED))
+TAINTED = ClusterEvent(int(Reason.TAINTS))
+LABELLED = ClusterEvent(int(Reason.LABELS))
 
 
 def queue(**wakers: Waker) -> Queue:
@@ -107,7 +107,7 @@ def test_a_plugin_may_look_closer_at_an_event() -> None:
     for key in "ab":
         waiting.put(entity(key), 0.0)
         waiting.rejected(popped(waiting, 0.0), ["Picky"], 0.0)
-    assert waiting.happened(Event(int(Reason.LABELS), "b"), 60.0) == 1
+    assert waiting.happened(ClusterEvent(int(Reason.LABELS), "b"), 60.0) == 1
     assert pop_all(waiting, 60.0) == ["b"]
 
 
@@ -165,7 +165,7 @@ def test_one_that_waits_for_something_promised_does_not_back_off() -> None:
 
 
 @pytest.mark.parametrize(("event", "where"), [(FREED, Where.BACKOFF), (LABELLED, Where.UNSCHEDULABLE)])
-def test_events_during_the_flight_are_looked_at_on_return(event: Event, where: Where) -> None:
+def test_events_during_the_flight_are_looked_at_on_return(event: ClusterEvent, where: Where) -> None:
     waiting = queue()
     waiting.put(entity("a"), 0.0)
     attempt = popped(waiting, 0.0)
@@ -271,10 +271,10 @@ def test_a_gate_of_a_plugin_opens_on_its_events() -> None:
     gate = Closed()
     waiting = Queue(PrioritySort().order, WAKERS, [Gate(gate.blocks, int(gate.wakes_on))])
     waiting.put(entity("a"), 0.0)
-    assert waiting.happened(Event(int(Reason.NODE)), 0.0) == 0
+    assert waiting.happened(ClusterEvent(int(Reason.NODE)), 0.0) == 0
     gate.reason = None
     assert waiting.happened(LABELLED, 0.0) == 0
-    assert waiting.happened(Event(int(Reason.NODE)), 0.0) == 1
+    assert waiting.happened(ClusterEvent(int(Reason.NODE)), 0.0) == 1
     assert pop_all(waiting, 0.0) == ["a"]
 
 
@@ -340,7 +340,7 @@ class _Driven:
             case "done" | "rejected" | "failed" | "pending" if self.flying:
                 self._tell(what, self.flying.pop(number % len(self.flying)), number)
             case "event":
-                self.queue.happened(Event(number), self.now_s)
+                self.queue.happened(ClusterEvent(number), self.now_s)
             case "activate":
                 self.queue.activate([key], self.now_s)
             case "wait":

@@ -16,7 +16,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.scheduler.core import queue
 from koord.scheduler.core.entity import Attempt, Entity, Where
-from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, Event, Queue, Waker
+from koord.scheduler.core.queue import POOLED_AT_MOST_S, SWEEP_EVERY_S, ClusterEvent, Queue, Waker
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.priority_sort import PrioritySort
 from koord.scheduler.state.table import Reason
@@ -28,7 +28,7 @@ LISTENS = {FIT: int(Reason.FREED | Reason.NODE), TAINTS: int(Reason.TAINTS | Rea
 EVENTS = [int(each) for each in (Reason.FREED, Reason.NODE, Reason.TAINTS, Reason.LABELS, Reason.LOAD, Reason.EXACT)]
 
 
-def picky(entity: Entity, event: Event) -> bool:
+def picky(entity: Entity, event: ClusterEvent) -> bool:
     """Only events about itself help."""
     return event.subject == entity.key
 
@@ -56,7 +56,7 @@ class Waiting:
     by: frozenset[str] = frozenset()
     pending: bool = False
     ends: int = 0
-    missed: list[Event] = field(default_factory=list)
+    missed: list[ClusterEvent] = field(default_factory=list)
     helped: bool = False
 
     @property
@@ -68,7 +68,7 @@ class Waiting:
         number = self.errors or self.rejections
         return 0.0 if self.pending or number == 0 else min(10.0, 2.0 ** (number - 1))
 
-    def is_helped_by(self, event: Event) -> bool:
+    def is_helped_by(self, event: ClusterEvent) -> bool:
         for name in self.by:
             if name not in LISTENS:
                 return True
@@ -134,7 +134,7 @@ class PlainQueue:
             flown.errors, flown.queued_at_s, flown.by, flown.pending = flown.errors + 1, now_s, frozenset(), False
             self._ready(flown, now_s)
 
-    def happened(self, event: Event, now_s: float) -> None:
+    def happened(self, event: ClusterEvent, now_s: float) -> None:
         for each in self.flying:
             each.missed.append(event)
         for each in self.all.values():
@@ -217,7 +217,7 @@ class Both:
             case "done" | "rejected" | "failed" | "pending" if self.flying:
                 self._tell(what, *self.flying.pop(number % len(self.flying)), BY[number % len(BY)])
             case "event":
-                event = Event(EVENTS[number % len(EVENTS)], key)
+                event = ClusterEvent(EVENTS[number % len(EVENTS)], key)
                 queue.happened(event, now_s)
                 plain.happened(event, now_s)
             case "activate":
@@ -279,7 +279,7 @@ def test_those_that_never_fit_do_not_keep_others_from_their_turn() -> None:
         if attempt.entity.key == "small":
             break
         queue.rejected(attempt, [FIT], now_s)
-        queue.happened(Event(int(Reason.FREED)), now_s)
+        queue.happened(ClusterEvent(int(Reason.FREED)), now_s)
     assert tried == 201
 
 
@@ -296,6 +296,6 @@ def test_a_busy_queue_tries_everybody_at_least_once_in_a_backoff() -> None:
         if attempt is not None:
             tries[attempt.entity.key] = tries.get(attempt.entity.key, 0) + 1
             queue.rejected(attempt, [FIT], now_s)
-        queue.happened(Event(int(Reason.FREED)), now_s)
+        queue.happened(ClusterEvent(int(Reason.FREED)), now_s)
     assert len(tries) == 50
     assert max(tries.values()) <= 2 * min(tries.values())

@@ -18,7 +18,7 @@ from koord.scheduler.framework.amount_scores import (
     Filled,
     PodAmounts,
     Ratio,
-    Shape,
+    ScoreShape,
 )
 from koord.scheduler.framework.amounts import AmountJudge, Share, shortage
 from koord.scheduler.framework.cells import Cells, Many, One, Overlay
@@ -30,7 +30,7 @@ AMOUNTS = st.sampled_from(EDGES) | st.integers(0, 12)
 """Of one pod or node. Small ones make rows equally full, where rounding decides."""
 SUMS = AMOUNTS | st.sampled_from([MOST_IN_A_CELL - 1, MOST_IN_A_CELL])
 """Of all pods of a node: more than it has."""
-SHAPES: st.SearchStrategy[Shape] = st.sampled_from(
+SHAPES: st.SearchStrategy[ScoreShape] = st.sampled_from(
     [
         LEAST_ALLOCATED,
         MOST_ALLOCATED,
@@ -53,7 +53,7 @@ class Scene:
     "By class."
     weights: list[int]
     lasts: list[bool]
-    shape: Shape
+    shape: ScoreShape
     view: list[dict[int, int]]
     "By resource, what one class sees as taken in addition on some rows; `promises` likewise."
     promises: list[dict[int, int]]
@@ -119,7 +119,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     )
 
 
-def rounding(has: list[int], taken: list[int], asks: list[int], shape: Shape) -> Scene:
+def rounding(has: list[int], taken: list[int], asks: list[int], shape: ScoreShape) -> Scene:
     """One row and one pod whose amounts floats cannot tell from others."""
     nothing: list[dict[int, int]] = [{} for _ in has]
     return Scene([has], [taken], [asks], [1] * len(has), [True] * len(has), shape, nothing, nothing)
@@ -247,5 +247,5 @@ def test_classes_are_alike_where_only_what_pods_ask_for_differs() -> None:
         (BALANCED, [(10, 1, 1)], 100),
     ],
 )
-def test_worked_examples_of_the_plain_formulas(shape: Shape, filled: list[Filled], score: int) -> None:
+def test_worked_examples_of_the_plain_formulas(shape: ScoreShape, filled: list[Filled], score: int) -> None:
     assert shape.plain(filled) == score

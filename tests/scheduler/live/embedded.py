@@ -14,7 +14,7 @@ from koord.kube.client import Client
 from koord.kube.locate import locate
 from koord.kube.metrics import Metrics
 from koord.minicluster.apiserver.server import ApiServer, ServeOptions
-from koord.scheduler.live.run import Options, run
+from koord.scheduler.live.run import SchedulerOptions, run
 
 NO_TAINTS = frozenset({"TaintNodesByCondition"})
 
@@ -32,13 +32,13 @@ async def scheduling(
     client: Client,
     config: SchedulerConfiguration = SHIPPED,
     *,
-    options: Options | None = None,
+    options: SchedulerOptions | None = None,
     metrics: Metrics | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A scheduler that is ready; ended with the block."""
     ready = asyncio.Event()
     task = asyncio.create_task(
-        run(client, config, options=options or Options(alone=True), metrics=metrics, on_ready=ready.set)
+        run(client, config, options=options or SchedulerOptions(alone=True), metrics=metrics, on_ready=ready.set)
     )
     waiting = asyncio.create_task(ready.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED, timeout=30)

@@ -12,7 +12,7 @@ from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.protocol.announcements import Schedulers
 from koord.kube.announced import announced
 from koord.kube.client import Client
-from koord.scheduler.live.run import Options
+from koord.scheduler.live.run import SchedulerOptions
 from tests.scheduler.live.embedded import scheduling, serving
 
 
@@ -27,7 +27,7 @@ async def until_answered(client: Client, *names: str) -> Schedulers:
 
 async def test_a_scheduler_answers_to_its_profiles_while_it_runs(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
-        async with scheduling(client, options=Options()):
+        async with scheduling(client, options=SchedulerOptions()):
             found = await until_answered(client, "koord-scheduler")
             assert found.nobody("koord-scheduler") == ""
             assert found.nobody("default-scheduler") == "no scheduler answers to the name default-scheduler"
@@ -37,6 +37,6 @@ async def test_a_scheduler_answers_to_its_profiles_while_it_runs(tmp_path: Path)
 
 async def test_a_scheduler_that_is_alone_and_elected_answers_to_the_default_name_too(tmp_path: Path) -> None:
     named = replace(SHIPPED, leader_election=replace(SHIPPED.leader_election, resource_name="my-lease"))
-    async with serving(tmp_path) as client, scheduling(client, named, options=Options(elect=True, alone=True)):
+    async with serving(tmp_path) as client, scheduling(client, named, options=SchedulerOptions(elect=True, alone=True)):
         # The lease of the election, my-lease, stands for no scheduler name.
         await until_answered(client, "koord-scheduler", "default-scheduler")

@@ -28,12 +28,12 @@ from koord.kube.client import Client
 from koord.kube.health import HealthServer
 from koord.kube.metrics import Metrics
 from koord.kube.serving_tls import ServingTls
-from koord.scheduler.auditor import Limits
+from koord.scheduler.auditor import AuditLimits
 from koord.scheduler.live import diagnosis, monitor
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.metrics import uncounted
 from koord.scheduler.live.onlooker import Onlooker
-from koord.scheduler.live.run import Options
+from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from tests.allowing import EVERYBODY
 from tests.control_plane import ControlPlane
@@ -90,11 +90,11 @@ async def running(
     caplog: pytest.LogCaptureFixture,
     config: SchedulerConfiguration = SHIPPED,
     *,
-    audit: Limits | None = None,
+    audit: AuditLimits | None = None,
     nodes: int = 2,
 ) -> AsyncIterator[Running]:
     inspection, metrics = Inspection(), Metrics(process=False)
-    options = Options(alone=True, inspection=inspection, audit=audit)
+    options = SchedulerOptions(alone=True, inspection=inspection, audit=audit)
     async with serving(folder) as client, HealthServer("127.0.0.1:0", metrics=metrics, authorizer=EVERYBODY) as server:
         server.add_paths(inspection.handle)
         await make_nodes(client, nodes)
@@ -350,7 +350,7 @@ async def test_an_attempt_that_takes_too_long_is_logged_and_counted_while_it_doe
 async def test_stuck_preemption_and_lack_of_progress_are_alerted_on_where_that_is_asked_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(tmp_path, caplog, audit=Limits(victims_s=0.5, progress_s=0.5), nodes=1) as run:
+    async with running(tmp_path, caplog, audit=AuditLimits(victims_s=0.5, progress_s=0.5), nodes=1) as run:
         for name, value in (("low", 10), ("high", 1000)):
             await run.client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         low = pod_manifest("low", cpu="3", priorityClassName="low")
@@ -395,7 +395,7 @@ async def test_from_afar_only_those_whom_the_api_server_allows_look_into_it(
         exposed.add_paths(inspection.handle)
         server = TestServer(exposed.app(), host="127.0.0.1", scheme="https")
         await server.start_server(ssl=tls.context)
-        options = Options(alone=True, inspection=inspection)
+        options = SchedulerOptions(alone=True, inspection=inspection)
         try:
             async with scheduling(client, options=options, metrics=metrics), aiohttp.ClientSession() as http:
 

@@ -15,7 +15,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.metrics import Metrics
 from koord.scheduler.live import reload
-from koord.scheduler.live.run import Options
+from koord.scheduler.live.run import SchedulerOptions
 from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import (
     make_nodes,
@@ -125,7 +125,7 @@ async def _is_unschedulable(client: Client, name: str) -> bool:
 
 async def test_gates_and_other_schedulers_are_respected(client: Client) -> None:
     await make_nodes(client, 1)
-    async with scheduling(client, options=Options()):
+    async with scheduling(client, options=SchedulerOptions()):
         await client.create(
             PODS, pod_manifest("gated", schedulerName="koord-scheduler", schedulingGates=[{"name": "g"}])
         )
@@ -213,7 +213,7 @@ async def test_a_new_configuration_takes_effect_and_a_faulty_one_does_not(
         return said["config"]
 
     await make_nodes(client, 1)
-    async with scheduling(client, said["config"], options=Options(reload=read)):
+    async with scheduling(client, said["config"], options=SchedulerOptions(reload=read)):
         await client.create(PODS, pod_manifest("one", schedulerName="first"))
         await client.create(PODS, pod_manifest("two", schedulerName="second"))
         assert set(await until_bound(client, "one")) == {"one"}
@@ -238,7 +238,9 @@ async def candidate(client: Client) -> AsyncIterator[None]:
         retry_period="200ms",
         resource_namespace="default",
     )
-    async with scheduling(client, replace(SHIPPED, leader_election=quick), options=Options(elect=True, alone=True)):
+    async with scheduling(
+        client, replace(SHIPPED, leader_election=quick), options=SchedulerOptions(elect=True, alone=True)
+    ):
         yield
 
 

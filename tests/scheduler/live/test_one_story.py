@@ -21,7 +21,7 @@ from koord.api.text.manifest import parse
 from koord.kube.client import Client
 from koord.kube.errors import unreachable
 from koord.offline.plan import plan
-from koord.scheduler.live.run import Options
+from koord.scheduler.live.run import SchedulerOptions
 from koord.scheduler.profiles import profiles_of
 from tests.scheduler.live.embedded import node_manifest, pod_manifest, scheduling, serving, until
 from tests.scheduler.tiny_driver import TinyDriver
@@ -134,7 +134,7 @@ async def test_live_planned_and_driven_stories_end_alike(
             async def at_rest(placed: dict[str, str] = placed, messages: dict[str, str] = messages) -> bool:
                 return await story.told() == (placed, messages)
 
-            async with scheduling(client, options=Options(alone=True)):
+            async with scheduling(client, options=SchedulerOptions(alone=True)):
                 try:
                     await until(at_rest, 10.0)
                 except TimeoutError:

@@ -21,7 +21,7 @@ from koord.kube.clock import SystemClock
 from koord.kube.informer import Informer
 from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
-from koord.scheduler.live.run import Options, Runner
+from koord.scheduler.live.run import Runner, SchedulerOptions
 from tests.scheduler.core.build import Fed, picture
 from tests.scheduler.live.embedded import until
 
@@ -51,7 +51,7 @@ class Witness:
         assert {uid: places for uid, places in self._places.items() if len(places) > 1} == {}, "bound twice"
         assert min(free_milli(await self._client.list(NODES), pods)) >= 0, "more on a node than it has"
         if runner is None:
-            async with following(self._client, Options(elect=True, alone=True), NEVER_LEADS) as stands_by:
+            async with following(self._client, SchedulerOptions(elect=True, alone=True), NEVER_LEADS) as stands_by:
                 assert await knows_what_is_so(self._client, stands_by)
         else:
             await until(lambda: knows_what_is_so(self._client, runner), SOON_S)
@@ -106,11 +106,11 @@ async def witness(client: Client) -> AsyncIterator[Witness]:
 
 @asynccontextmanager
 async def following(
-    client: Client, options: Options | None = None, config: SchedulerConfiguration = SHIPPED
+    client: Client, options: SchedulerOptions | None = None, config: SchedulerConfiguration = SHIPPED
 ) -> AsyncIterator[Runner]:
     """A scheduler in this process, into which tests can look."""
     ready = asyncio.Event()
-    runner = Runner(client, config, options or Options(alone=True), SystemClock(), Metrics(process=False))
+    runner = Runner(client, config, options or SchedulerOptions(alone=True), SystemClock(), Metrics(process=False))
     task = asyncio.create_task(runner.run(ready.set))
     waiting = asyncio.create_task(ready.wait())
     try:

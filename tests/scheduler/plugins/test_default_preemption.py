@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.machinery.codec import convert
@@ -26,7 +26,7 @@ from tests.scheduler.reference.cluster import Cluster as Plain
 from tests.scheduler.reference.preemption_rules import preempt, verdict
 from tests.scheduler.world import engine_of
 
-PROFILE = Profile("default-scheduler")
+PROFILE = SchedulerProfile("default-scheduler")
 
 
 def full(*pods: Pod, nodes: tuple[str, ...] = ("a", "b"), budgets: tuple[PodDisruptionBudget, ...] = ()) -> Engine:

@@ -20,7 +20,7 @@ from koord.api.configuration.scheduler_args import (
     NodeResourcesFitArgs,
     PodTopologySpreadArgs,
 )
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from tests.scheduler.reference import (
@@ -121,17 +121,17 @@ def score(
     return SCORES[plugin](pod, nodes, cluster, default_args(plugin) if args is None else args)
 
 
-def args_of(profile: Profile, plugin: str) -> PluginArgs:
+def args_of(profile: SchedulerProfile, plugin: str) -> PluginArgs:
     return profile.written_args(plugin).completed() if plugin in ARGS else NO_ARGS
 
 
-def feasible(pod: Pod, cluster: Cluster, profile: Profile | None = None) -> dict[str, Verdict]:
+def feasible(pod: Pod, cluster: Cluster, profile: SchedulerProfile | None = None) -> dict[str, Verdict]:
     """By node: ok, or what the first plugin says that refuses it.
 
     A plugin that rejects the pod as such stops the cycle, and is the reason on all nodes. Nodes that are not among
     those which a pod is pinned to are not asked any further.
     """
-    profile = profile or Profile()
+    profile = profile or SchedulerProfile()
     points = profile.resolved().at
     plugins = [plugin for plugin in points["filter"] if plugin in FILTERS]
     everywhere = _rejection(pod, cluster, points["preFilter"])
@@ -153,12 +153,12 @@ def feasible(pod: Pod, cluster: Cluster, profile: Profile | None = None) -> dict
     return verdicts
 
 
-def _remembered_args(profile: Profile, plugin: str, cluster: Cluster) -> PluginArgs:
+def _remembered_args(profile: SchedulerProfile, plugin: str, cluster: Cluster) -> PluginArgs:
     """The same object each time, so that what is computed from it once is found again."""
     return cluster.once(_all_args, profile)[plugin]
 
 
-def _all_args(profile: Profile) -> dict[str, PluginArgs]:
+def _all_args(profile: SchedulerProfile) -> dict[str, PluginArgs]:
     return {plugin: args_of(profile, plugin) for plugin in {*FILTERS, *SCORES}}
 
 
@@ -170,15 +170,15 @@ def _rejection(pod: Pod, cluster: Cluster, plugins: Iterable[str]) -> Verdict | 
     return None
 
 
-def feasible_nodes(pod: Pod, cluster: Cluster, profile: Profile | None = None) -> list[str]:
+def feasible_nodes(pod: Pod, cluster: Cluster, profile: SchedulerProfile | None = None) -> list[str]:
     return [name for name, verdict in feasible(pod, cluster, profile).items() if verdict]
 
 
 def scores(
-    pod: Pod, nodes: Iterable[str], cluster: Cluster, profile: Profile | None = None
+    pod: Pod, nodes: Iterable[str], cluster: Cluster, profile: SchedulerProfile | None = None
 ) -> dict[str, dict[str, int]]:
     """By plugin and node, before weights. Plugins that have nothing to say are absent."""
-    profile = profile or Profile()
+    profile = profile or SchedulerProfile()
     nodes = list(nodes)
     found = {
         plugin: score(plugin, pod, nodes, cluster, args_of(profile, plugin))
@@ -188,9 +188,9 @@ def scores(
     return {plugin: by_node for plugin, by_node in found.items() if by_node}
 
 
-def totals(pod: Pod, nodes: Iterable[str], cluster: Cluster, profile: Profile | None = None) -> dict[str, int]:
+def totals(pod: Pod, nodes: Iterable[str], cluster: Cluster, profile: SchedulerProfile | None = None) -> dict[str, int]:
     """By node, the sum of all scores times their weights. Highest total wins."""
-    profile = profile or Profile()
+    profile = profile or SchedulerProfile()
     nodes = list(nodes)
     weights = profile.resolved().weights
     total: Counter[str] = Counter(dict.fromkeys(nodes, 0))

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace as changed
 
-from koord.api.configuration.scheduler_config import Profile
+from koord.api.configuration.scheduler_config import SchedulerProfile
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.text.selector import NOTHING, SelectorError, compile_labels
@@ -61,7 +61,7 @@ def more_important_first(pods: Iterable[Pod]) -> list[Pod]:
 def preempt(
     pod: Pod,
     cluster: Cluster,
-    profile: Profile | None = None,
+    profile: SchedulerProfile | None = None,
     budgets: Sequence[PodDisruptionBudget] = (),
     nominated: Sequence[tuple[Pod, str]] = (),
 ) -> Preemption:
@@ -87,7 +87,7 @@ def preempt(
 
 
 def verdict(
-    pod: Pod, node: str, cluster: Cluster, profile: Profile | None, nominated: Sequence[tuple[Pod, str]]
+    pod: Pod, node: str, cluster: Cluster, profile: SchedulerProfile | None, nominated: Sequence[tuple[Pod, str]]
 ) -> Verdict:
     """With the pods that were promised this node and are no less important, and, if there are any, without them."""
     added = [
@@ -106,7 +106,7 @@ def on_node(
     pod: Pod,
     node: str,
     cluster: Cluster,
-    profile: Profile | None,
+    profile: SchedulerProfile | None,
     budgets: Sequence[PodDisruptionBudget],
     nominated: Sequence[tuple[Pod, str]],
 ) -> Victims | tuple[str, ...]:

@@ -44,7 +44,7 @@ LEASE: Final = "koord-controllers"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControllersOptions:
     """What may be set; times in seconds."""
 
     workers: int = 4
@@ -64,7 +64,7 @@ class Loop(Protocol):
     def controller(self) -> Controller[Any]: ...
 
 
-def loops(cluster: Cluster, served: ServedResources, options: Options) -> list[Loop]:
+def loops(cluster: Cluster, served: ServedResources, options: ControllersOptions) -> list[Loop]:
     """All loops. Garbage collection is last: it follows through the others' views what they follow already."""
     workers = options.workers
     return [
@@ -95,23 +95,23 @@ async def run(
     client: Client,
     *,
     clock: Clock | None = None,
-    options: Options | None = None,
+    options: ControllersOptions | None = None,
     elect: bool = False,
     namespace: str = "kube-system",
     on_ready: Callable[[], None] | None = None,
 ) -> None:
     """Runs all controllers until cancelled. `on_ready` is called once all have a picture of the cluster."""
     if not elect:
-        await _run(client, clock or SystemClock(), options or Options(), on_ready)
+        await _run(client, clock or SystemClock(), options or ControllersOptions(), on_ready)
         return
 
     async def work(leader: LeaderElection) -> None:
-        await _run(leader.client, clock or SystemClock(), options or Options(), on_ready)
+        await _run(leader.client, clock or SystemClock(), options or ControllersOptions(), on_ready)
 
     await run_as_leader(client, work, name=LEASE, namespace=namespace)
 
 
-async def _run(client: Client, clock: Clock, options: Options, on_ready: Callable[[], None] | None) -> None:
+async def _run(client: Client, clock: Clock, options: ControllersOptions, on_ready: Callable[[], None] | None) -> None:
     async with (
         EventRecorder(client, controller="koord-controllers", clock=clock) as events,
         Informers(client, clock=clock) as informers,

@@ -57,7 +57,7 @@ FIELD_MANAGER: Final = "koord-local"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LocalOptions:
     name: str
     root: str
     "The node's cgroup, below the root of every hierarchy."
@@ -89,7 +89,9 @@ def _identity(bound: Bound) -> Identity:
 
 
 class Local:
-    def __init__(self, client: Client, options: Options, clock: Clock, answered: Callable[[str, float], None]) -> None:
+    def __init__(
+        self, client: Client, options: LocalOptions, clock: Clock, answered: Callable[[str, float], None]
+    ) -> None:
         self._client, self._options, self._clock, self._answered = client, options, clock, answered
         self.tree = Tree(options.root, options.cpu_milli, options.memory_bytes)
         cpus = os.cpu_count() or 1
@@ -271,7 +273,7 @@ def _teller(events: EventRecorder) -> Callable[[RunnablePod, EventType, str, str
 
 async def run(
     client: Client,
-    options: Options,
+    options: LocalOptions,
     *,
     clock: Clock | None = None,
     on_ready: Callable[[int], None] = lambda port: None,
