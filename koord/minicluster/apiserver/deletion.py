@@ -21,7 +21,7 @@ MOST_GRACE_S: Final = 100 * 365 * 24 * 3600
 """A hundred years: what is asked for beyond them would end at a time that cannot be written."""
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
-DeleteOptions: TypeAlias = Mapping[str, Any]
+DeletionOptions: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def options_of(query: Mapping[str, str], dry_run: list[str]) -> dict[str, Any]:
     return options
 
 
-def check_options(options: DeleteOptions) -> None:
+def check_options(options: DeletionOptions) -> None:
     """422 for options that contradict each other or are not known."""
     policy = options.get("propagationPolicy")
     faults: list[Cause] = []
@@ -60,10 +60,10 @@ def check_options(options: DeleteOptions) -> None:
     if any(value != "All" for value in dry_run):
         faults.append(not_supported("dryRun", dry_run, ["All"]))
     if faults:
-        raise unprocessable("DeleteOptions", "meta.k8s.io", "", faults)
+        raise unprocessable("DeletionOptions", "meta.k8s.io", "", faults)
 
 
-def check_preconditions(resource: Resource, options: DeleteOptions, old: Obj) -> None:
+def check_preconditions(resource: Resource, options: DeletionOptions, old: Obj) -> None:
     """409 where the object is not the one that was meant."""
     wanted, meta = options.get("preconditions") or {}, old["metadata"]
     for key, word, why in (
@@ -84,7 +84,7 @@ def check_preconditions(resource: Resource, options: DeleteOptions, old: Obj) ->
             )
 
 
-def outcome(strategy: Strategy, old: Obj, options: DeleteOptions, now_s: float) -> DeletionStep:
+def outcome(strategy: Strategy, old: Obj, options: DeletionOptions, now_s: float) -> DeletionStep:
     """What a delete with these options makes of the object."""
     meta = dict(old["metadata"])
     mark: Obj = {**old, "metadata": meta}
@@ -122,7 +122,7 @@ def is_finished(strategy: Strategy, new: Obj, old: Obj) -> bool:
     return not strategy.awaits(new)
 
 
-def finalizers_for(finalizers: list[str], options: DeleteOptions, strategy: Strategy) -> list[str]:
+def finalizers_for(finalizers: list[str], options: DeletionOptions, strategy: Strategy) -> list[str]:
     """The finalizers of a deleted object under the policy asked for: dependents orphaned, or deleted first."""
     policy = options.get("propagationPolicy")
     if (orphan := options.get("orphanDependents")) is not None:
