@@ -42,7 +42,7 @@ def came_back(found: World) -> Iterable[tuple[float, str, str]]:
                 yield at_s, job, node
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32), jobs=st.integers(1, 24))
 def test_under_any_load_nobody_comes_back_within_the_cool_down_and_evictions_are_bounded(seed: int, jobs: int) -> None:
     found = world(seed, jobs)

@@ -161,7 +161,7 @@ def fresh(found: Engine, wanted: Ask) -> PodClass:
     return Engine(found.cluster, found.profile).class_of(wanted)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32))
 def test_what_is_kept_equals_what_is_worked_out_from_scratch(seed: int) -> None:
     rng = random.Random(seed)
@@ -238,7 +238,7 @@ def test_another_seed_breaks_ties_differently() -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_reasons_by_plugin_are_those_of_the_nodes_one_by_one(seed: int) -> None:
     chance = random.Random(seed)
     taint = {"key": "k", "effect": "NoSchedule"}

@@ -72,7 +72,7 @@ def small_story(seed: int) -> Story:
     return story_of(seed, generate._scene(Dice(seed), SMALL, stock=False))
 
 
-@settings(max_examples=14)
+@settings(max_examples=7)
 @given(SEEDS)
 def test_so_it_does_in_small_clusters_event_by_event(seed: int) -> None:
     story = small_story(seed)
@@ -104,7 +104,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
-@settings(max_examples=14, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=SEEDS)
 def test_so_it_does_where_everything_that_is_kept_is_short(tight: None, seed: int) -> None:
     story = small_story(seed)
@@ -124,7 +124,7 @@ def test_so_it_does_with_many_nodes_and_a_table_that_grows(seed: int) -> None:
         assert_right(story)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(SEEDS)
 def test_a_pod_goes_to_a_node_with_the_highest_total_and_its_scores_are_told(seed: int) -> None:
     story = story_of(seed)
@@ -146,7 +146,7 @@ def test_a_pod_goes_to_a_node_with_the_highest_total_and_its_scores_are_told(see
         story._note(pod, placement)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(SEEDS)
 def test_no_decision_takes_a_node_over_its_resources_ports_or_number_of_pods(seed: int) -> None:
     """Looked at on the plain objects. Others may have over-filled a node before; then nothing of it is given away."""
@@ -181,7 +181,7 @@ def over(plain: Plain, key: str, engine: Engine) -> Iterator[str]:
             yield f"port {number}"
 
 
-@settings(max_examples=14)
+@settings(max_examples=7)
 @given(SEEDS)
 def test_what_is_undone_leaves_no_trace(seed: int) -> None:
     story = story_of(seed)
@@ -235,7 +235,7 @@ def _filled(value: Any) -> Any:
     return {key: inner for key, each in value.items() if (inner := _filled(each)) != {}}
 
 
-@settings(max_examples=14)
+@settings(max_examples=7)
 @given(SEEDS)
 def test_equal_seeds_give_equal_placements_in_any_order_of_replay(seed: int) -> None:
     story = story_of(seed)

@@ -14,7 +14,7 @@ from tests.scheduler.test_smallest import shipped, worlds
 
 
 @given(worlds())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_it_says_what_the_engine_decides(world: tuple[list[Node], list[tuple[Ask, str]], Ask]) -> None:
     nodes, running, wanted = world
     engine = shipped(nodes, running)

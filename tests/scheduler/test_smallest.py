@@ -272,7 +272,7 @@ def after(way: Way, nodes: list[Node], running: list[tuple[Ask, str]], wanted: A
 
 
 @given(worlds())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_proposed_change_lets_the_pod_in(world: tuple[list[Node], list[tuple[Ask, str]], Ask]) -> None:
     nodes, running, wanted = world
     engine = shipped(nodes, running)

@@ -133,7 +133,7 @@ FEW_NODES = Sizes(nodes=(1, 3), placed=(0, 12), pending=(4, 8))
 """So that many pods find no place, and one event decides."""
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32))
 @example(1274260).via("a pod brings volumes to a full node, where others then find them attached")
 @example(1274440).via("the same, where nobody else turns the pod away")

@@ -69,7 +69,7 @@ STEP = 0.01
 """A score is a whole number of percents: nodes whose loads differ by less than this part may be equals to it."""
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32))
 def test_the_hottest_node_is_within_one_pods_estimate_of_the_best_greedy_balance(seed: int) -> None:
     """Or within one step of the score, where pods are smaller than that."""
