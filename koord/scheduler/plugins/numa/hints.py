@@ -87,12 +87,11 @@ def merged(hints: Mapping[str, Hints], rule: Rule) -> Agreed | Objection:
         return ANYWHERE
     if rule.policy == "BestEffort":
         return Agreed(_best_effort(cared, rule))
-    if rule.policy == "SingleNUMANode":
-        cared = {name: tuple(_single(each)) for name, each in cared.items()}
     missing = [f"Unsatisfied NUMA {name}" for name, each in sorted(cared.items()) if not each]
     if missing:
-        return Objection(("," if rule.policy == "SingleNUMANode" else ", ").join(missing))
-    aligned = _aligned(cared, rule)
+        return Objection(", ".join(missing))
+    is_single = rule.policy == "SingleNUMANode"
+    aligned = _aligned({name: tuple(_single(each)) for name, each in cared.items()} if is_single else cared, rule)
     return Objection(_unaligned(cared, rule)) if aligned is None else Agreed(aligned)
 
 
@@ -151,4 +150,4 @@ def _unaligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> str:
         f"{name} prefer {told(h.nodes for h in each if h.preferred)} among {told(h.nodes for h in each)}"
         for name, each in sorted(hints.items())
     ]
-    return f"Unaligned NUMA Hint cause {' & '.join(causes)}"
+    return f"Unaligned NUMA Hint cause {(',' if rule.policy == 'SingleNUMANode' else ' & ').join(causes)}"
