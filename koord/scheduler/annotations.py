@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.api.protocol.annotations import colocation, cpu, load
+from koord.api.protocol.annotations import colocation, cpu, device, load
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
     cpu.NODE_RESERVATION,
     colocation.RAW_ALLOCATABLE,
+    device.DEVICE_ALLOCATED,
+    device.DEVICE_ALLOCATE_HINT,
+    device.DEVICE_JOINT_ALLOCATE,
+    device.GPU_PARTITION_SPEC,
+    device.GPU_PARTITIONS,
     load.LAST_EVICTIONS,
     load.LOAD_ESTIMATED_SCALING_FACTORS,
     load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,

@@ -34,6 +34,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "InterPodAffinity": f"{_HERE}.inter_pod_affinity",
     "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
     "NodeClosing": f"{_HERE}.node_closing",
+    "DeviceShare": f"{_HERE}.devices.plugin",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
     "ImageLocality": f"{_HERE}.image_locality",
     "DefaultPreemption": f"{_HERE}.default_preemption",

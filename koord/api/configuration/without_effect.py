@@ -12,7 +12,12 @@ from typing import Final
 import msgspec
 
 from koord.api.configuration.component_config import PluginArgs
-from koord.api.configuration.scheduler_args import CoschedulingArgs, LoadAwareSchedulingArgs, VolumeBindingArgs
+from koord.api.configuration.scheduler_args import (
+    CoschedulingArgs,
+    DeviceShareArgs,
+    LoadAwareSchedulingArgs,
+    VolumeBindingArgs,
+)
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 
 SCHEDULER_FIELDS: Final = ("client_connection", "enable_profiling", "enable_contention_profiling", "extenders")
@@ -25,6 +30,7 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
         "enable_preemption",
         "aware_network_topology",
     ),
+    DeviceShareArgs: ("allocator", "gpu_shared_resource_templates_config"),
     LoadAwareSchedulingArgs: ("estimator",),
     VolumeBindingArgs: ("shape",),
 }

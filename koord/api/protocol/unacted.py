@@ -61,22 +61,6 @@ UNACTED: Final[tuple[Unacted, ...]] = (
         annotations=frozenset({names.ANNOTATION_RESERVATION_AFFINITY}),
     ),
     Unacted(
-        "devices",
-        "nodes publish the totals of their devices, but no device is chosen for a pod",
-        kinds.DEVICES,
-        resources=frozenset(
-            {
-                names.RESOURCE_GPU,
-                names.RESOURCE_GPU_SHARED,
-                names.RESOURCE_GPU_CORE,
-                names.RESOURCE_GPU_MEMORY,
-                names.RESOURCE_GPU_MEMORY_RATIO,
-                names.RESOURCE_RDMA,
-                names.RESOURCE_FPGA,
-            }
-        ),
-    ),
-    Unacted(
         "CPU binding by the scheduler",
         "no CPUs and no NUMA node are chosen for the pod",
         annotations=frozenset({names.ANNOTATION_RESOURCE_SPEC}),

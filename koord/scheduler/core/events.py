@@ -12,6 +12,7 @@ from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.scheduler.core.queue import ClusterEvent
@@ -105,6 +106,19 @@ def load_event(old: NodeMetric | None, new: NodeMetric | None) -> ClusterEvent:
 def slo_event(old: NodeSLO | None, new: NodeSLO | None) -> ClusterEvent:
     """A node protects its services otherwise."""
     return ClusterEvent(int(Reason.LOAD), _node(old, new), "NodeSLOUpdate")
+
+
+def device_event(old: Device | None, new: Device | None) -> ClusterEvent | None:
+    """A node's devices came, changed or went. What pods have of them is told by the pods."""
+    if old is not None and new is not None and _told(old) == _told(new):
+        return None
+    found = old if new is None else new
+    assert found is not None
+    return ClusterEvent(int(Reason.EXACT), found.metadata.name, "DeviceUpdate")
+
+
+def _told(device: Device) -> tuple[object, ...]:
+    return device.spec, device.metadata.labels, device.metadata.annotations
 
 
 def _node(old: NodeMetric | NodeSLO | None, new: NodeMetric | NodeSLO | None) -> str:

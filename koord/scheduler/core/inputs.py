@@ -97,6 +97,7 @@ INPUTS: Final[tuple[Input, ...]] = (
     ),
     _plugins(kinds.NODE_METRICS, events.load_event),
     _plugins(kinds.NODE_SLOS, events.slo_event),
+    _plugins(kinds.DEVICES, events.device_event),
     # What a change of one means to whom is the plugin's to say: see `Cluster.changed_jobs`.
     _plugins(kinds.POD_GROUPS, lambda old, new: None),
     Input(

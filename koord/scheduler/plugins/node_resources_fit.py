@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from koord.api.configuration.scheduler_args import FitScoringStrategy, NodeResourcesFitArgs, is_extended_resource
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.names import RESOURCE_GPU_SHARED
 from koord.api.text.quantity import amount as amount_of
 from koord.api.text.quantity import render
 from koord.scheduler.core.queue import ClusterEvent
@@ -83,7 +84,9 @@ class NodeResourcesFit(Plugin):
         return _Fit(cluster, needed, shares, _shape(strategy))
 
     def _is_ignored(self, name: str) -> bool:
-        """Resources of vendors can be left to someone else."""
+        """Resources of vendors can be left to someone else. Over how many cards a request is spread is no amount."""
+        if name == RESOURCE_GPU_SHARED:
+            return True
         args = self._args
         named = name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups
         return named and is_extended_resource(name)

@@ -11,7 +11,7 @@ once for all classes of the view; so nobody who reads columns knows whether a vi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
@@ -91,6 +91,11 @@ class View:
         if not here:
             del self._hidden[row]
         self._move(record, row, -1)
+
+    def hidden(self, row: Row) -> Collection[PodRecord]:
+        """The pods on a row that are hidden."""
+        here = self._hidden.get(row)
+        return here.values() if here else ()
 
     def visible(self, records: list[PodRecord], row: Row) -> list[PodRecord]:
         """Of pods on a row, those that are not hidden."""

@@ -1,0 +1,15 @@
+"""DeviceShare: GPUs, RDMA cards and FPGAs, whole or shared, counted one by one.
+
+requests    what a pod asks of devices: which requests are valid, and what they come to for each device
+inventory   what a Device object says a node has
+grants      what a pod got, as its annotation says
+ledger      what is left of every device of every node, in columns too
+room        the devices of one node as one pod sees them
+topology    GPUs that lie close together
+partitions  GPUs that are linked, by the node's table
+allocate    which devices a pod gets on one node
+scoring     which nodes and devices are preferred
+alignment   on which NUMA nodes the devices of a pod could be
+judge       the class of a pod, over all nodes
+plugin      DeviceShare itself
+"""

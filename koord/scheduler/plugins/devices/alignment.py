@@ -1,0 +1,78 @@
+"""On which NUMA nodes the devices of a pod could be: hints for whoever settles on NUMA nodes with other plugins.
+
+A set of NUMA nodes is feasible where the pod's devices can all be had from it. The smallest feasible sets are
+preferred; a set from which the pod gets the same GPUs as from all of them scores higher. All types get the same
+hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from koord.scheduler.framework.judge import Objection
+from koord.scheduler.plugins.devices.allocate import Found, Score, allocate
+from koord.scheduler.plugins.devices.inventory import ANY_NUMA
+from koord.scheduler.plugins.devices.requests import GPU, Wanted
+from koord.scheduler.plugins.devices.room import Room
+from koord.scheduler.plugins.numa.hints import Hint, Hints
+
+SAME_GPUS: Final = 500
+
+
+class LazyHints(Mapping[str, Hints]):
+    """Worked out when somebody looks: where no NUMA policy holds, nobody does."""
+
+    def __init__(self, work: Callable[[], Mapping[str, Hints]]) -> None:
+        self._work = work
+        self._found: Mapping[str, Hints] | None = None
+
+    @property
+    def _hints(self) -> Mapping[str, Hints]:
+        if self._found is None:
+            self._found = self._work()
+        return self._found
+
+    def __getitem__(self, name: str) -> Hints:
+        return self._hints[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hints)
+
+    def __len__(self) -> int:
+        return len(self._hints)
+
+
+def hints(room: Room, wanted: Wanted, score: Score) -> Mapping[str, Hints]:
+    """By type. Nothing where devices have no NUMA nodes, or the pod's cannot be had from all nodes together: then the
+    check says why."""
+    nodes = 0
+    for request in wanted.requests:
+        for unit in room.machine.units.get(request.type, ()):
+            if unit.place is not None and unit.place.numa != ANY_NUMA:
+                nodes |= 1 << unit.place.numa
+    if not nodes:
+        return {}
+    most = allocate(replace(room, numa_nodes=nodes), wanted, score)
+    if isinstance(most, Objection):
+        return {}
+    feasible: list[tuple[int, int]] = []
+    for mask in sorted(_subsets(nodes), key=lambda mask: (mask.bit_count(), mask)):
+        found = most if mask == nodes else allocate(replace(room, numa_nodes=mask), wanted, score)
+        if not isinstance(found, Objection):
+            feasible.append((mask, SAME_GPUS if _gpus(found) == _gpus(most) else 0))
+    smallest = min(mask.bit_count() for mask, _ in feasible)
+    offered = tuple(Hint(mask, mask.bit_count() == smallest, points) for mask, points in feasible)
+    return {request.type: offered for request in wanted.requests}
+
+
+def _subsets(nodes: int) -> Iterator[int]:
+    mask = nodes
+    while mask:
+        yield mask
+        mask = (mask - 1) & nodes
+
+
+def _gpus(found: Found) -> tuple[int, ...]:
+    return tuple(grant.minor for grant in found.get(GPU, ()))

@@ -1,0 +1,151 @@
+"""Which devices a pod gets on one node: pure, and the same for a filter, a placement and an explanation.
+
+    joint types     the leading type first; the others on its PCIe switches, one for each where there are enough
+    GPUs            by the table of linked ones, else those that lie closest together, else by score
+    other devices   by score, the lowest minor first among equals
+
+`score` says which devices are preferred; higher is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from koord.scheduler.framework.judge import Objection
+from koord.scheduler.plugins.devices.grants import Grant
+from koord.scheduler.plugins.devices.inventory import Unit
+from koord.scheduler.plugins.devices.partitions import partitioned
+from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted
+from koord.scheduler.plugins.devices.room import Room, filled
+from koord.scheduler.plugins.devices.topology import closest
+
+Score: TypeAlias = Callable[[Request, Unit], int]
+Found: TypeAlias = dict[str, tuple[Grant, ...]]
+"""By type."""
+
+
+def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
+    """All devices that a pod asks for, or why it cannot have them there."""
+    for request in wanted.requests:
+        units = room.machine.units.get(request.type)
+        if not units:
+            return insufficient(request, resolvable=False)
+        if request.vf_selector is not None and not any(group.vfs for unit in units for group in unit.vf_groups):
+            return Objection(f"Insufficient {request.type} VirtualFunctions", resolvable=False)
+    found: Found = {}
+    if wanted.joint:
+        why = _jointly(room, wanted, score, found)
+        if why is not None:
+            return why
+    for request in wanted.requests:
+        if request.type not in found:
+            grants = _alone(room, wanted, request, score)
+            if isinstance(grants, Objection):
+                return grants
+            found[request.type] = grants
+    return found
+
+
+def insufficient(request: Request, *, resolvable: bool = True) -> Objection:
+    return Objection(f"Insufficient {request.type} devices", resolvable)
+
+
+def _alone(room: Room, wanted: Wanted, request: Request, score: Score) -> tuple[Grant, ...] | Objection:
+    if request.type == GPU:
+        return _gpus(room, wanted, request, score)
+    return _plain(room, request, score, request.count, request.count)
+
+
+def _gpus(room: Room, wanted: Wanted, request: Request, score: Score) -> tuple[Grant, ...] | Objection:
+    if request.is_whole:
+        linked = partitioned(room, wanted, request)
+        if isinstance(linked, Objection):
+            return linked
+        if linked is not None:
+            return _granted(room, request, linked)
+    units = room.units(request)
+    by_topology = all(unit.place is not None for unit in units) and (request.is_whole or request.count == 1)
+    if request.scope == "Device" and request.count > 1:
+        return Objection("node(s) cannot have several GPUs in the scope of one Device", resolvable=False)
+    if not by_topology:
+        if request.scope:
+            return Objection(f"node(s) missing the topology for the scope {request.scope}", resolvable=False)
+        return _plain(room, request, score, request.count, request.count)
+    fitting = _preferred_first(room, [unit for unit in units if room.fits(unit, request)], request.count)
+    share = None if request.is_whole else (lambda unit: score(request, unit))
+    near = closest(room, units, frozenset(unit.minor for unit in fitting), request.count, request.scope, share)
+    return insufficient(request) if near is None else _granted(room, request, near)
+
+
+def _preferred_first(room: Room, fitting: list[Unit], count: int) -> list[Unit]:
+    """Only those that are preferred, where they are enough."""
+    preferred = [unit for unit in fitting if unit.key in room.preferred]
+    return preferred if len(preferred) >= count else fitting
+
+
+def _plain(
+    room: Room, request: Request, score: Score, count: int, most: int, pcies: Sequence[str] = ()
+) -> tuple[Grant, ...] | Objection:
+    """At least `count` devices, and up to `most`: by score, on some PCIe switches first. A count of 0 means all."""
+    units = room.units(request)
+    able = [unit for unit in units if room.fits(unit, request)]
+    if request.vf_selector is not None:
+        able = [unit for unit in able if room.free_vf(unit, request) is not None]
+    if not count:
+        return _granted(room, request, able) if able and len(able) == len(units) else insufficient(request)
+    able.sort(key=lambda unit: (unit.key not in room.preferred, -score(request, unit), unit.minor))
+    if pcies:
+        able = _round_robin(able, frozenset(pcies))
+    return insufficient(request) if len(able) < count else _granted(room, request, able[:most])
+
+
+def _round_robin(units: Sequence[Unit], pcies: frozenset[str]) -> list[Unit]:
+    """The best device of each of these PCIe switches, then the second of each, and so on; then all others."""
+    turn: dict[str, int] = {}
+    order: list[tuple[int, int]] = []
+    for i, unit in enumerate(units):
+        pcie = _pcie(unit)
+        if pcie in pcies:
+            order.append((turn.setdefault(pcie, 0), i))
+            turn[pcie] += 1
+        else:
+            order.append((len(units), i))
+    return [units[i] for _, i in sorted(order)]
+
+
+def _jointly(room: Room, wanted: Wanted, score: Score, found: Found) -> Objection | None:
+    """Devices of the joint types, into `found`; or why there are none."""
+    first, *others = [request for type_ in wanted.joint if (request := wanted.of(type_)) is not None]
+    leading = _alone(room, wanted, first, score)
+    if isinstance(leading, Objection):
+        return leading
+    found[first.type] = leading
+    pcies = _pcies(room, first.type, leading)
+    for request in others:
+        count = max(request.count, len(pcies)) if wanted.same_pcie else request.count
+        most = count if request.type == GPU else max(count, len(pcies))
+        grants = _plain(room, request, score, count, most, sorted(pcies))
+        if isinstance(grants, Objection):
+            return grants
+        if wanted.same_pcie and _pcies(room, request.type, grants) != pcies:
+            return Objection("node(s) Device Joint-Allocate rules violation")
+        found[request.type] = grants
+    return None
+
+
+def _pcies(room: Room, type_: str, grants: Iterable[Grant]) -> set[str]:
+    units = (room.machine.unit(type_, grant.minor) for grant in grants)
+    return {_pcie(unit) for unit in units if unit is not None and unit.place is not None}
+
+
+def _pcie(unit: Unit) -> str:
+    return "" if unit.place is None else unit.place.pcie
+
+
+def _granted(room: Room, request: Request, units: Iterable[Unit]) -> tuple[Grant, ...]:
+    found = []
+    for unit in sorted(units, key=lambda unit: unit.minor):
+        vf = None if request.vf_selector is None else room.free_vf(unit, request)
+        found.append(Grant(unit.minor, filled(request.each, unit), unit.id, () if vf is None else (vf,)))
+    return tuple(found)

@@ -1,0 +1,103 @@
+"""What a pod got of devices: its `device-allocated` annotation, as a note.
+
+Notes are values, and their amounts are integers. What the annotation says counts, whatever the pod's requests are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.annotations.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_ALLOCATED,
+    AllocatedDevice,
+    AllocatedVF,
+    AllocationExtension,
+)
+from koord.api.text.quantity import from_value
+from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.table import countable
+
+_IN_BYTES: Final = frozenset({names.RESOURCE_GPU_MEMORY})
+PCIE_LEVEL: Final = "PCIeLevel"
+
+
+class VF(NamedTuple):
+    """A virtual function."""
+
+    minor: int
+    bus_id: str
+
+
+class Grant(NamedTuple):
+    """A device, or a part of one."""
+
+    minor: int
+    amounts: Amounts
+    id: str = ""
+    vfs: tuple[VF, ...] = ()
+    template: str = ""
+
+
+class Granted(NamedTuple):
+    """All that one pod has. This is its note."""
+
+    by_type: tuple[tuple[str, tuple[Grant, ...]], ...]
+    "Sorted by type."
+    alone_on_pcie: tuple[str, ...] = ()
+    "Types of which nobody else may have devices on the same PCIe switches."
+
+    def of(self, type_: str) -> tuple[Grant, ...]:
+        return next((grants for name, grants in self.by_type if name == type_), ())
+
+
+def read(meta: ObjectMeta) -> Granted | None:
+    """What a pod says that it has; None: nothing, or nothing that can be understood."""
+    if names.ANNOTATION_DEVICE_ALLOCATED not in meta.annotations:
+        return None
+    try:
+        said = DEVICE_ALLOCATED.read(meta)
+        found = [(type_, tuple(map(_grant, devices))) for type_, devices in said.items() if devices]
+    except BadInput:
+        return None
+    return Granted(tuple(sorted(found)), alone_on_pcie(meta)) if found else None
+
+
+def alone_on_pcie(meta: ObjectMeta) -> tuple[str, ...]:
+    """Types for which a pod wants PCIe switches to itself."""
+    if names.ANNOTATION_DEVICE_ALLOCATE_HINT not in meta.annotations:
+        return ()
+    try:
+        hints = DEVICE_ALLOCATE_HINT.read(meta)
+    except BadInput:
+        return ()
+    return tuple(sorted(type_ for type_, hint in hints.items() if hint.exclusive_policy == PCIE_LEVEL))
+
+
+def render(granted: Granted) -> str:
+    """The text of the annotation."""
+    return DEVICE_ALLOCATED.render({type_: tuple(map(_device, grants)) for type_, grants in granted.by_type})
+
+
+def _grant(device: AllocatedDevice) -> Grant:
+    extension = device.extension or AllocationExtension()
+    vfs = tuple(VF(each.minor, each.bus_id) for each in extension.vfs)
+    taken = tuple(sorted((name, countable(each)) for name, each in amounts(device.resources).items() if each > 0))
+    return Grant(device.minor, taken, device.id, vfs, extension.gpu_shared_resource_template)
+
+
+def _device(grant: Grant) -> AllocatedDevice:
+    extension = None
+    if grant.vfs or grant.template:
+        extension = AllocationExtension(tuple(AllocatedVF(*each) for each in grant.vfs), grant.template)
+    resources = {name: from_value(amount, binary=name in _IN_BYTES) for name, amount in grant.amounts}
+    return AllocatedDevice(grant.minor, resources, grant.id, extension)
+
+
+def granted(by_type: Iterable[tuple[str, tuple[Grant, ...]]], alone: tuple[str, ...]) -> Granted:
+    return Granted(tuple(sorted(by_type)), alone)

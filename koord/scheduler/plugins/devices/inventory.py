@@ -1,0 +1,149 @@
+"""What a node has of devices, as its Device object says.
+
+A device without a minor, or one of several that claim the same minor, is not used: nobody could tell which one a pod
+got. The object's other devices are. `faults` says so for the people who read the object's events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput, Fault
+from koord.api.protocol.annotations.device import GPU_PARTITIONS, GPUPartition
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.device import Device, DeviceInfo, VirtualFunctionGroup
+from koord.api.protocol.names import LABEL_GPU_PARTITION_POLICY, LABEL_SECONDARY_DEVICE_WELL_PLANNED
+from koord.api.text.quantity import ResourceList
+from koord.scheduler.state.table import countable
+
+ANY_NUMA: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a device is attached."""
+
+    numa: int
+    "-1: nobody knows."
+    pcie: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One device of a node."""
+
+    type: str
+    minor: int
+    id: str
+    total: Mapping[str, int]
+    "What it offers; nothing where it is not healthy, or cannot be told from another."
+    place: Place | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    vf_groups: tuple[VirtualFunctionGroup, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.type, self.minor
+
+
+Partitions = Mapping[int, tuple[GPUPartition, ...]]
+"""By number of GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """All devices of a node."""
+
+    units: Mapping[str, tuple[Unit, ...]]
+    "By type, sorted by minor."
+    labels: Mapping[str, str] = field(default_factory=dict)
+    partitions: Partitions | None = None
+    slots: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    "The place of each device among those of its type: the number of its columns."
+
+    @property
+    def honours_partitions(self) -> bool:
+        return self.labels.get(LABEL_GPU_PARTITION_POLICY) == "Honor"
+
+    @property
+    def secondary_well_planned(self) -> bool:
+        return self.labels.get(LABEL_SECONDARY_DEVICE_WELL_PLANNED) == "true"
+
+    def unit(self, type_: str, minor: int) -> Unit | None:
+        slot = self.slots.get((type_, minor))
+        return None if slot is None else self.units[type_][slot]
+
+
+def machine_of(device: Device) -> Machine:
+    """What a Device object says."""
+    claimed = _claims(device)
+    found: dict[tuple[str, int], Unit] = {}
+    for info in device.spec.devices:
+        if info.minor is not None:
+            usable = info.health and claimed[info.type, info.minor] == 1
+            found[info.type, info.minor] = _unit(info, info.minor, usable)
+    try:
+        partitions = GPU_PARTITIONS.read(device.metadata, "Device")
+    except AnnotationError:
+        partitions = None
+    return _machine(found.values(), device.metadata.labels, partitions)
+
+
+def lost(machine: Machine) -> Machine:
+    """The same after its Device object is gone: nothing of it is given out any more, and what pods have stays known."""
+    units = (
+        Unit(each.type, each.minor, each.id, {}, each.place, each.labels)
+        for of in machine.units.values()
+        for each in of
+    )
+    return _machine(units, machine.labels, machine.partitions)
+
+
+def faults(device: Device) -> Iterator[Fault]:
+    """What is wrong with a Device object."""
+    claimed = _claims(device)
+    told = set[tuple[str, int]]()
+    for i, info in enumerate(device.spec.devices):
+        where = f"spec.devices[{i}]"
+        if info.minor is None:
+            yield Fault(f"{where}.minor", "is missing: the device is not used")
+        elif claimed[info.type, info.minor] > 1 and (info.type, info.minor) not in told:
+            told.add((info.type, info.minor))
+            number = claimed[info.type, info.minor]
+            yield Fault(
+                f"{where}.minor", f"{info.minor} is the minor of {number} {info.type} devices: none of them is used"
+            )
+        try:
+            amounts(info.resources)
+        except BadInput as error:
+            yield Fault(f"{where}.resources", f"{error}: the device is not used")
+
+
+def _claims(device: Device) -> Counter[tuple[str, int]]:
+    return Counter((info.type, info.minor) for info in device.spec.devices if info.minor is not None)
+
+
+def _machine(units: Iterable[Unit], labels: Mapping[str, str], partitions: Partitions | None) -> Machine:
+    by_type: dict[str, list[Unit]] = {}
+    for unit in sorted(units, key=lambda unit: unit.key):
+        by_type.setdefault(unit.type, []).append(unit)
+    slots = {unit.key: i for of in by_type.values() for i, unit in enumerate(of)}
+    return Machine({type_: tuple(of) for type_, of in by_type.items()}, labels, partitions, slots)
+
+
+def _unit(info: DeviceInfo, minor: int, usable: bool) -> Unit:
+    at = info.topology
+    place = None if at is None else Place(at.node_id, at.pcie_id)
+    total = _total(info.resources) if usable else {}
+    return Unit(info.type, minor, info.id, total, place, info.labels, info.vf_groups)
+
+
+def _total(resources: ResourceList) -> Mapping[str, int]:
+    try:
+        return {name: countable(amount) for name, amount in amounts(resources).items() if amount > 0}
+    except BadInput:
+        return {}

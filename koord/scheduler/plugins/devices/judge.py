@@ -1,0 +1,214 @@
+"""Devices for one class of pods: which nodes have enough of them, by columns; and which ones, on the node that won.
+
+Columns count the devices of which enough is left. What they cannot say (selectors, links, switches, virtual functions,
+NUMA nodes) is checked on the winner alone, and what the check finds is what the pod gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from koord.api.configuration.scheduler_args import DeviceShareArgs
+from koord.api.protocol import names
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Numbers, One
+from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.plugins.devices import alignment
+from koord.scheduler.plugins.devices.allocate import Score, allocate
+from koord.scheduler.plugins.devices.grants import Granted, alone_on_pcie, granted
+from koord.scheduler.plugins.devices.inventory import Unit
+from koord.scheduler.plugins.devices.ledger import COUNTED, Devices, left, number
+from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted
+from koord.scheduler.plugins.devices.room import Room
+from koord.scheduler.plugins.devices.scoring import Policy
+from koord.scheduler.plugins.gangs import Gangs
+from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hints, Offer
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.view import View
+
+_ISOLATION: Final = 1
+_UNSUPPORTED: Final = 2
+_FIRST: Final = 4
+"""The bits of a request: missing, then short; those of the next one are two further."""
+
+
+class _Counting(NamedTuple):
+    """A request, in columns."""
+
+    number: Hashable
+    needed: int
+    "Devices."
+    slots: tuple[tuple[tuple[Hashable, ...], int], ...]
+    "By resource, the columns of all slots, and what must be left."
+    of_slot: tuple[tuple[tuple[Hashable, int], ...], ...]
+    "The same by slot."
+
+
+class DeviceJudge(Judge):
+    """See the module's text."""
+
+    filters_on = Reason.NODE | Reason.LABELS | Reason.EXACT
+    exact = True
+    eased = True
+
+    def __init__(
+        self, wanted: Wanted, policy: Policy, args: DeviceShareArgs, cluster: Cluster, view: View | None = None
+    ) -> None:
+        self.wanted, self._policy, self._cluster = wanted, policy, cluster
+        self._devices = cluster.notes(Devices)
+        self._counting = [_counting(each, self._devices.slots[each.type]) for each in wanted.requests]
+        self.facets, self.scores_on = policy.facets, policy.scores_on
+        self.view = view
+        if not args.disable_device_numa_topology_alignment:
+            self.joint = NUMA
+        self._unsupported = args.gpu_share_unsupported_models if wanted.shares_gpu else ()
+        self._isolation = wanted.isolation if wanted.shares_gpu else ""
+        for label in (names.LABEL_GPU_ISOLATION_PROVIDER, names.LABEL_GPU_VENDOR, names.LABEL_GPU_MODEL):
+            if self._isolation or self._unsupported:
+                cluster.labels.values(label)
+
+    def feasible(self, cells: Cells) -> Numbers:
+        mask: Numbers = 0
+        if self._isolation:
+            found = self._cluster.labels.values(names.LABEL_GPU_ISOLATION_PROVIDER).get(self._isolation)
+            mask = mask | (cells["label", names.LABEL_GPU_ISOLATION_PROVIDER] != found) * _ISOLATION
+        for each in self._unsupported:
+            vendor = self._cluster.labels.values(names.LABEL_GPU_VENDOR).get(each.vendor)
+            model = self._cluster.labels.values(names.LABEL_GPU_MODEL).get(each.model)
+            listed = (cells["label", names.LABEL_GPU_VENDOR] == vendor) & (
+                cells["label", names.LABEL_GPU_MODEL] == model
+            )
+            mask = mask | (listed if vendor is not None and model is not None else 0) * _UNSUPPORTED
+        bit = _FIRST
+        for counting in self._counting:
+            there = cells[counting.number]
+            short = (there > 0) & (_fitting(cells, counting) < counting.needed)
+            mask = mask | (there == 0) * bit | short * (bit << 1)
+            bit <<= 2
+        return mask
+
+    def score(self, cells: Cells) -> Numbers:
+        return self._policy.score(cells)
+
+    def reasons(self, mask: int) -> list[str]:
+        found = []
+        if mask & _ISOLATION:
+            found.append(f"node(s) do not isolate pods on shared GPUs by {self._isolation}")
+        if mask & _UNSUPPORTED:
+            found.append("node(s) have GPUs of a model that cannot be shared")
+        bits = mask // _FIRST
+        found += [
+            f"Insufficient {request.type} devices"
+            for i, request in enumerate(self.wanted.requests)
+            if bits >> 2 * i & 3
+        ]
+        return found
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        if mask & (_ISOLATION | _UNSUPPORTED):
+            return True
+        bits = mask // _FIRST
+        return any(bits >> 2 * i & 1 for i in range(len(self.wanted.requests)))
+
+    def offer(self, ask: Ask, row: Row) -> object:
+        if self._devices.machine(row) is None:
+            return None
+        return Offer(alignment.LazyHints(lambda: self._hints(ask, row)))
+
+    def _hints(self, ask: Ask, row: Row) -> Mapping[str, Hints]:
+        room = self.room(ask, row)
+        return {} if room is None else alignment.hints(room, self.wanted, self.score_in(room))
+
+    def check(self, ask: Ask, row: Row, agreed: object = None) -> Granted | Objection | None:
+        room = self.room(ask, row, agreed.nodes if isinstance(agreed, Agreed) else None)
+        if room is None:
+            return None
+        found = allocate(room, self.wanted, self.score_in(room))
+        if isinstance(found, Objection):
+            return found
+        return granted(found.items(), alone_on_pcie(ask.meta))
+
+    def room(self, ask: Ask, row: Row, numa_nodes: int | None = None) -> Room | None:
+        """The devices of a row as a pod sees them; None where nobody tells of any."""
+        machine = self._devices.machine(row)
+        if machine is None:
+            return None
+        hidden = () if self.view is None else self.view.hidden(row)
+        usage = self._devices.usage(row, hidden)
+        labels = self._cluster.nodes[row].metadata.labels
+        preferred = _held(hidden)
+        if usage is None:
+            return Room(machine, labels=labels, numa_nodes=numa_nodes, preferred=preferred)
+        return Room(machine, usage, labels, numa_nodes, preferred, self._mates(ask, row))
+
+    def score_in(self, room: Room) -> Score:
+        def score(request: Request, unit: Unit) -> int:
+            return self._policy.device(room, request, unit)
+
+        return score
+
+    def _mates(self, ask: Ask, row: Row) -> frozenset[int]:
+        """GPUs on the row that pods of the same gang have."""
+        gangs = self._cluster.noting.get(Gangs.name)
+        gang = gangs.of_pod.get(ask.key) if isinstance(gangs, Gangs) else None
+        if gang is None or not gang.placed:
+            return frozenset()
+        here = self._cluster.pods_on[row]
+        mates = [here[key] for key in gang.placed if key in here]
+        return frozenset(minor for type_, minor in _held(mates) if type_ == GPU)
+
+    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+        return ()
+
+    def lack(self, cells: Cells) -> Numbers:
+        missing: Numbers = 0.0
+        for counting in self._counting:
+            short = counting.needed - _fitting(cells, counting)
+            missing = missing + short * (short > 0) / counting.needed
+        return missing
+
+
+def _counting(request: Request, slots: int) -> _Counting:
+    asked = [(name, amount) for name, amount in request.each if name in COUNTED[request.type]]
+    by_resource = tuple(
+        (tuple(left(request.type, name, slot) for slot in range(slots)), amount) for name, amount in asked
+    )
+    by_slot = tuple(tuple((left(request.type, name, slot), amount) for name, amount in asked) for slot in range(slots))
+    return _Counting(number(request.type), max(1, request.count), by_resource, by_slot)
+
+
+def _fitting(cells: Cells, counting: _Counting) -> Numbers:
+    """Of how many devices enough is left."""
+    if type(cells) is One:
+        columns, row = cells.columns, cells.rows
+        found = 0
+        for slot in counting.of_slot:
+            for column, amount in slot:
+                if columns[column].item(row) < amount:
+                    break
+            else:
+                found += 1
+        return found
+    enough = None
+    for names_, amount in counting.slots:
+        if not names_:
+            return 0
+        of_resource = cells.block(names_) >= amount
+        enough = of_resource if enough is None else enough & of_resource
+    return 0 if enough is None else np.count_nonzero(enough, axis=0)
+
+
+def _held(records: Collection[PodRecord]) -> frozenset[tuple[str, int]]:
+    """The devices of some pods."""
+    found = set()
+    for record in records:
+        for name, note in record.notes:
+            if name == Devices.name and isinstance(note, Granted):
+                found |= {(type_, grant.minor) for type_, grants in note.by_type for grant in grants}
+    return frozenset(found)

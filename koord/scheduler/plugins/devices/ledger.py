@@ -1,0 +1,242 @@
+"""What is left of every device of every node, counted from what pods say that they have.
+
+A device's column says what is left of one resource of it: what it offers, less what pods have. So a pod that comes or
+leaves moves a few cells by its own amounts, and a view can give amounts back. Columns are by slot: slot 0 is the device
+with the lowest minor of its type.
+
+    left("gpu", RATIO, 3)       what is left of the fourth GPU, in percent; far below 0 where there is none
+    total("gpu", RATIO)         of all healthy devices of the type together
+    taken("gpu", RATIO)         what pods have of these
+    number("gpu")               how many there are, healthy or not; -1 where no Device object tells
+
+Devices that disappear with pods on them keep their pods: should they come back, nothing of them is given twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.crd.device import Device
+from koord.scheduler.plugins.devices.grants import Granted, read
+from koord.scheduler.plugins.devices.inventory import Machine, lost, machine_of
+from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Column, Reason, Row
+
+COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
+    GPU: (CORE, RATIO, MEMORY),
+    RDMA: (OTHERS[RDMA],),
+    FPGA: (OTHERS[FPGA],),
+}
+"""By type, the resources that have columns."""
+NOTHING: Final = -(1 << 60)
+"""Left of a device that is not there, or not healthy."""
+UNLIMITED: Final = 1 << 60
+"""Left of a resource that a device does not name."""
+_EXACT: Final = int(Reason.EXACT)
+
+DeviceKey = tuple[str, int]
+"""Type and minor."""
+
+
+def left(type_: str, resource: str, slot: int) -> Hashable:
+    return ("device left", type_, resource, slot)
+
+
+def total(type_: str, resource: str) -> Hashable:
+    return ("device total", type_, resource)
+
+
+def taken(type_: str, resource: str) -> Hashable:
+    return ("device taken", type_, resource)
+
+
+def number(type_: str) -> Hashable:
+    return ("devices", type_)
+
+
+class Usage:
+    """What pods have of one node's devices, by device. What is nothing is not there: equal usages compare equal."""
+
+    __slots__ = ("alone", "amounts", "holders", "vfs")
+
+    def __init__(self) -> None:
+        self.amounts: dict[DeviceKey, dict[str, int]] = {}
+        self.holders: dict[DeviceKey, dict[str, int]] = {}
+        "Pods, by how many grants of the device they have."
+        self.vfs: dict[DeviceKey, dict[str, int]] = {}
+        "Virtual functions, by bus id."
+        self.alone: dict[DeviceKey, int] = {}
+        "How many pods want the device's PCIe switch to themselves."
+
+    def count(self, granted: Granted, pod: str, sign: int) -> None:
+        for type_, grants in granted.by_type:
+            for grant in grants:
+                key = type_, grant.minor
+                for name, amount in grant.amounts:
+                    _add(self.amounts, key, name, sign * amount)
+                _add(self.holders, key, pod, sign)
+                for vf in grant.vfs:
+                    _add(self.vfs, key, vf.bus_id, sign)
+                if type_ in granted.alone_on_pcie:
+                    now = self.alone.pop(key, 0) + sign
+                    if now:
+                        self.alone[key] = now
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.holders
+
+
+def _add(table: dict[DeviceKey, dict[str, int]], key: DeviceKey, name: str, amount: int) -> None:
+    of_device = table.get(key)
+    if of_device is None:
+        of_device = table[key] = {}
+    now = of_device.get(name, 0) + amount
+    if now:
+        of_device[name] = now
+        return
+    of_device.pop(name, None)
+    if not of_device:
+        del table[key]
+
+
+class Devices(Notes):
+    """All devices of a cluster, and who has what of them."""
+
+    name: ClassVar[str] = "DeviceShare"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.machines: dict[str, Machine] = {}
+        "By node."
+        self.slots: dict[str, int] = dict.fromkeys(COUNTED, 0)
+        "By type, how many devices have columns: as many as any node has."
+        self._usage: dict[Row, Usage] = {}
+        self._written: dict[Row, Machine] = {}
+        "What the columns of a row were written from."
+        for type_, resources in COUNTED.items():
+            cluster.table.declare(Column(number(type_), np.int64, Reason.EXACT, -1))
+            for resource in resources:
+                cluster.table.declare(Column(total(type_, resource), np.int64, Reason.EXACT))
+                cluster.table.declare(Column(taken(type_, resource), np.int64, Reason.EXACT))
+
+    def of(self, pod: Pod) -> Granted | None:
+        return read(pod.metadata)
+
+    def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
+        usage = self._usage.get(row)
+        if usage is None:
+            usage = self._usage[row] = Usage()
+        usage.count(note, record.key, sign)
+        if usage.is_empty:
+            del self._usage[row]
+        machine = self._written.get(row)
+        if machine is None:
+            return
+        add = self.cluster.table.add
+        for column, amount in cells_of(note, machine):
+            add(column, row, sign * amount)
+
+    def machine(self, row: Row) -> Machine | None:
+        return self.machines.get(self.cluster.table.names[row])
+
+    def usage(self, row: Row, without: Iterable[PodRecord] = ()) -> Usage | None:
+        """What pods have of a row's devices; `without`: some of them not counted. None: nothing."""
+        found = self._usage.get(row)
+        if found is None:
+            return None
+        hidden = [(note, each) for each in without for name, note in each.notes if name == self.name]
+        if not hidden:
+            return found
+        rest = Usage()
+        here = self.cluster.pods_on[row]
+        gone = {each.key for _, each in hidden}
+        for key in {pod for pods in found.holders.values() for pod in pods} - gone:
+            for name, note in here[key].notes:
+                if name == self.name:
+                    assert isinstance(note, Granted)
+                    rest.count(note, key, +1)
+        return rest
+
+    def put_device(self, device: Device) -> None:
+        """A node's devices are there, or have changed."""
+        self.put_machine(device.metadata.name, machine_of(device))
+
+    def remove_device(self, device: Device) -> None:
+        """Nobody tells of a node's devices any more: they are given to nobody."""
+        known = self.machines.get(device.metadata.name)
+        if known is not None:
+            self.put_machine(device.metadata.name, lost(known))
+
+    def put_machine(self, node: str, machine: Machine) -> None:
+        if self.machines.get(node) == machine:
+            return
+        self.machines[node] = machine
+        row = self.cluster.table.row_of.get(node)
+        if row is not None and row in self.cluster.nodes:
+            self._write(row, machine)
+
+    def node_put(self, row: Row) -> None:
+        machine = self.machine(row)
+        if machine is not None and self._written.get(row) is not machine:
+            self._write(row, machine)
+
+    def node_removed(self, row: Row) -> None:
+        self._written.pop(row, None)
+
+    def _write(self, row: Row, machine: Machine) -> None:
+        table, put = self.cluster.table, self.cluster.table.set
+        usage = self._usage.get(row) or Usage()
+        self._declare(machine)
+        self._written[row] = machine
+        for type_, resources in COUNTED.items():
+            units = machine.units.get(type_, ())
+            put(number(type_), row, len(units))
+            for resource in resources:
+                whole = used = 0
+                for slot in range(self.slots[type_]):
+                    unit = units[slot] if slot < len(units) else None
+                    there = NOTHING
+                    if unit is not None:
+                        used_here = usage.amounts.get(unit.key, {}).get(resource, 0)
+                        if unit.total:
+                            there = unit.total.get(resource, UNLIMITED)
+                            whole += unit.total.get(resource, 0)
+                            used += used_here if resource in unit.total else 0
+                        there -= used_here
+                    put(left(type_, resource, slot), row, there)
+                put(total(type_, resource), row, whole)
+                put(taken(type_, resource), row, used)
+        # What no column says may have changed as well: links, labels, virtual functions.
+        table.touch(row, _EXACT)
+
+    def _declare(self, machine: Machine) -> None:
+        for type_, resources in COUNTED.items():
+            while self.slots[type_] < len(machine.units.get(type_, ())):
+                for resource in resources:
+                    name = left(type_, resource, self.slots[type_])
+                    self.cluster.table.declare(Column(name, np.int64, Reason.EXACT, NOTHING))
+                self.slots[type_] += 1
+
+
+def cells_of(granted: Granted, machine: Machine) -> Iterator[tuple[Hashable, int]]:
+    """What a pod's devices change of its row's columns, when it comes: column and amount. Views may take it back."""
+    for type_, grants in granted.by_type:
+        resources = COUNTED.get(type_, ())
+        for grant in grants:
+            slot = machine.slots.get((type_, grant.minor))
+            if slot is None:
+                continue
+            offered = machine.units[type_][slot].total
+            for name, amount in grant.amounts:
+                if name in resources:
+                    yield left(type_, name, slot), -amount
+                    if name in offered:
+                        yield taken(type_, name), amount

@@ -1,0 +1,110 @@
+"""GPUs that are linked with each other: which sets of them may be given out together, by the node's table.
+
+The table is the Device object's annotation; for H100, H800 and H20 there is a built-in one. Partitions with the highest
+allocationScore are tried first; among equally scored ones the one wins that leaves most larger partitions whole:
+
+    sum over partitions that stay whole of 10000 (8 GPUs), 100 (4) or 1 (2) * allocationScore, of sizes >= the request
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from koord.api.protocol.annotations.device import GPUPartition
+from koord.api.protocol.names import LABEL_GPU_MODEL, LABEL_GPU_PARTITION_POLICY, LABEL_GPU_VENDOR
+from koord.api.text.quantity import value
+from koord.scheduler.framework.judge import Objection
+from koord.scheduler.plugins.devices.inventory import Partitions, Unit
+from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted, bandwidth_of
+from koord.scheduler.plugins.devices.room import Room
+
+_LINKED_MODELS: Final = frozenset({"H100", "H800", "H20"})
+_NVIDIA: Final = frozenset({"", "nvidia"})
+_WEIGHTS: Final = ((8, 10000), (4, 100), (2, 1))
+
+
+def _of(*sets: Sequence[int]) -> tuple[GPUPartition, ...]:
+    return tuple(GPUPartition(tuple(each), "NVLink", None, 1) for each in sets)
+
+
+BUILT_IN: Final[Partitions] = {
+    1: _of(*((minor,) for minor in range(8))),
+    2: _of((0, 1), (2, 3), (4, 5), (6, 7)),
+    4: _of((0, 1, 2, 3), (4, 5, 6, 7)),
+    8: _of(tuple(range(8))),
+}
+
+
+def table_of(room: Room) -> tuple[Partitions | None, bool]:
+    """The table of a node, and whether it must be honoured: the side that has the table says so."""
+    machine, labels = room.machine, room.labels
+    if machine.partitions is not None:
+        return machine.partitions, machine.honours_partitions
+    if labels.get(LABEL_GPU_MODEL) in _LINKED_MODELS and labels.get(LABEL_GPU_VENDOR, "") in _NVIDIA:
+        return BUILT_IN, labels.get(LABEL_GPU_PARTITION_POLICY) == "Honor"
+    return None, False
+
+
+def partitioned(room: Room, wanted: Wanted, request: Request) -> tuple[Unit, ...] | Objection | None:
+    """The linked GPUs for a request of whole ones; why there are none; or None where links need not be heeded."""
+    table, must = table_of(room)
+    must = must or wanted.partition is not None
+    if table is None:
+        return Objection("node(s) missing GPU Partition Table", resolvable=False) if must else None
+    of_size = table.get(request.count)
+    if not of_size:
+        return Objection("node(s) Unsupported number of GPU requests", resolvable=False) if must else None
+    found = _best(room, wanted, request, table, of_size)
+    if found is None:
+        return Objection("Insufficient Partitioned GPU Devices") if must else None
+    return found
+
+
+def _best(
+    room: Room, wanted: Wanted, request: Request, table: Partitions, of_size: Sequence[GPUPartition]
+) -> tuple[Unit, ...] | None:
+    free = {unit.minor: unit for unit in room.units(request) if not room.is_used(unit) and room.fits(unit, request)}
+    bandwidth = bandwidth_of(wanted.partition)
+    for group in _by_score(of_size):
+        feasible = [each for each in group if free.keys() >= set(each.minors) and _has_bandwidth(each, bandwidth)]
+        if feasible:
+            unused = {unit.minor for unit in room.machine.units[GPU] if unit.total and not room.is_used(unit)}
+            best = max(feasible, key=lambda each: _value(each, table, request.count, unused, room.mates))
+            return tuple(free[minor] for minor in sorted(best.minors))
+        if wanted.partition is not None and wanted.partition.is_restricted:
+            break
+    return None
+
+
+def _by_score(partitions: Sequence[GPUPartition]) -> Iterator[list[GPUPartition]]:
+    """Groups of equal scores, the highest first, each in the order of the table."""
+    ordered = sorted(partitions, key=lambda each: -each.allocation_score)
+    return (list(group) for _, group in groupby(ordered, key=lambda each: each.allocation_score))
+
+
+def _value(
+    taken: GPUPartition, table: Partitions, count: int, unused: Collection[int], mates: Collection[int]
+) -> tuple[int, int]:
+    """What stays whole, and before that: whether the gang's GPUs stay in one larger partition."""
+    left = set(unused) - set(taken.minors)
+    whole = 0
+    for size, weight in _WEIGHTS:
+        if size >= count and table.get(size):
+            first = next(_by_score(table[size]))
+            whole += sum(weight * each.allocation_score for each in first if left >= set(each.minors))
+    return _linked(taken, table, mates), whole
+
+
+def _linked(taken: GPUPartition, table: Mapping[int, Sequence[GPUPartition]], mates: Collection[int]) -> int:
+    """How well a partition is linked with GPUs of the same gang: the smaller the set that has both, the better."""
+    if not mates:
+        return 0
+    together = {*taken.minors, *mates}
+    sizes = [size for size, of_size in table.items() if any(set(each.minors) >= together for each in of_size)]
+    return -min(sizes, default=1 << 16)
+
+
+def _has_bandwidth(partition: GPUPartition, wanted: int) -> bool:
+    return not wanted or (partition.ring_bus_bandwidth is not None and value(partition.ring_bus_bandwidth) >= wanted)

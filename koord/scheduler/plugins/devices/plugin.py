@@ -1,0 +1,97 @@
+"""DeviceShare: hands out GPUs, RDMA cards and FPGAs, whole or in parts, one by one.
+
+What a pod got is written on it (`scheduling.koordinator.sh/device-allocated`) before it is bound; the node agent and
+device plugins act on that, and a restarted scheduler counts from that alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final
+
+from koord.api.configuration.scheduler_args import DeviceShareArgs
+from koord.api.kinds import DEVICES
+from koord.api.protocol import names
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.plugins.devices.grants import Granted, render
+from koord.scheduler.plugins.devices.judge import DeviceJudge
+from koord.scheduler.plugins.devices.ledger import Devices
+from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, InvalidRequest, asks_for_devices, wanted
+from koord.scheduler.plugins.devices.scoring import policy_of
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Amounts, Shape
+from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.view import View
+
+_LOOKED_AT: Final = (
+    names.ANNOTATION_DEVICE_ALLOCATE_HINT,
+    names.ANNOTATION_DEVICE_JOINT_ALLOCATE,
+    names.ANNOTATION_GPU_PARTITION_SPEC,
+)
+SHAPES_KEPT: Final = 1 << 14
+
+
+class DeviceShare(Plugin):
+    name = "DeviceShare"
+    notes = Devices
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.FREED | Reason.EXACT
+
+    def __init__(self, args: DeviceShareArgs | None = None) -> None:
+        self._args = (args or DeviceShareArgs()).completed()
+        self._asked: dict[Shape, Amounts] = {}
+
+    def takes(self) -> Iterable[Taking]:
+        return (Taking(DEVICES, self._devices.put_device, self._devices.remove_device),)
+
+    def attach(self, cluster: Cluster) -> None:
+        self._devices = cluster.notes(Devices)
+
+    def keyed_by_spec(self, ask: Ask) -> bool:
+        return not asks_for_devices(ask.requests)
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        asked = self._of(ask)
+        if not asked:
+            return None
+        meta = ask.meta
+        said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT])
+        slots = tuple(self._devices.slots.values())
+        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return self._judge(ask, cluster, None)
+
+    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
+        return self._judge(ask, cluster, view)
+
+    def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
+        asked = self._of(ask)
+        if not asked:
+            return None
+        try:
+            found = wanted(asked, ask.meta)
+        except InvalidRequest as error:
+            return Refused(str(error))
+        if found is None:
+            return None
+        return DeviceJudge(found, policy_of(self._args, found, cluster, view), self._args, cluster, view)
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+        return found if isinstance(found, Granted) else None
+
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
+        if not isinstance(note, Granted):
+            return None
+        return {"metadata": {"annotations": {names.ANNOTATION_DEVICE_ALLOCATED: render(note)}}}
+
+    def _of(self, ask: Ask) -> Amounts:
+        """What a pod asks of devices, as it says it."""
+        known = self._asked.get(ask.shape)
+        if known is None:
+            if len(self._asked) >= SHAPES_KEPT:
+                self._asked.clear()
+            known = tuple([each for each in ask.requests if each[0] in DEVICE_NAMES])
+            self._asked[ask.shape] = known
+        return known

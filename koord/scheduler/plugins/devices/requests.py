@@ -1,0 +1,227 @@
+"""What a pod asks of devices: which requests are valid, and what they come to for each device.
+
+    koordinator.sh/gpu: 200                             2 devices, 100 gpu-core and 100 gpu-memory-ratio of each
+    gpu-core: 30, gpu-memory: 20Gi                      1 device
+    gpu.shared: 2, gpu-memory-ratio: 50                 2 devices, 25 of each
+    koordinator.sh/rdma: 3 with RequestsAsCount         3 devices, 1 of each
+
+Devices are counted by gpu.shared, else by a ratio of several whole cards, else there is one; amounts are divided by
+their number. Percentages are up to 100, or whole cards. Everything else is refused, with the resource that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.annotations.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
+    GPU_PARTITION_SPEC,
+    DeviceHint,
+    GPUPartitionSpec,
+)
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.text.quantity import value
+from koord.api.text.selector import EVERYTHING, LabelMatcher, compile_labels
+from koord.scheduler.state.pods import Amounts
+
+GPU: Final = "gpu"
+RDMA: Final = "rdma"
+FPGA: Final = "fpga"
+TYPES: Final = (GPU, RDMA, FPGA)
+"""In the order in which they are looked at, so that of several shortages the same one is told."""
+WHOLE: Final = 100
+
+CARDS: Final = frozenset({names.RESOURCE_NVIDIA_GPU, names.RESOURCE_AMD_GPU, names.RESOURCE_HYGON_DCU})
+"""Vendors' names for whole GPUs."""
+_GPU, _SHARED = names.RESOURCE_GPU, names.RESOURCE_GPU_SHARED
+CORE: Final = names.RESOURCE_GPU_CORE
+MEMORY: Final = names.RESOURCE_GPU_MEMORY
+RATIO: Final = names.RESOURCE_GPU_MEMORY_RATIO
+_NPU_CORE, _NPU_CPU = names.RESOURCE_HUAWEI_NPU_CORE, names.RESOURCE_HUAWEI_NPU_CPU
+_NPU_DVPP: Final = names.RESOURCE_HUAWEI_NPU_DVPP
+GPU_NAMES: Final = CARDS | {_GPU, _SHARED, CORE, MEMORY, RATIO, _NPU_CORE, _NPU_CPU, _NPU_DVPP}
+OTHERS: Final[Mapping[str, str]] = {RDMA: names.RESOURCE_RDMA, FPGA: names.RESOURCE_FPGA}
+DEVICE_NAMES: Final = GPU_NAMES | set(OTHERS.values())
+"""All that this plugin hands out."""
+
+_ALONE: Final[tuple[frozenset[str], ...]] = tuple(
+    map(frozenset, ({MEMORY}, {RATIO}, {CORE, MEMORY}, {CORE, RATIO}, {_NPU_CORE, RATIO}))
+)
+_WITH_SHARED: Final = tuple(each | {_SHARED} for each in _ALONE[:4])
+_TEMPLATED: Final = tuple(
+    map(frozenset, ({_SHARED, _NPU_CORE, _NPU_CPU, MEMORY}, {_SHARED, _NPU_CORE, _NPU_CPU, MEMORY, _NPU_DVPP}))
+)
+_SETS: Final = (
+    "a number of cards, gpu, gpu-memory, gpu-memory-ratio, or gpu-core with one of the last two; "
+    "gpu.shared may come with any but the first two"
+)
+
+
+class InvalidRequest(BadInput):
+    """A pod asks for devices in a way that nothing can be given for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a pod asks of devices of one type."""
+
+    type: str
+    count: int
+    "Of devices; 0: of every one that the selector matches."
+    each: Amounts
+    "Of each device, sorted by name."
+    selector: LabelMatcher = EVERYTHING
+    vf_selector: LabelMatcher | None = None
+    "Virtual functions that it must have one of; None: it needs none."
+    scope: str = ""
+    "How close together the devices must lie: Device, PCIe, NUMANode, Node."
+    exclusive: str = ""
+    "DeviceLevel: devices that nobody else uses; PCIeLevel: on PCIe switches that nobody else uses."
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        return dict(self.each)
+
+    @property
+    def is_whole(self) -> bool:
+        """Of GPUs: whether it takes whole ones. Memory in bytes is a share, whatever it comes to."""
+        return self.amounts.get(RATIO, 0) >= WHOLE and MEMORY not in self.amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that a pod asks of devices."""
+
+    requests: tuple[Request, ...]
+    "In the order of `TYPES`."
+    joint: tuple[str, ...] = ()
+    "Types of which devices are to lie on the same PCIe switches, the leading one first; none: each by itself."
+    same_pcie: bool = False
+    "Whether they must."
+    partition: GPUPartitionSpec | None = None
+    isolation: str = ""
+    "Who must isolate pods on a shared GPU."
+
+    def of(self, type_: str) -> Request | None:
+        return next((each for each in self.requests if each.type == type_), None)
+
+    @property
+    def shares_gpu(self) -> bool:
+        gpu = self.of(GPU)
+        return gpu is not None and not gpu.is_whole
+
+
+def asks_for_devices(requests: Amounts) -> bool:
+    return any(name in DEVICE_NAMES for name, _ in requests)
+
+
+def wanted(requests: Amounts, meta: ObjectMeta) -> Wanted | None:
+    """What a pod with these requests asks of devices; None: nothing. Raises what is wrong with it."""
+    asked = {name: amount for name, amount in requests if name in DEVICE_NAMES and amount > 0}
+    if not asked:
+        return None
+    try:
+        hints = DEVICE_ALLOCATE_HINT.read(meta)
+        joint = DEVICE_JOINT_ALLOCATE.read(meta)
+        partition = GPU_PARTITION_SPEC.read(meta)
+    except AnnotationError as error:
+        raise InvalidRequest(str(error)) from None
+    found = [*_gpu(asked, hints.get(GPU) or DeviceHint())]
+    for type_, name in OTHERS.items():
+        if name in asked:
+            found.append(_other(type_, asked[name], hints.get(type_) or DeviceHint()))
+    alone = {each.type for each in found if each.count}
+    types = tuple(dict.fromkeys(each for each in (joint.device_types if joint else ()) if each in alone))
+    return Wanted(
+        tuple(found),
+        types if len(types) > 1 else (),
+        bool(joint and joint.required_scope == "SamePCIe"),
+        partition,
+        meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""),
+    )
+
+
+def _gpu(asked: Mapping[str, int], hint: DeviceHint) -> Iterator[Request]:
+    amounts = {name: amount for name, amount in asked.items() if name in GPU_NAMES}
+    if not amounts:
+        return
+    keys = frozenset(amounts)
+    if len(keys) == 1 and keys <= CARDS:
+        (cards,) = amounts.values()
+        amounts = {CORE: WHOLE * cards, RATIO: WHOLE * cards}
+    elif keys == {_GPU}:
+        _require_percent(_GPU, amounts[_GPU])
+        amounts = {CORE: amounts[_GPU], RATIO: amounts[_GPU]}
+    elif keys in _ALONE:
+        for name in (CORE, RATIO):
+            _require_percent(name, amounts.get(name, 0))
+    elif keys in _WITH_SHARED:
+        _require_shares(amounts)
+    elif keys in _TEMPLATED:
+        if amounts[_SHARED] > 1:
+            raise _invalid(_SHARED, amounts[_SHARED], "must be 1 for NPUs that are divided by templates")
+        if amounts.get(_NPU_DVPP, 0) > WHOLE:
+            raise _invalid(_NPU_DVPP, amounts[_NPU_DVPP], f"must be at most {WHOLE}")
+    else:
+        asked_for = ", ".join(sorted(keys))
+        raise InvalidRequest(f"requests: {asked_for} cannot be asked for in this combination; valid is {_SETS}")
+    ratio = amounts.get(RATIO, 0)
+    count = amounts.pop(_SHARED, 0) or (ratio // WHOLE if ratio > WHOLE else 1)
+    each = tuple(sorted((name, amount // count) for name, amount in amounts.items()))
+    yield _hinted(GPU, count, each, hint)
+
+
+def _require_shares(amounts: Mapping[str, int]) -> None:
+    shares = amounts[_SHARED]
+    for name in (CORE, RATIO):
+        amount = amounts.get(name, 0)
+        if amount % shares:
+            raise _invalid(name, amount, f"must be a multiple of {_SHARED} ({shares})")
+        if amount > shares * WHOLE:
+            raise _invalid(name, amount, f"must be at most {shares * WHOLE}, {WHOLE} for each of {shares} GPUs")
+
+
+def _other(type_: str, amount: int, hint: DeviceHint) -> Request:
+    name = OTHERS[type_]
+    if amount > WHOLE:
+        _require_percent(name, amount)
+        return _hinted(type_, amount // WHOLE, ((name, WHOLE),), hint)
+    if hint.allocate_strategy == "ApplyForAll":
+        return _hinted(type_, 0, ((name, amount),), hint)
+    if hint.allocate_strategy == "RequestsAsCount":
+        of_each = WHOLE if hint.exclusive_policy == "DeviceLevel" else 1
+        return _hinted(type_, amount, ((name, of_each),), hint)
+    return _hinted(type_, 1, ((name, amount),), hint)
+
+
+def _hinted(type_: str, count: int, each: Amounts, hint: DeviceHint) -> Request:
+    return Request(
+        type_,
+        count,
+        each,
+        compile_labels(hint.selector, absent=EVERYTHING),
+        None if hint.vf_selector is None else compile_labels(hint.vf_selector, absent=EVERYTHING),
+        hint.required_topology_scope,
+        hint.exclusive_policy,
+    )
+
+
+def _require_percent(name: str, amount: int) -> None:
+    if amount > WHOLE and amount % WHOLE:
+        raise _invalid(name, amount, f"must be at most {WHOLE}, or a multiple of {WHOLE}")
+
+
+def _invalid(name: str, amount: int, rule: str) -> InvalidRequest:
+    return InvalidRequest(f"requests[{name}]: {amount} {rule}")
+
+
+def bandwidth_of(partition: GPUPartitionSpec | None) -> int:
+    """Bytes a second that linked GPUs must have between them; 0: it does not matter."""
+    found = None if partition is None else partition.ring_bus_bandwidth
+    return 0 if found is None else value(found)

@@ -1,0 +1,99 @@
+"""The devices of one node as one pod sees them: what is left of each, and which ones it may have at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from koord.scheduler.plugins.devices.grants import PCIE_LEVEL, VF
+from koord.scheduler.plugins.devices.inventory import ANY_NUMA, Machine, Unit
+from koord.scheduler.plugins.devices.ledger import Usage
+from koord.scheduler.plugins.devices.requests import MEMORY, RATIO, WHOLE, Request
+from koord.scheduler.state.pods import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """`preferred`: minors that are taken first where there is a choice. `mates`: GPUs of pods of the same gang."""
+
+    machine: Machine
+    usage: Usage = field(default_factory=Usage)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    "Of the node."
+    numa_nodes: int | None = None
+    "Devices on these alone, as a mask; None: on any."
+    preferred: frozenset[tuple[str, int]] = frozenset()
+    mates: frozenset[int] = frozenset()
+
+    def is_used(self, unit: Unit) -> bool:
+        return unit.key in self.usage.holders
+
+    def free(self, unit: Unit) -> dict[str, int]:
+        used = self.usage.amounts.get(unit.key)
+        if used is None:
+            return dict(unit.total)
+        return {name: max(0, amount - used.get(name, 0)) for name, amount in unit.total.items()}
+
+    def units(self, request: Request) -> list[Unit]:
+        """The devices that a request may be met from, whether or not enough is left of them."""
+        found = [each for each in self.machine.units.get(request.type, ()) if each.total]
+        if request.selector.requirements:
+            found = [each for each in found if request.selector.matches(each.labels)]
+        if self.numa_nodes is not None:
+            found = [each for each in found if self._is_on(each, self.numa_nodes)]
+        if request.exclusive:
+            found = [each for each in found if not self._is_taken(each, request)]
+        if self.usage.alone:
+            kept = {self._pcie(key) for key in self.usage.alone if key[0] == request.type}
+            found = [each for each in found if each.place is None or each.place.pcie not in kept]
+        return found
+
+    def fits(self, unit: Unit, request: Request) -> bool:
+        """Whether enough is left of a device. A resource that it does not name is not limited."""
+        free = self.free(unit)
+        if not any(free.values()):
+            return False
+        return all(free.get(name, amount) >= amount for name, amount in filled(request.each, unit))
+
+    def free_vf(self, unit: Unit, request: Request) -> VF | None:
+        """The virtual function with the lowest bus id that nobody has, in a group that the request selects."""
+        assert request.vf_selector is not None
+        used = self.usage.vfs.get(unit.key, {})
+        return min(
+            (
+                VF(vf.minor, vf.bus_id)
+                for group in unit.vf_groups
+                if request.vf_selector.matches(group.labels)
+                for vf in group.vfs
+                if vf.bus_id not in used
+            ),
+            key=lambda vf: (vf.bus_id, vf.minor),
+            default=None,
+        )
+
+    def _is_on(self, unit: Unit, nodes: int) -> bool:
+        if unit.place is None:
+            return False
+        return unit.place.numa == ANY_NUMA or bool(nodes >> unit.place.numa & 1)
+
+    def _is_taken(self, unit: Unit, request: Request) -> bool:
+        if request.exclusive != PCIE_LEVEL or unit.place is None:
+            return self.is_used(unit)
+        pcie = unit.place.pcie
+        return any(key[0] == request.type and self._pcie(key) == pcie for key in self.usage.holders)
+
+    def _pcie(self, key: tuple[str, int]) -> str | None:
+        unit = self.machine.unit(*key)
+        return None if unit is None or unit.place is None else unit.place.pcie
+
+
+def filled(each: Amounts, unit: Unit) -> Amounts:
+    """What a request takes of one device: of memory and its ratio, the one that is missing follows from the other."""
+    asked, memory = dict(each), unit.total.get(MEMORY, 0)
+    if not memory or (MEMORY in asked) == (RATIO in asked):
+        return each
+    if RATIO in asked:
+        asked[MEMORY] = asked[RATIO] * memory // WHOLE
+    else:
+        asked[RATIO] = asked[MEMORY] * WHOLE // memory
+    return tuple(sorted(asked.items()))
