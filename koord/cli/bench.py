@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from koord.bench.result import Result
 from koord.cli.options import output_option
 from koord.cli.progress import Progress
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,32 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "apiserver": Bench("koord.bench.apiserver", "the embedded API server beside the real one"),
     "scheduler": Bench("koord.bench.scheduler", "decisions of the scheduling engine, without a cluster"),
     "scheduling": Bench("koord.bench.scheduling", "pods scheduled and bound on an API server, beside kube-scheduler"),
+    "gpu-packing": Bench("koord.bench.gpu_packing.run", "how much GPU placement policies get allocated, on traces"),
     "admission": Bench("koord.bench.admission", "webhook requests and rules"),
     "agent": Bench("koord.bench.agent", "a round of the node agent on a busy node"),
     "manager": Bench("koord.bench.manager", "what nodes lend, on thousands of nodes"),
     "colocation": Bench("koord.bench.colocation", "do services notice batch jobs? On this machine's kernel, as root"),
 }
 
+PACKING: Final = "gpu-packing"
+PACKING_OPTIONS: Final = ("data", "trace", "seed", "policy", "load", "plot")
 HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATIO", "GOAL", "MET")
+
+
+def packing_options(command: F) -> F:
+    """What `koord bench gpu-packing` takes beside; no other benchmark does."""
+    folder, file = click.Path(exists=True, file_okay=False, path_type=Path), click.Path(dir_okay=False, path_type=Path)
+    for option in reversed((
+        click.option("--data", type=folder, help="gpu-packing: folder with traces; else a made-up cluster."),
+        click.option("--trace", multiple=True, metavar="NAME", help="gpu-packing: trace to replay; repeatable."),
+        click.option("--seed", multiple=True, type=int, help="gpu-packing: order of arrival; repeatable."),
+        click.option("--policy", multiple=True, metavar="NAME", help="gpu-packing: policy to run; repeatable."),
+        click.option("--load", multiple=True, type=click.FloatRange(0.1, 3.0),
+                     help="gpu-packing: pods also end, at such a load (1: the GPU there is); repeatable."),
+        click.option("--plot", type=file, help="gpu-packing: write the curves to this SVG file."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
 
 
 @click.command(
@@ -45,22 +67,42 @@ HEADINGS: Final = ("BENCH", "CASE", "METRIC", "VALUE", "UNIT", "BASELINE", "RATI
 )
 @click.argument("name", required=False, type=click.Choice(list(BENCHES)), metavar="[NAME]")
 @click.option("--quick", is_flag=True, help="Small sizes: seconds instead of minutes, without the goals for full size.")
+@packing_options
 @output_option("table", "json")
-def bench(name: str | None, quick: bool, output: str) -> None:
+def bench(name: str | None, quick: bool, output: str, **packing: Any) -> None:
     """Run the benchmark NAME, or all.
 
     The ratio says how many times better koord is than the baseline, which is what users have today.
     """
+    given = [f"--{option}" for option, value in packing.items() if value]
+    if given and name != PACKING:
+        raise click.UsageError(f"{', '.join(given)} is for gpu-packing: koord bench gpu-packing {' '.join(given)} ...")
     results: list[Result] = []
     with Progress() as progress:
         for chosen in [name] if name else BENCHES:
             say = partial(_say, progress, chosen)
             say("starting")
-            results += importlib.import_module(BENCHES[chosen].module).run(quick, say)
+            if chosen == PACKING:
+                results += _pack(quick, say, packing)
+            else:
+                results += importlib.import_module(BENCHES[chosen].module).run(quick, say)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(results)).decode())
-        return
-    click.echo(table(results), nl=False)
+    elif name == PACKING:
+        click.echo(importlib.import_module(BENCHES[PACKING].module).table(results), nl=False)
+    else:
+        click.echo(table(results), nl=False)
+
+
+def _pack(quick: bool, say: Callable[[str], None], packing: Mapping[str, Any]) -> list[Result]:
+    from koord.bench.gpu_packing.run import Options, RuleBrokenError, run
+    from koord.bench.gpu_packing.traces import TraceError
+
+    folder, traces, seeds, policies, loads, plot = (packing[option] for option in PACKING_OPTIONS)
+    try:
+        return run(quick, say, Options(folder, traces, seeds, policies, loads, plot))
+    except (TraceError, RuleBrokenError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _say(progress: Progress, bench: str, line: str) -> None:

@@ -1,0 +1,198 @@
+"""Clusters and pods to replay: the openb traces (Alibaba, 2023) from a folder, or a small one that is made up.
+
+Files are named as their publishers name them: `openb_node_list_gpu_node.csv`, `openb_pod_list_TRACE.csv` (or .csv.gz),
+and `fgd_arrival_orders.npz` with the published orders of arrival and of nodes by trace and seed. For other traces and
+seeds an order is drawn by the same rule: all pods shuffled, then pods drawn again until 130 % of all GPU has been asked
+for. Nodes come in the order in which ties are broken.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, PodShape, groups_of
+from koord.scheduler.state.table import Array
+
+NODES: Final = "openb_node_list_gpu_node.csv"
+PODS: Final = "openb_pod_list_{}.csv"
+ORDERS: Final = "fgd_arrival_orders.npz"
+WITH_TIMES: Final = "default"
+ARRIVING: Final = 1.3
+"""How much GPU pods ask for in all, of what there is."""
+PUBLISHED: Final = (
+    "default", "cpu050", "cpu200", "gpushare40", "gpushare60", "gpushare100",
+    "gpuspec10", "gpuspec20", "gpuspec33", "multigpu20", "multigpu30", "multigpu50",
+)  # fmt: skip
+"""The traces of which results are published."""
+MADE_UP: Final = "made-up"
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read: which file, and why."""
+
+
+class TraceNode(NamedTuple):
+    name: str
+    model: str
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+
+
+class TracePod(NamedTuple):
+    name: str
+    shape: PodShape
+    begins_s: int
+    ends_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A cluster, the pods of a trace, and one order of arrival."""
+
+    name: str
+    seed: int
+    nodes: list[TraceNode]
+    "Ties go to the first."
+    pods: list[TracePod]
+    arrivals: list[int]
+    "Places in `pods`, some of them more than once."
+
+    @property
+    def gpu_milli(self) -> int:
+        return WHOLE * sum(node.gpus for node in self.nodes)
+
+    @property
+    def mix(self) -> dict[PodShape, float]:
+        """How often each shape comes, in the trace as it was recorded."""
+        found: dict[PodShape, float] = {}
+        for pod in self.pods:
+            found[pod.shape] = found.get(pod.shape, 0.0) + 1
+        return found
+
+
+def fleet_of(nodes: list[TraceNode]) -> Fleet:
+    """Empty nodes, as policies see them."""
+    groups, group = groups_of((node.model, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes)
+    most = max(node.gpus for node in nodes)
+    devices = np.array([[WHOLE] * node.gpus + [0] * (most - node.gpus) for node in nodes], np.int64)
+    cpu, memory = (np.array([node[i] for node in nodes], np.int64) for i in (3, 4))
+    return Fleet(groups, group, cpu, memory, devices)
+
+
+def read(folder: Path, name: str, seed: int) -> Trace:
+    """A trace with its published order of arrival, or one that is drawn."""
+    nodes, pods = _nodes(folder / NODES), _pods(folder, name)
+    orders = _orders(folder)
+    key = f"{name}_{seed}"
+    if f"{key}_pods" in orders:
+        arrivals = orders[f"{key}_pods"].tolist()
+        rank = orders[f"{key}_noderank"].tolist()
+    else:
+        capacity = WHOLE * sum(node.gpus for node in nodes)
+        arrivals, rank = _draw(pods, len(nodes), capacity, random.Random(f"{name} {seed}"))
+    by_name = sorted(nodes)
+    if not any(pod.ends_s for pod in pods):
+        pods = _with_lives(pods, _pods(folder, WITH_TIMES), random.Random(name))
+    return Trace(name, seed, [by_name[i] for i in np.argsort(rank).tolist()], pods, arrivals)
+
+
+def _with_lives(pods: list[TracePod], others: list[TracePod], rng: random.Random) -> list[TracePod]:
+    """Traces that were made from another one have no times of their own: they get life times of that one."""
+    drawn = rng.choices(others, k=len(pods))
+    return [pod._replace(begins_s=other.begins_s, ends_s=other.ends_s) for pod, other in zip(pods, drawn, strict=True)]
+
+
+def names(folder: Path) -> list[str]:
+    """The traces of a folder."""
+    head, tail = PODS.split("{}")
+    found = {path.name.removeprefix(head).split(tail)[0] for path in folder.glob(f"{head}*{tail}*")}
+    return sorted(found)
+
+
+def _orders(folder: Path) -> dict[str, Array]:
+    path = folder / ORDERS
+    if not path.exists():
+        return {}
+    with np.load(path) as found:
+        return {name: found[name] for name in found.files}
+
+
+def _draw(pods: list[TracePod], nodes: int, capacity: int, rng: random.Random) -> tuple[list[int], list[int]]:
+    arrivals = list(range(len(pods)))
+    rng.shuffle(arrivals)
+    asked = sum(pod.shape.total_milli for pod in pods)
+    while True:
+        another = rng.randrange(len(pods))
+        if asked + pods[another].shape.total_milli > ARRIVING * capacity:
+            break
+        arrivals.append(another)
+        asked += pods[another].shape.total_milli
+    rank = list(range(nodes))
+    rng.shuffle(rank)
+    return arrivals, rank
+
+
+def _nodes(path: Path) -> list[TraceNode]:
+    return [
+        TraceNode(line["sn"], line["model"], int(line["gpu"]), int(line["cpu_milli"]), int(line["memory_mib"]))
+        for line in _lines(path, ("sn", "model", "gpu", "cpu_milli", "memory_mib"))
+    ]
+
+
+def _pods(folder: Path, name: str) -> list[TracePod]:
+    path = folder / PODS.format(name)
+    if not path.exists():
+        path = path.with_name(path.name + ".gz")
+    columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    return [
+        TracePod(line["name"], _shape(line), int(line.get("creation_time") or 0), int(line.get("deletion_time") or 0))
+        for line in _lines(path, columns)
+    ]
+
+
+def _shape(line: dict[str, str]) -> PodShape:
+    models = frozenset(filter(None, (line.get("gpu_spec") or "").split("|")))
+    gpus, milli = int(line["num_gpu"]), int(line["gpu_milli"])
+    return PodShape(int(line["cpu_milli"]), int(line["memory_mib"]), gpus, milli if gpus else 0, models)
+
+
+def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            reader = csv.DictReader(file)
+            missing = [each for each in columns if each not in (reader.fieldnames or ())]
+            if missing:
+                raise TraceError(f"{path}: no column {', '.join(missing)}; has {', '.join(reader.fieldnames or ())}")
+            yield from reader
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from error
+
+
+def made_up(seed: int, nodes: int = 40) -> Trace:
+    """A small cluster and trace of the same kind, for a first look and for tests."""
+    rng = random.Random(seed)
+    kinds = [("G2", 8, 96_000, 393_216), ("T4", 2, 104_000, 524_288), ("V100M16", 4, 32_000, 131_072)]
+    made = [TraceNode(f"node-{i:03}", *kinds[(i % 8 > 3) + (i % 8 > 6)]) for i in range(nodes)]
+    shapes = [
+        (PodShape(8_000, 32_768, 1, 1000), 30), (PodShape(4_000, 16_384, 1, 500), 20),
+        (PodShape(3_000, 12_288, 1, 330), 15), (PodShape(6_000, 24_576, 1, 810), 10),
+        (PodShape(11_000, 49_152, 1, 1000, frozenset({"G2", "V100M16"})), 5), (PodShape(2_000, 8_192, 1, 190), 8),
+        (PodShape(88_000, 327_680, 8, 1000), 2), (PodShape(16_000, 65_536, 2, 1000), 4), (PodShape(8_000, 30_720), 16),
+    ]  # fmt: skip
+    capacity = WHOLE * sum(node.gpus for node in made)
+    drawn = rng.choices([shape for shape, _ in shapes], [often for _, often in shapes], k=6 * nodes)
+    pods = []
+    for i, shape in enumerate(drawn):
+        begins_s = i * 60
+        pods.append(TracePod(f"pod-{i:04}", shape, begins_s, begins_s + int(rng.expovariate(1 / 7200)) + 60))
+    arrivals, rank = _draw(pods, len(made), capacity, rng)
+    return Trace(MADE_UP, seed, [made[i] for i in np.argsort(rank).tolist()], pods, arrivals)

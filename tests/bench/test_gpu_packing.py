@@ -1,0 +1,143 @@
+"""The GPU packing benchmark: rules that its verifier keeps, figures of a made-up trace, and what its command takes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from koord.bench.gpu_packing import arrivals, departures
+from koord.bench.gpu_packing.policies import FGD, POLICIES, SHADOW, set_up
+from koord.bench.gpu_packing.replay import Placed, Replay
+from koord.bench.gpu_packing.run import Options, RuleBrokenError, run
+from koord.bench.gpu_packing.traces import NODES, TraceError, TraceNode, fleet_of, made_up, read
+from koord.bench.gpu_packing.verifier import Verifier
+from koord.cli.main import run as koord
+from koord.scheduler.plugins.packing.shapes import PodShape, Scores
+from koord.scheduler.state.table import Array
+
+NODE = TraceNode("n1", "T4", 2, 8000, 8192)
+SHARE = PodShape(1000, 1024, 1, 600)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_keeps_to_the_rules_and_below_the_ceiling(policy: str) -> None:
+    trace = made_up(1, nodes=16)
+    found = arrivals.replay(trace, set_up(policy, trace))
+    assert found.faults == []
+    assert found.placed + found.dropped == len(trace.arrivals)
+    assert 60 < found.at_full <= arrivals.ceiling(trace)
+
+
+def test_shadow_prices_allocate_more_than_fgd() -> None:
+    trace = made_up(42)
+    fgd, shadow = (arrivals.replay(trace, set_up(policy, trace)).at_full for policy in (FGD, SHADOW))
+    assert shadow > fgd + 1
+
+
+def test_pods_that_end_give_back_what_they_had() -> None:
+    trace = made_up(3, nodes=16)
+    found = departures.replay(trace, set_up(SHADOW, trace), load=0.9, pods=300)
+    assert found.faults == []
+    assert 0 < found.in_use < 100
+    assert found.asked_milli > 0
+
+
+@pytest.mark.parametrize(
+    ("placements", "fault"),
+    [
+        ([(SHARE, Placed(0, (0,))), (SHARE, Placed(0, (0,)))], "device 0: 400 left, 600 asked for"),
+        ([(SHARE._replace(cpu_milli=9000), Placed(0, (0,)))], "CPU: 8000 left, 9000 asked for"),
+        ([(SHARE._replace(memory_mib=9000), Placed(0, (0,)))], "memory: 8192 left"),
+        ([(SHARE._replace(models=frozenset({"A100"})), Placed(0, (0,)))], "its GPU is a T4"),
+        ([(SHARE, Placed(0, (2,)))], "has no device 2"),
+        ([(SHARE._replace(gpus=2), Placed(0, (1, 1)))], "got devices [1, 1], asked for 2"),
+        ([(SHARE, Placed(0, ()))], "got devices []"),
+        ([(SHARE, None)], "was dropped, though it fits on n1"),
+    ],
+)
+def test_the_verifier_finds_planted_errors(placements: list[tuple[PodShape, Placed | None]], fault: str) -> None:
+    verifier = Verifier([NODE])
+    for number, (shape, placed) in enumerate(placements):
+        verifier.place(shape, placed, number)
+    assert len(verifier.faults) == 1
+    assert fault in verifier.faults[0]
+
+
+def test_a_run_that_breaks_a_rule_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koord.bench.gpu_packing.arrivals.ceiling", lambda trace: 50.0)
+    with pytest.raises(RuleBrokenError, match="more than the ceiling"):
+        run(quick=True, options=Options(policies=(FGD,)))
+
+
+class _Everything:
+    """Scores all rows alike, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def score(self, shape: PodShape, rows: Array) -> Scores:
+        self.asked += rows.tolist()
+        return Scores(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
+
+
+def test_only_rows_that_changed_are_scored_again() -> None:
+    policy = _Everything()
+    replay = Replay(fleet_of([NODE, NODE._replace(name="n2")]), policy)
+    small = PodShape(100, 100, 1, 100)
+    assert replay.place(small) == Placed(0, (0,))
+    assert replay.place(small) == Placed(0, (0,))
+    assert policy.asked == [0, 1, 0]
+
+
+def test_traces_are_read_from_files_in_the_order_of_their_seed(tmp_path: Path) -> None:
+    (tmp_path / NODES).write_text("sn,cpu_milli,memory_mib,gpu,model\nb,8000,8192,2,T4\na,8000,8192,1,G2\n")
+    with gzip.open(tmp_path / "openb_pod_list_tiny.csv.gz", "wt") as file:
+        file.write("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n")
+        file.write("p0,1000,1024,1,500,G2|T4,5,65\np1,2000,1024,0,0,,7,70\n")
+    np.savez(tmp_path / "fgd_arrival_orders.npz", tiny_7_pods=[1, 0, 0], tiny_7_noderank=[1, 0])
+    trace = read(tmp_path, "tiny", 7)
+    assert [node.name for node in trace.nodes] == ["b", "a"]
+    assert trace.arrivals == [1, 0, 0]
+    assert trace.mix == {PodShape(1000, 1024, 1, 500, frozenset({"G2", "T4"})): 1, PodShape(2000, 1024): 1}
+    assert (trace.pods[0].begins_s, trace.pods[0].ends_s) == (5, 65)
+    drawn = read(tmp_path, "tiny", 8)
+    assert sorted(drawn.arrivals[:2]) == [0, 1]
+    assert sum(trace.pods[i].shape.total_milli for i in drawn.arrivals) <= 1.3 * 3000
+
+
+def test_a_file_without_a_column_is_named(tmp_path: Path) -> None:
+    (tmp_path / NODES).write_text("sn,cpu_milli\nb,8000\n")
+    (tmp_path / "openb_pod_list_tiny.csv").write_text("name\n")
+    with pytest.raises(TraceError, match=r"openb_node_list_gpu_node.csv: no column model, gpu, memory_mib"):
+        read(tmp_path, "tiny", 1)
+
+
+def test_the_command_prints_a_table_json_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot = tmp_path / "curves.svg"
+    command = ["bench", "gpu-packing", "--quick", "--policy", FGD, "--policy", SHADOW]
+    assert koord([*command, "--plot", str(plot)]) == 0
+    head, line = capsys.readouterr().out.splitlines()[1:3]
+    assert head.split() == ["TRACE", FGD, SHADOW, "GAIN", "CEILING"]
+    assert line.split()[0] == "made-up"
+    assert len(ElementTree.parse(plot).findall("{http://www.w3.org/2000/svg}polyline")) == 2
+    assert koord([*command, "--load", "1", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["metric"] for each in found} == {f"refused, {FGD}", f"refused, {SHADOW}"}
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["gpu-packing", "--policy", "Best"], "no policy Best: choose of Random, DotProd"),
+        (["gpu-packing", "--trace", "default"], "traces are read from a folder: --data FOLDER"),
+        (["informer", "--load", "1"], "--load is for gpu-packing"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(command: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert koord(["bench", *command]) != 0
+    assert words in capsys.readouterr().err
