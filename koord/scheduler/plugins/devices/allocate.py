@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from koord.scheduler.framework.judge import Objection
@@ -65,16 +66,20 @@ def _gpus(room: Room, wanted: Wanted, request: Request, score: Score) -> tuple[G
         if linked is not None:
             return _granted(room, request, linked)
     units = room.units(request)
-    by_topology = all(unit.place is not None for unit in units) and (request.is_whole or request.count == 1)
+    has_topology, is_shared = all(unit.place is not None for unit in units), not request.is_whole
     if request.scope == "Device" and request.count > 1:
         return Objection("node(s) cannot have several GPUs in the scope of one Device", resolvable=False)
-    if not by_topology:
-        if request.scope:
-            return Objection(f"node(s) missing the topology for the scope {request.scope}", resolvable=False)
+    if request.scope and not has_topology:
+        return Objection(f"node(s) missing the topology for the scope {request.scope}", resolvable=False)
+    if request.scope and is_shared and request.count > 1:
+        return Objection(f"node(s) cannot share several GPUs in the scope {request.scope}", resolvable=False)
+    if not has_topology or (is_shared and request.count > 1):
         return _plain(room, request, score, request.count, request.count)
     fitting = _preferred_first(room, [unit for unit in units if room.fits(unit, request)], request.count)
-    share = None if request.is_whole else (lambda unit: score(request, unit))
-    near = closest(room, units, frozenset(unit.minor for unit in fitting), request.count, request.scope, share)
+    share = (lambda unit: score(request, unit)) if is_shared else None
+    # GPUs that the pod cannot have are in the tree, too: a switch that has a used one is in use.
+    everywhere = [unit for unit in room.machine.units[GPU] if unit.place is not None and unit.total]
+    near = closest(room, everywhere, frozenset(unit.minor for unit in fitting), request.count, request.scope, share)
     return insufficient(request) if near is None else _granted(room, request, near)
 
 
@@ -88,12 +93,15 @@ def _plain(
     room: Room, request: Request, score: Score, count: int, most: int, pcies: Sequence[str] = ()
 ) -> tuple[Grant, ...] | Objection:
     """At least `count` devices, and up to `most`: by score, on some PCIe switches first. A count of 0 means all."""
-    units = room.units(request)
-    able = [unit for unit in units if room.fits(unit, request)]
+    able = [unit for unit in room.units(request) if room.fits(unit, request)]
     if request.vf_selector is not None:
         able = [unit for unit in able if room.free_vf(unit, request) is not None]
     if not count:
-        return _granted(room, request, able) if able and len(able) == len(units) else insufficient(request)
+        # All means those on other NUMA nodes as well.
+        every = replace(room, numa_nodes=None).units(request)
+        if not every:
+            return insufficient(request, resolvable=False)
+        return _granted(room, request, able) if len(able) == len(every) else insufficient(request)
     able.sort(key=lambda unit: (unit.key not in room.preferred, -score(request, unit), unit.minor))
     if pcies:
         able = _round_robin(able, frozenset(pcies))

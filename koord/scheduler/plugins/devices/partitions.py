@@ -38,13 +38,13 @@ BUILT_IN: Final[Partitions] = {
 
 
 def table_of(room: Room) -> tuple[Partitions | None, bool]:
-    """The table of a node, and whether it must be honoured: the side that has the table says so."""
+    """The table of a node, and whether it must be honoured: the Device object says so of its own table, else the
+    node."""
     machine, labels = room.machine, room.labels
     if machine.partitions is not None:
         return machine.partitions, machine.honours_partitions
-    if labels.get(LABEL_GPU_MODEL) in _LINKED_MODELS and labels.get(LABEL_GPU_VENDOR, "") in _NVIDIA:
-        return BUILT_IN, labels.get(LABEL_GPU_PARTITION_POLICY) == "Honor"
-    return None, False
+    is_linked = labels.get(LABEL_GPU_MODEL) in _LINKED_MODELS and labels.get(LABEL_GPU_VENDOR, "") in _NVIDIA
+    return BUILT_IN if is_linked else None, labels.get(LABEL_GPU_PARTITION_POLICY) == "Honor"
 
 
 def partitioned(room: Room, wanted: Wanted, request: Request) -> tuple[Unit, ...] | Objection | None:
