@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
@@ -109,8 +111,6 @@ class Scene:
         return self.holds(on, gpu={minor: share(percent) for minor in minors})
 
     def put(self, bound: Pod) -> None:
-        import msgspec
-
         record = Ask(bound).record()
         record = msgspec.structs.replace(record, notes=self.cluster.noted(bound))
         self.cluster.place(record, self.cluster.table.row_of[bound.spec.node_name])

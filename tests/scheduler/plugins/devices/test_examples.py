@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from koord.scheduler.framework.ask import Ask
 from tests.scheduler.build import pod
 from tests.scheduler.plugins.devices.machines import (
     GI,
@@ -64,9 +65,7 @@ def test_a_share_goes_to_the_emptiest_or_fullest_card_that_has_enough(strategy: 
     assert scene.place(gpu=50).minors() == [minor]
 
 
-def ask(**requests: int) -> Any:
-    from koord.scheduler.framework.ask import Ask
-
+def ask(**requests: int) -> Ask:
     return Ask(pod("asks", requests={f"koordinator.sh/{name}": amount for name, amount in requests.items()}))
 
 
