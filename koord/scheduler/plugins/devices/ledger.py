@@ -14,7 +14,7 @@ Devices that disappear with pods on them keep their pods: should they come back,
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -26,8 +26,8 @@ from koord.scheduler.plugins.devices.inventory import Machine, lost, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
-from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.pods import Amounts, PodRecord
+from koord.scheduler.state.table import Column, Gains, Reason, Row
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     GPU: (CORE, RATIO, MEMORY),
@@ -39,6 +39,7 @@ NOTHING: Final = -(1 << 60)
 """Left of a device that is not there, or not healthy."""
 UNLIMITED: Final = 1 << 60
 """Left of a resource that a device does not name."""
+CELLS_KEPT: Final = 1 << 11
 _EXACT: Final = int(Reason.EXACT)
 
 DeviceKey = tuple[str, int]
@@ -121,6 +122,7 @@ class Devices(Notes):
         self._usage: dict[Row, Usage] = {}
         self._written: dict[Row, Machine] = {}
         "What the columns of a row were written from."
+        self._cells: dict[Hashable, Gains] = {}
         for type_, resources in COUNTED.items():
             cluster.table.declare(Column(number(type_), np.int64, Reason.EXACT, -1))
             for resource in resources:
@@ -140,9 +142,23 @@ class Devices(Notes):
         machine = self._written.get(row)
         if machine is None:
             return
-        add = self.cluster.table.add
-        for column, amount in cells_of(note, machine):
-            add(column, row, sign * amount)
+        gain = self.cluster.table.gain
+        for type_, grants in note.by_type:
+            for grant in grants:
+                slot = machine.slots.get((type_, grant.minor))
+                if slot is not None:
+                    gain(row, self._gains(type_, slot, grant.amounts, machine), sign, _EXACT)
+
+    def _gains(self, type_: str, slot: int, amounts: Amounts, machine: Machine) -> Gains:
+        """The cells that a grant changes. Few kinds of grants are given out again and again."""
+        offered = machine.units[type_][slot].total
+        key = (type_, slot, amounts, frozenset(offered))
+        found = self._cells.get(key)
+        if found is None:
+            if len(self._cells) >= CELLS_KEPT:
+                self._cells.clear()
+            found = self._cells[key] = tuple(_cells(type_, slot, amounts, offered))
+        return found
 
     def machine(self, row: Row) -> Machine | None:
         return self.machines.get(self.cluster.table.names[row])
@@ -229,14 +245,16 @@ class Devices(Notes):
 def cells_of(granted: Granted, machine: Machine) -> Iterator[tuple[Hashable, int]]:
     """What a pod's devices change of its row's columns, when it comes: column and amount. Views may take it back."""
     for type_, grants in granted.by_type:
-        resources = COUNTED.get(type_, ())
         for grant in grants:
             slot = machine.slots.get((type_, grant.minor))
-            if slot is None:
-                continue
-            offered = machine.units[type_][slot].total
-            for name, amount in grant.amounts:
-                if name in resources:
-                    yield left(type_, name, slot), -amount
-                    if name in offered:
-                        yield taken(type_, name), amount
+            if slot is not None:
+                yield from _cells(type_, slot, grant.amounts, machine.units[type_][slot].total)
+
+
+def _cells(type_: str, slot: int, amounts: Amounts, offered: Collection[str]) -> Iterator[tuple[Hashable, int]]:
+    resources = COUNTED.get(type_, ())
+    for name, amount in amounts:
+        if name in resources:
+            yield left(type_, name, slot), -amount
+            if name in offered:
+                yield taken(type_, name), amount

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from koord.api.machinery.struct import EMPTY
 from koord.scheduler.plugins.devices.grants import PCIE_LEVEL, VF
 from koord.scheduler.plugins.devices.inventory import ANY_NUMA, Machine, Unit
 from koord.scheduler.plugins.devices.ledger import Usage
@@ -28,11 +30,8 @@ class Room:
     def is_used(self, unit: Unit) -> bool:
         return unit.key in self.usage.holders
 
-    def free(self, unit: Unit) -> dict[str, int]:
-        used = self.usage.amounts.get(unit.key)
-        if used is None:
-            return dict(unit.total)
-        return {name: max(0, amount - used.get(name, 0)) for name, amount in unit.total.items()}
+    def used(self, unit: Unit) -> Mapping[str, int]:
+        return self.usage.amounts.get(unit.key, EMPTY)
 
     def units(self, request: Request) -> list[Unit]:
         """The devices that a request may be met from, whether or not enough is left of them."""
@@ -49,11 +48,16 @@ class Room:
         return found
 
     def fits(self, unit: Unit, request: Request) -> bool:
-        """Whether enough is left of a device. A resource that it does not name is not limited."""
-        free = self.free(unit)
-        if not any(free.values()):
-            return False
-        return all(free.get(name, amount) >= amount for name, amount in filled(request.each, unit))
+        """Whether enough is left of a device. A resource that it does not name is not limited, unless nothing is left
+        of it at all."""
+        used, total, limited = self.used(unit), unit.total, False
+        for name, amount in filled(request.each, unit):
+            whole = total.get(name)
+            if whole is not None:
+                limited = True
+                if whole - used.get(name, 0) < amount:
+                    return False
+        return limited or any(whole > used.get(name, 0) for name, whole in total.items())
 
     def free_vf(self, unit: Unit, request: Request) -> VF | None:
         """The virtual function with the lowest bus id that nobody has, in a group that the request selects."""
@@ -89,7 +93,12 @@ class Room:
 
 def filled(each: Amounts, unit: Unit) -> Amounts:
     """What a request takes of one device: of memory and its ratio, the one that is missing follows from the other."""
-    asked, memory = dict(each), unit.total.get(MEMORY, 0)
+    return _filled(each, unit.total.get(MEMORY, 0))
+
+
+@lru_cache(maxsize=4096)
+def _filled(each: Amounts, memory: int) -> Amounts:
+    asked = dict(each)
     if not memory or (MEMORY in asked) == (RATIO in asked):
         return each
     if RATIO in asked:

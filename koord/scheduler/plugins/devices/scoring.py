@@ -33,6 +33,8 @@ from koord.scheduler.state.table import Array, Changes, Reason
 from koord.scheduler.state.view import View
 
 BEST: Final = 100
+FEW: Final = 6
+"""Up to so many rows are scored one by one: numpy's fixed cost per call is more than the arithmetic."""
 _SHAPES: Final = {
     "LeastAllocated": LEAST_ALLOCATED,
     "MostAllocated": MOST_ALLOCATED,
@@ -82,12 +84,13 @@ class ByAllocation:
         raise NotImplementedError("nodes are scored by the facet")
 
     def device(self, room: Room, request: Request, unit: Unit) -> int:
-        asked, free = request.amounts, room.free(unit)
-        return self._shape.plain(
-            (whole, whole - free.get(name, 0) + asked.get(name, 0), weight)
+        asked, used = request.amounts, room.used(unit)
+        filled = [
+            (whole, min(whole, used.get(name, 0)) + asked.get(name, 0), weight)
             for name, weight in self._weights.items()
             if (whole := unit.total.get(name, 0))
-        )
+        ]
+        return self._shape.plain(filled)
 
 
 Filling = tuple[Hashable, Hashable, int, int]
@@ -135,6 +138,9 @@ class _Relative:
         if not changed.reasons & _CHANGES:
             return False
         rows = changed.because_of(_CHANGES)
+        if len(rows) > FEW:
+            self.groups[rows] = self.raw(Many(columns, rows))
+            return True
         for row in rows:
             self.groups[row] = self.raw(One(columns, row))
         return True
