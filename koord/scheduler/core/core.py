@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from koord.api.kinds import Kind
+from koord.api.kinds import PODS, Kind
 from koord.scheduler.core.cycle import Cycle
 from koord.scheduler.core.decision import Bind, Decision
 from koord.scheduler.core.entity import Attempt, Entity, Where
@@ -27,6 +27,7 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.stand_ins import is_stand_in
 
 START: Final = Moment(0.0, 0.0)
 BindingOutcome: TypeAlias = Literal["bound", "refused", "failed", "again"]
@@ -133,6 +134,12 @@ class Core:
         """Objects, beside the pods of a job, at which users look to see how it fares."""
         engine = self.feed.engine_of(asks[0])
         return [] if engine is None else engine.about(asks)
+
+    def subject(self, ask: Ask) -> tuple[Kind[Any], Any]:
+        """The object at which users look to see how a pod fares: itself, or what it stands for."""
+        engine = self.feed.engine_of(ask) if is_stand_in(ask.meta.name) else None
+        found = None if engine is None else engine.stands_for(ask)
+        return (PODS, ask.pod) if found is None else found
 
     def upcoming(self) -> Entity | None:
         """Who is decided about next, apart from those who wait for others."""

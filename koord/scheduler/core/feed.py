@@ -32,11 +32,13 @@ from koord.scheduler.profiles import profile_for
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Reason, Row
 
 log = logging.getLogger(__name__)
 
 FREED: Final = int(Reason.PODS | Reason.FREED)
+LENDS: Final = int(Reason.PODS | Reason.FREED | Reason.EXACT)
 LET_GO: Final = "AssignedPodDelete"
 """What metrics call it when a pod gives back a place that it never took."""
 
@@ -76,11 +78,15 @@ class Feed:
         "Keys of pods that we placed and that went another way since somebody looked."
         self._alone, self._wake = alone, wake
         self._taking: dict[Kind[Any], list[Taking]] = {}
+        self._standing: dict[Kind[Any], Callable[[Any], Pod]] = {}
+        "Kinds whose objects are placed like pods, and what stands for one."
         for plugin in plugins:
             for taking in plugin.takes():
                 if taking.kind not in BY_KIND:
                     raise ValueError(f"{plugin.name} takes {taking.kind.kind}, which is not among the inputs")
                 self._taking.setdefault(taking.kind, []).append(taking)
+                if taking.stand_in is not None:
+                    self._standing[taking.kind] = taking.stand_in
         self._job_of: dict[str, str] = {}
         "By pod, the key of its entity, where that is a job."
         self._homeless: dict[str, dict[str, PodRecord]] = {}
@@ -133,6 +139,24 @@ class Feed:
         for taking in self._taking.get(kind, ()):
             taking.remove(thing)
 
+    def put_like_pod(self, kind: Kind[Any], new: Any, old: Any | None) -> None:
+        """An object is there, or has changed, of a kind that may be placed like pods."""
+        self.tell_plugins(kind, new)
+        stand_in = self._standing.get(kind)
+        if stand_in is None:
+            return
+        pod, before = stand_in(new), None if old is None else stand_in(old)
+        self.hear(PODS, pod, before)
+        if pod.spec.node_name and not pod.is_finished and (pod != before or old is None or old.spec != new.spec):
+            # It may lend others what it holds, or more of that, which no change of its pod says.
+            self._happened(Event(LENDS, pod, f"{kind.kind}Update"))
+
+    def remove_like_pod(self, kind: Kind[Any], old: Any) -> None:
+        self.tell_plugins_gone(kind, old)
+        stand_in = self._standing.get(kind)
+        if stand_in is not None:
+            self.hear(PODS, None, stand_in(old))
+
     def engine_of(self, pod: Pod | Ask) -> Engine | None:
         """Who decides about a pod; None where that is another scheduler."""
         name = profile_for(self.engines, str(pod.spec.scheduler_name), alone=self._alone)
@@ -140,12 +164,10 @@ class Feed:
 
     def is_ours(self, pod: Pod) -> bool:
         """Whether a pod waits for a place, and for one from us."""
-        return (
-            not pod.spec.node_name
-            and pod.metadata.deletion_timestamp is None
-            and not pod.is_finished
-            and self.engine_of(pod) is not None
-        )
+        if pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.is_finished:
+            return False
+        engine = self.engine_of(pod)
+        return engine is not None and (engine.binds_stand_ins or not is_stand_in(pod.metadata.name))
 
     def put_pod(self, new: Pod, old: Pod | None) -> None:
         key = new.metadata.key

@@ -63,6 +63,16 @@ def _workload(kind: Kind[Any]) -> Input:
     )
 
 
+def _placed_like_pods(kind: Kind[Any]) -> Input:
+    """A kind that a plugin may have placed like pods. What a change means to others, its stand-ins say."""
+    return Input(
+        kind,
+        lambda feed, new, old: feed.put_like_pod(kind, new, old),
+        lambda feed, old: feed.remove_like_pod(kind, old),
+        optional=True,
+    )
+
+
 INPUTS: Final[tuple[Input, ...]] = (
     Input(
         kinds.NAMESPACES,
@@ -100,6 +110,7 @@ INPUTS: Final[tuple[Input, ...]] = (
     _plugins(kinds.DEVICES, events.device_event),
     # What a change of one means to whom is the plugin's to say: see `Cluster.changed_jobs`.
     _plugins(kinds.POD_GROUPS, lambda old, new: None),
+    _placed_like_pods(kinds.RESERVATIONS),
     Input(
         kinds.PODS,
         lambda feed, new, old: feed.put_pod(new, old),

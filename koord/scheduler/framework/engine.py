@@ -381,6 +381,18 @@ class Engine:
                 return found
         return None
 
+    @property
+    def binds_stand_ins(self) -> bool:
+        """Whether some plugin binds what is no pod to the API server."""
+        return bool(self._binding)
+
+    def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
+        """The object that a pod stands for which is none to the API server."""
+        for plugin in self._binding:
+            if plugin.stands_for is not None and (found := plugin.stands_for(ask)) is not None:
+                return found
+        return None
+
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
         """Objects, beside the pods of a job, at which users look to see how it fares."""
         telling = (plugin.about for plugin in self._grouping if plugin.about is not None)
@@ -422,6 +434,8 @@ class Engine:
         if not (self._patching or self._stepping or self._binding or together):
             return BindingPlan(binding)
         notes = dict(cluster.pods[ask.key][0].notes)
+        own = (each.bind(ask, row, cluster) for each in self._binding if each.bind is not None)
+        write = next((each for each in own if each is not None), binding)
         merged: dict[str, Any] = {}
         merge(merged, together, "")
         for plugin in self._patching:
@@ -430,15 +444,17 @@ class Engine:
         patch = None
         if merged:
             wanted = {**merged, "metadata": {**merged.get("metadata", {}), "uid": meta.uid}}
-            patch = Patch(PODS, meta.name, wanted, meta.namespace)
+            # What stands for another object is written on that one.
+            to = (write.kind, write.name, write.namespace) if isinstance(write, Patch) else None
+            kind, name, namespace = to or (PODS, meta.name, meta.namespace)
+            patch = Patch(kind, name, wanted, namespace)
         steps = [
             step
             for plugin in self._stepping
             if plugin.steps is not None
             for step in plugin.steps(ask, row, cluster, notes.get(plugin.name))
         ]
-        own = (each.bind(ask, row, cluster) for each in self._binding if each.bind is not None)
-        return BindingPlan(next((each for each in own if each is not None), binding), patch, tuple(steps))
+        return BindingPlan(write, patch, tuple(steps))
 
     def fits(self, ask: Ask, row: Row) -> bool:
         """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
@@ -573,15 +589,15 @@ def _room(ask: Ask) -> str:
 
 def _first(remedies: Iterable[Remedy | None]) -> Remedy:
     """The first that helps, or stops here; else all words together."""
-    words, clears = [], False
+    words, clears, event = [], False, None
     for found in remedies:
         if found is None:
             continue
         if found.node is not None or found.final:
             return found
         words.append(found.message)
-        clears = clears or found.clears
-    return Remedy(message=" ".join(words), clears=clears)
+        clears, event = clears or found.clears, event or found.event
+    return Remedy(message=" ".join(words), clears=clears, event=event)
 
 
 def merge(into: dict[str, Any], patch: Mapping[str, Any], whose: str, path: str = "") -> None:

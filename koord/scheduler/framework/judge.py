@@ -135,6 +135,12 @@ class Judge:
     view: View | None = None
     "How the class sees the cluster, where that is otherwise than all others do. Cells are as it shows them."
 
+    @property
+    def refused(self) -> str | None:
+        """Why no node can take such a pod now, whatever the node, where that is so: then it is the only reason told.
+        The filter turns all rows away."""
+        return None
+
     def seen(self, cells: Cells) -> Cells:
         """Cells as verdicts by amounts see them: with what other pods were promised."""
         return cells if self.promised is None else self.promised(cells)
@@ -224,6 +230,10 @@ class Refused(Judge):
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
+
+    @property
+    def refused(self) -> str | None:
+        return self._reason
 
     def only(self) -> list[Row]:
         return []

@@ -14,7 +14,7 @@ import numpy as np
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Many, One
 from koord.scheduler.framework.exact import exact_checks
-from koord.scheduler.framework.judge import Facet, Refused
+from koord.scheduler.framework.judge import Facet
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.verdicts import Part, Verdicts
 from koord.scheduler.state.table import Array, Row, Table
@@ -31,7 +31,7 @@ class Objections:
 
     def refusing(self) -> Part | None:
         """The plugin that turns these pods away whatever the node."""
-        refusals = [part for part in self._parts if isinstance(part.judge, Refused)]
+        refusals = [part for part in self._parts if part.judge.refused is not None]
         return min(refusals, key=lambda part: part.plugin.before, default=None)
 
     def refusal(self) -> tuple[str, list[str]] | None:

@@ -25,6 +25,7 @@ from koord.scheduler.framework.judge import Judge
 from koord.scheduler.state.table import Reason, Row
 
 if TYPE_CHECKING:
+    from koord.api.kubernetes.pod import Pod
     from koord.scheduler.core.entity import Attempt, Entity
     from koord.scheduler.core.queue import ClusterEvent
     from koord.scheduler.framework.ask import Ask
@@ -45,6 +46,9 @@ class Taking:
     remove: Callable[[Any], None]
     put_many: Callable[[Sequence[Any]], None] | None = None
     "Many at once, with the same result as one by one."
+    stand_in: Callable[[Any], Pod] | None = None
+    """Where such objects are placed like pods: the pod that stands for one, with a name that `stand_in_name` gives. It
+    is queued as long as it has no node, counts on its node, and is gone when it has finished. `bind` binds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ class Remedy:
     "Groups whose waiting members give up their places."
     final: bool = False
     "Whether no other plugin is to be asked, though this one has no node."
+    event: tuple[str, str] | None = None
+    "An event for the pod beside the usual one: its reason, and its text."
 
 
 class Plugin:
@@ -142,6 +148,8 @@ class Plugin:
     "What is to be done with other objects before it is bound."
     bind: Callable[[Ask, Row, Cluster], Write | None] | None = None
     "What binds such a pod instead of the usual binding, for what is no pod to the API server."
+    stands_for: Callable[[Ask], tuple[Kind[Any], Any] | None] | None = None
+    "The object that a pod stands for which is none to the API server: users are told there."
     writes: Callable[[Cluster], Iterable[Write]] | None = None
     "What is to be written on other objects now, whether or not anything is decided: their status, say."
     post_filter: Callable[[Ask, Engine], Remedy | None] | None = None

@@ -35,7 +35,17 @@ class PodBinding:
     node: str
 
 
-Write: TypeAlias = Patch | PodBinding
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object is to go: this very one, not another of its name."""
+
+    kind: Kind[Any]
+    name: str
+    uid: str
+    namespace: str = ""
+
+
+Write: TypeAlias = Patch | PodBinding | Delete
 
 
 LATE_S: Final = 5.0

@@ -29,7 +29,7 @@ from koord.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, 
 from koord.kube.retry import backoff_s
 from koord.scheduler.core.core import BindingOutcome, Core
 from koord.scheduler.core.decision import Bind, Placed
-from koord.scheduler.framework.writes import CannotBind, PodBinding, Step, Until, Write
+from koord.scheduler.framework.writes import CannotBind, Delete, PodBinding, Step, Until, Write
 from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
 from koord.scheduler.live.sources import moment
 
@@ -278,6 +278,9 @@ async def carry_out(client: Client, write: Write) -> None:
     """Make one call of the API."""
     if isinstance(write, PodBinding):
         await client.bind(write.namespace, write.name, write.node, uid=write.uid)
+        return
+    if isinstance(write, Delete):
+        await client.delete(write.kind, write.name, namespace=write.namespace, uid=write.uid)
         return
     await client.patch(
         write.kind,

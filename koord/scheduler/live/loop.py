@@ -49,6 +49,7 @@ class Loop:
     ) -> None:
         self._client, self._core, self._clock = client, core, clock
         self._telling, self._metrics, self._ready, self._audit = telling, metrics, ready, audit
+        telling.subject = core.subject
         if audit is not None:
             audit.core = core
         self._monitor = Monitor(metrics.timed_out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from koord.api.kinds import PODS, Kind
@@ -45,12 +45,21 @@ class _Word(NamedTuple):
     promised: str | None = None
 
 
+class _Subject(NamedTuple):
+    """What users look at: a pod, or the object that it stands for."""
+
+    kind: Kind[Any]
+    thing: Any
+
+
 class Telling:
     """What users are to know, and those who write it."""
 
     def __init__(self, client: Client, events: EventRecorder, clock: Clock) -> None:
         self._client, self._events, self._clock = client, events, clock
-        self._unwritten: dict[str, tuple[Pod, _Word]] = {}
+        self.subject: Callable[[Ask], tuple[Kind[Any], Any]] = lambda ask: (PODS, ask.pod)
+        "The object at which users look to see how a pod fares."
+        self._unwritten: dict[str, tuple[_Subject, _Word]] = {}
         self._said: dict[str, _Word] = {}
         "The last word by uid of pod; pods that are bound or gone are forgotten."
         self._work = asyncio.Event()
@@ -74,23 +83,23 @@ class Telling:
             await writing.wait()
 
     def bound(self, placed: Placed) -> None:
-        meta = placed.ask.meta
-        self.forget(meta.uid)
-        note = f"Successfully assigned {meta.namespace}/{meta.name} to {placed.node}"
-        self._events.record(reference(PODS, placed.ask.pod), "Scheduled", note, action="Binding")
+        kind, thing = self.subject(placed.ask)
+        self.forget(placed.ask.meta.uid)
+        note = f"Successfully assigned {thing.metadata.key} to {placed.node}"
+        self._events.record(reference(kind, thing), "Scheduled", note, action="Binding")
 
     def not_bound(self, placed: Placed, why: str) -> None:
-        self._say(placed.ask.pod, _Word(SCHEDULER_ERROR, f"binding to {placed.node} failed: {why}; retrying"))
+        self._say(placed.ask, _Word(SCHEDULER_ERROR, f"binding to {placed.node} failed: {why}; retrying"))
 
     def let_go(self, decision: LetGo) -> None:
         for placed in decision.bind.members:
-            self._say(placed.ask.pod, _Word(SCHEDULER_ERROR, f"not bound to {placed.node}: {decision.why}; retrying"))
+            self._say(placed.ask, _Word(SCHEDULER_ERROR, f"not bound to {placed.node}: {decision.why}; retrying"))
 
     def left_out(self, decision: Bind) -> None:
         """Members that found no place, while their job goes ahead."""
         for each in decision.unplaced:
             theme = each.placement.refusal or ", ".join(sorted(each.placement.rejections))
-            self._say(each.ask.pod, _Word(UNSCHEDULABLE, each.message), theme)
+            self._say(each.ask, _Word(UNSCHEDULABLE, each.message), theme)
 
     def gated(self, asks: Iterable[Ask], why: str) -> None:
         """Pods of a job that is not tried yet. Those with gates of their own say so already."""
@@ -98,7 +107,7 @@ class Telling:
         for ask in asks:
             said = self._said.get(ask.meta.uid) or _known(ask.pod)
             if not ask.spec.scheduling_gates and (said is None or said[:2] != word[:2]):
-                self._say(ask.pod, word)
+                self._say(ask, word)
 
     def job(self, objects: Iterable[tuple[Kind[Any], Any]], why: str, theme: str | None = None) -> None:
         """What keeps a job from going ahead, on the objects that stand for it."""
@@ -110,7 +119,8 @@ class Telling:
     def awaits(self, placed: Placed, what: str) -> None:
         """It has its place, and what it needs is long in coming: the pod's events say why nothing happens."""
         note = for_an_event(f"It will go to {placed.node} and waits for its volumes. {what}")
-        self._events.record(reference(PODS, placed.ask.pod), "WaitingForVolumes", note, action="Binding")
+        what_waits = reference(*self.subject(placed.ask))
+        self._events.record(what_waits, "WaitingForVolumes", note, action="Binding")
 
     def nowhere(self, decision: Nowhere) -> None:
         remedy = decision.remedy
@@ -122,21 +132,25 @@ class Telling:
         promises = {decision.ask.key: promised, **{move.pod: move.node for move in remedy.others}}
         for ask in decision.asks:
             word = _Word(UNSCHEDULABLE, decision.message, promises.get(ask.key))
-            self._say(ask.pod, word, theme)
+            self._say(ask, word, theme)
+        if remedy.event is not None:
+            reason, note = remedy.event
+            what = reference(*self.subject(decision.ask))
+            self._events.record(what, reason, for_an_event(note), action="Scheduling", type="Warning", theme=theme)
 
     def broken(self, decision: Broken) -> None:
         for ask in decision.asks:
-            self._say(ask.pod, _Word(SCHEDULER_ERROR, decision.message))
+            self._say(ask, _Word(SCHEDULER_ERROR, decision.message))
 
     def not_promised(self, pod: Pod) -> None:
         """A more important pod is to have the node that this one was promised."""
         was = self._said.get(pod.metadata.uid) or _known(pod)
         if was is not None:
-            self._want(pod, was._replace(promised=""))
+            self._want(_Subject(PODS, pod), was, was._replace(promised=""))
 
     def preempted(self, victim: Pod, by: Ask, node: str) -> None:
         note = f"Preempted by pod {by.meta.uid} on node {node}"
-        related = reference(PODS, by.pod)
+        related = reference(*self.subject(by))
         self._events.record(reference(PODS, victim), "Preempted", note, action="Preempting", related=related)
 
     def forget(self, uid: str) -> None:
@@ -150,19 +164,19 @@ class Telling:
             for _ in range(WRITERS):
                 tasks.create_task(self._write(), name="write-conditions")
 
-    def _say(self, pod: Pod, word: _Word, theme: str | None = None) -> None:
-        note, what = for_an_event(word.message), reference(PODS, pod)
+    def _say(self, ask: Ask, word: _Word, theme: str | None = None) -> None:
+        subject = _Subject(*self.subject(ask))
+        note, what = for_an_event(word.message), reference(*subject)
         self._events.record(what, "FailedScheduling", note, action="Scheduling", type="Warning", theme=theme)
-        self._want(pod, word)
+        self._want(subject, self._said.get(ask.meta.uid) or _known(ask.pod), word)
 
-    def _want(self, pod: Pod, word: _Word) -> None:
-        uid = pod.metadata.uid
-        said = self._said.get(uid) or _known(pod)
+    def _want(self, subject: _Subject, said: _Word | None, word: _Word) -> None:
+        uid = subject.thing.metadata.uid
         if word.promised is None and said is not None:
             word = word._replace(promised=said.promised)
         if said != word:
             self._said[uid] = word
-            self._unwritten[uid] = (pod, word)
+            self._unwritten[uid] = (subject, word)
             self._work.set()
 
     async def _write(self) -> None:
@@ -172,16 +186,16 @@ class Telling:
                 self._work.clear()
                 await self._work.wait()
                 continue
-            pod, word = self._unwritten.pop(uid)
+            subject, word = self._unwritten.pop(uid)
             written = self._writing[uid] = asyncio.Event()
             try:
-                await self._patch(pod, word)
+                await self._patch(subject, word)
             except NotFound:
                 self.forget(uid)
             except NotLeader:
                 return
             except (ApiError, DecodeError) as error:
-                log.warning("its condition was not written: %s", error, extra={"pod": pod.metadata.key})
+                log.warning("its condition was not written: %s", error, extra={"pod": subject.thing.metadata.key})
                 self._said.pop(uid, None)
             finally:
                 written.set()
@@ -189,28 +203,38 @@ class Telling:
                 if uid in self._unwritten:
                     self._work.set()
 
-    async def _patch(self, pod: Pod, word: _Word) -> None:
+    async def _patch(self, subject: _Subject, word: _Word) -> None:
+        kind, thing = subject
+        status: dict[str, object]
+        if kind is PODS:
+            status = {"conditions": [self._condition(thing, word)]}
+            if word.promised is not None:
+                status["nominatedNodeName"] = word.promised or None
+        else:
+            now = from_seconds(self._clock.now())
+            condition = {"type": "Scheduled", "status": "False", "reason": word.reason, "message": word.message}
+            status = {"conditions": [{**condition, "lastProbeTime": now, "lastTransitionTime": now}]}
+        meta = thing.metadata
+        await self._client.patch(
+            kind,
+            meta.name,
+            {"metadata": {"uid": meta.uid}, "status": status},
+            namespace=meta.namespace,
+            type="strategic" if kind is PODS else "merge",
+            subresource="status",
+            field_manager=FIELD_MANAGER,
+        )
+
+    def _condition(self, pod: Pod, word: _Word) -> dict[str, str]:
         was = pod.status.condition(PodConditionType.SCHEDULED)
         since = was.last_transition_time if was is not None and was.status == "False" else None
-        condition = {
+        return {
             "type": PodConditionType.SCHEDULED,
             "status": "False",
             "reason": word.reason,
             "message": word.message,
             "lastTransitionTime": since or from_seconds(self._clock.now()),
         }
-        status: dict[str, object] = {"conditions": [condition]}
-        if word.promised is not None:
-            status["nominatedNodeName"] = word.promised or None
-        await self._client.patch(
-            PODS,
-            pod.metadata.name,
-            {"metadata": {"uid": pod.metadata.uid}, "status": status},
-            namespace=pod.metadata.namespace,
-            type="strategic",
-            subresource="status",
-            field_manager=FIELD_MANAGER,
-        )
 
 
 def _known(pod: Pod) -> _Word | None:

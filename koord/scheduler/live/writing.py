@@ -15,7 +15,7 @@ from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.retry import backoff_s
-from koord.scheduler.framework.writes import PodBinding, Write
+from koord.scheduler.framework.writes import Patch, PodBinding, Write
 from koord.scheduler.live.binding import carry_out
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,9 @@ class Writing:
         return len(self._tasks)
 
     def put(self, write: Write) -> None:
-        kind = "bindings" if isinstance(write, PodBinding) else f"{write.kind.plural}/{write.subresource}"
+        kind = "bindings"
+        if not isinstance(write, PodBinding):
+            kind = f"{write.kind.plural}/{write.subresource if isinstance(write, Patch) else ''}"
         key = kind, write.namespace, write.name
         self._wanted[key] = write
         if key not in self._tasks:

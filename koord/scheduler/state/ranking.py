@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Row
 from koord.scheduler.state.watchers import Index
 
@@ -43,7 +44,8 @@ class Ranking(Index):
             pods = self.cluster.pods_on.get(row)
             if not pods:
                 return NOBODY
-            records = sorted(pods.values(), key=importance)
+            # Room that is held is nobody's to take.
+            records = sorted((each for each in pods.values() if not is_stand_in(each.key)), key=importance)
             found = self._rows[row] = Ranked(records, [-each.priority for each in records])
         return found
 
