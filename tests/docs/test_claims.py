@@ -91,9 +91,25 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_scheduler_doe
                 # A less important pod has to make room: it is deleted, and the place is promised.
                 await until_bound(admin, "urgent")
                 await until(lambda: _told(admin, "giant"))
+                for name, cpu in (("room", "500m"), ("too-much", "40")):
+                    await admin.create(kinds.RESERVATIONS, _reservation(name, cpu))
+                await until(lambda: _says(admin, "room", "Available"))
+                await until(lambda: _says(admin, "too-much", "Unschedulable"))
                 await until(lambda: _announced(admin))
     assert refusals.codes[403] == 0, refusals.codes
     assert refusals.codes[401] == 0, refusals.codes
+
+
+def _reservation(name: str, cpu: str) -> dict[str, Any]:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    template = {"spec": {"schedulerName": "koord-scheduler", "containers": containers}}
+    spec = {"owners": [{"object": {"name": "web"}}], "template": template}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def _says(client: Client, name: str, reason: str) -> bool:
+    status = (await client.get(kinds.RESERVATIONS, name)).status
+    return any(each.reason == reason for each in status.conditions)
 
 
 async def _told(client: Client, name: str) -> bool:

@@ -55,12 +55,6 @@ UNACTED: Final[tuple[Unacted, ...]] = (
         labels=frozenset({names.LABEL_QUOTA_NAME}),
     ),
     Unacted(
-        "reservations",
-        "no room is kept on any node",
-        kinds.RESERVATIONS,
-        annotations=frozenset({names.ANNOTATION_RESERVATION_AFFINITY}),
-    ),
-    Unacted(
         "CPU binding by the scheduler",
         "no CPUs and no NUMA node are chosen for the pod",
         annotations=frozenset({names.ANNOTATION_RESOURCE_SPEC}),

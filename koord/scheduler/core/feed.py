@@ -149,7 +149,7 @@ class Feed:
         self.hear(PODS, pod, before)
         if pod.spec.node_name and not pod.is_finished and (pod != before or old is None or old.spec != new.spec):
             # It may lend others what it holds, or more of that, which no change of its pod says.
-            self._happened(Event(LENDS, pod, f"{kind.kind}Update"))
+            self._happened(ClusterEvent(LENDS, pod, f"{kind.kind}Update"))
 
     def remove_like_pod(self, kind: Kind[Any], old: Any) -> None:
         self.tell_plugins_gone(kind, old)

@@ -21,7 +21,6 @@ SPECS: dict[str, dict[str, object]] = {
     "Recommendation": {
         "target": {"type": "workload", "workload": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}}
     },
-    "Reservation": {"owners": [{"object": {"name": "web"}}], "template": {}, "ttl": "1h"},
 }
 """What the definitions of these kinds require."""
 

@@ -1,0 +1,12 @@
+"""Reservation: room on nodes that is held for pods to come, by the plugin of that name.
+
+reserve_pod     the pod that stands for a Reservation: placed and held like any other
+owners          whose room it is: which owners' lists a pod is on
+room            what a reservation has, and what its owners use of it
+matching        which rooms pods of one kind may use, and why not the others
+fitting         whether a pod fits into a room on its node, and which room it takes
+rooms           all rooms of a cluster, kept from objects alone
+judges          what the plugin says of nodes
+lifecycle       what the status of a Reservation says, and when it ends
+plugin          all of it as a plugin
+"""

@@ -1,0 +1,133 @@
+"""Whether a pod fits into a room on its node, which room it takes, and how well it fills it.
+
+A room of policy "" or Aligned lends what is left of it, and the node adds what it has free. A Restricted one gives of
+what it restricts no more than is left of it. A pod that need not come out of a reservation may also go beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koord.scheduler.plugins.reservation.room import Room
+from koord.scheduler.state.pods import Amounts
+
+NO_ROOM: Final = 1
+TOO_MANY_PODS_BY_NODE: Final = 2
+TOO_MANY_PODS: Final = 4
+NOTHING_FITS: Final = 8
+_FIRST_RESOURCE: Final = 4
+"""Bits from here on: of each resource that the pod asks for one for the node, one for reservations."""
+MOST: Final = 1000
+"""The score of the node with the first room by order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What a node has free: without what rooms hold."""
+
+    pods: int
+    "More pods that fit, were none of the pod's rooms there."
+    amounts: Mapping[str, int]
+
+
+def by_node(i: int) -> int:
+    return 1 << (_FIRST_RESOURCE + 2 * i)
+
+
+def by_room(i: int) -> int:
+    return 1 << (_FIRST_RESOURCE + 2 * i + 1)
+
+
+def shortage(requests: Amounts, room: Room, free: Free, ignored: frozenset[str] = frozenset()) -> int:
+    """What speaks against a room, as a mask; 0: the pod fits."""
+    mask = 0 if free.pods >= 1 else TOO_MANY_PODS_BY_NODE
+    for i, (name, asked) in enumerate(requests):
+        if asked > free.amounts[name] + room.lent_of(name) and name not in ignored:
+            mask |= by_node(i)
+        if room.restricts(name) and asked > room.capacity_of(name) - room.used_of(name):
+            mask |= by_room(i)
+    if room.restricts("pods") and len(room.owners) + 1 > room.capacity_of("pods"):
+        mask |= TOO_MANY_PODS
+    return mask
+
+
+def alone(requests: Amounts, free: Free, ignored: frozenset[str] = frozenset()) -> int:
+    """What speaks against the node beside all rooms."""
+    mask = 0
+    for i, (name, asked) in enumerate(requests):
+        if asked > free.amounts[name] and name not in ignored:
+            mask |= by_node(i)
+    return mask
+
+
+def candidates(requests: Amounts, rooms: Iterable[Room], *, must: bool) -> list[Room]:
+    """Rooms that are of use to a pod: a pod that need not come out of one passes over those that have nothing of what
+    it asks for."""
+    return [each for each in rooms if must or any(each.reserves(name) for name, _ in requests)]
+
+
+def verdict(
+    requests: Amounts, rooms: Sequence[Room], free: Free, *, must: bool, ignored: frozenset[str] = frozenset()
+) -> int:
+    """0 where a node with rooms of the pod will do, else a mask of reasons."""
+    against, nodes = 0, 0
+    for room in candidates(requests, rooms, must=must):
+        mask = shortage(requests, room, free, ignored)
+        if not mask:
+            return 0
+        against |= mask
+    if must:
+        return against or NOTHING_FITS
+    for i in range(len(requests)):
+        nodes |= against & by_node(i)
+    nodes |= against & TOO_MANY_PODS_BY_NODE
+    return nodes or alone(requests, free, ignored)
+
+
+def chosen(
+    requests: Amounts, rooms: Sequence[Room], free: Free, *, must: bool, ignored: frozenset[str] = frozenset()
+) -> Room | None:
+    """The room that a pod takes on a node: the first by order, then the one that it fills best, then by name."""
+    fitting = [each for each in candidates(requests, rooms, must=must) if not shortage(requests, each, free, ignored)]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else None
+    ordered = [each for each in fitting if each.terms.order]
+    if ordered:
+        return min(ordered, key=lambda each: (each.terms.order, each.name))
+    return min(fitting, key=lambda each: (-score(requests, each), each.name))
+
+
+def score(requests: Amounts, room: Room) -> int:
+    """How full the room would be, over all that is reserved; what would not fit counts 0."""
+    asked, total, number = dict(requests), 0, 0
+    for name, capacity in room.resources():
+        number += 1
+        filled = asked.get(name, 0) + room.used_of(name)
+        if filled <= capacity:
+            total += 100 * filled // capacity
+    return total // number if number else 0
+
+
+def words(mask: int, requests: Amounts, named: Room | None = None) -> list[str]:
+    """For users. `named`: the reservation that the pod asks for by name, where that is known."""
+    found = []
+    if mask & NO_ROOM:
+        found.append("node(s) no reservations match reservation affinity")
+    if mask & TOO_MANY_PODS_BY_NODE:
+        found.append("Too many pods by node")
+    if mask & TOO_MANY_PODS:
+        found.append("Reservation(s) Too many pods")
+    if mask & NOTHING_FITS:
+        found.append("node(s) no reservation(s) to meet the requirements")
+    for i, (name, asked) in enumerate(requests):
+        if mask & by_node(i):
+            found.append(f"Insufficient {name} by node")
+        if mask & by_room(i):
+            figures = ""
+            if named is not None:
+                used, capacity = named.used_of(name), named.capacity_of(name)
+                figures = f", requested: {asked}, used: {used}, capacity: {capacity}"
+            found.append(f"Reservation(s) Insufficient {name}{figures}")
+    return found

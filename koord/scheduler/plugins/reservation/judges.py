@@ -1,0 +1,182 @@
+"""What the plugin says of nodes: for pods that may use reservations, and for reservations themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from koord.scheduler.framework.cells import Cells, Many, Numbers
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.plugins.reservation import fitting
+from koord.scheduler.plugins.reservation.fitting import NO_ROOM, Free
+from koord.scheduler.plugins.reservation.matching import Matching
+from koord.scheduler.plugins.reservation.room import COUNT, Room
+from koord.scheduler.plugins.reservation.rooms import PLAIN, STRICTER
+from koord.scheduler.plugins.taint_toleration import by_maximum
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.table import Array, Changes, Reason, Row
+
+_ELSEWHERE: Final = "node(s) didn't match the nodeName specified by reservation"
+_CONFLICT: Final = "node(s) reservation allocate policy conflict"
+
+
+class Rooming:
+    """What pods of one class find in the rooms of a row. Kept by nobody: rooms change with every owner."""
+
+    def __init__(self, cluster: Cluster, matching: Matching, requests: Amounts, ignored: frozenset[str]) -> None:
+        self._cluster, self.matching, self.requests, self._ignored = cluster, matching, requests, ignored
+        self.must = matching.rules.must
+        for name, _ in requests:
+            cluster.resource(name)
+
+    def free(self, row: Row) -> Free:
+        columns, here = self._cluster.table.columns, self.matching.at.get(row, ())
+        pods = columns["allocatable", "pods"].item(row) - columns[COUNT].item(row) + len(here)
+        amounts = {
+            name: columns["allocatable", name].item(row) - columns["requested", name].item(row)
+            for name, _ in self.requests
+        }
+        return Free(pods, amounts)
+
+    def verdict(self, row: Row) -> int:
+        here = self.matching.at.get(row)
+        if here is None:
+            return NO_ROOM if self.must else 0
+        return fitting.verdict(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+
+    def chosen(self, row: Row) -> Room | None:
+        here = self.matching.at.get(row)
+        if here is None:
+            return None
+        return fitting.chosen(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+
+    def raw(self, row: Row) -> int:
+        """The score before it is compared with other nodes'."""
+        first = self.matching.first
+        if first is not None and first.row == row:
+            return fitting.MOST
+        room = self.chosen(row)
+        return 0 if room is None else fitting.score(self.requests, room)
+
+
+class OwnerJudge(Judge):
+    """For pods that may use reservations, or must."""
+
+    filters_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED | Reason.EXACT
+
+    def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
+        self._rooming, self._cluster = rooming, cluster
+        self.facets = (_Filling(rooming, cluster),)
+
+    @property
+    def refused(self) -> str | None:
+        rooming = self._rooming
+        return fitting.words(NO_ROOM, ())[0] if rooming.must and not rooming.matching.at else None
+
+    def feasible(self, cells: Cells) -> Numbers:
+        rooming = self._rooming
+        if type(cells) is not Many:
+            return rooming.verdict(cells.rows)
+        at, rows = rooming.matching.at, cells.rows
+        if isinstance(rows, np.ndarray):
+            return np.array([rooming.verdict(row) for row in rows.tolist()], np.int64)
+        masks = np.full(self._cluster.table.capacity, NO_ROOM if rooming.must else 0, np.int64)
+        for row in at:
+            masks[row] = rooming.verdict(row)
+        return masks[rows]
+
+    def reasons(self, mask: int) -> list[str]:
+        rooming = self._rooming
+        if mask & NO_ROOM and rooming.matching.at:
+            return ["node(s) didn't satisfy plugin Reservation"]
+        named = None
+        if rooming.matching.rules.name:
+            named = next((room for here in rooming.matching.at.values() for room in here), None)
+        return fitting.words(mask, rooming.requests, named)
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return bool(mask & NO_ROOM)
+
+    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+        return (masks & NO_ROOM).astype(np.bool_)
+
+
+class _Filling:
+    """Rows grouped by how full their room would be."""
+
+    gates = closes = False
+    normalised = True
+
+    def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
+        self._rooming, self._cluster = rooming, cluster
+        self._groups: Array = np.zeros(0, np.int32)
+        self._raws: list[int] = [0]
+        self._codes: dict[int, int] = {0: 0}
+        self.flat = True
+
+    def refresh(self, changed: Changes | None) -> bool:
+        at = self._rooming.matching.at
+        if changed is None or len(self._groups) != self._cluster.table.capacity:
+            self._groups = np.zeros(self._cluster.table.capacity, np.int32)
+            self._raws, self._codes = [0], {0: 0}
+            for row in at:
+                self._groups[row] = self._code(self._rooming.raw(row))
+            self.flat = not at
+            return True
+        is_new = self.flat != (not at)
+        self.flat = not at
+        if self.flat and not is_new:
+            return False
+        groups, moved = self._groups, is_new
+        for row in changed.rows:
+            code = self._code(self._rooming.raw(row)) if row in at else 0
+            if groups.item(row) != code:
+                groups[row] = code
+                moved = True
+        return moved
+
+    def _code(self, raw: int) -> int:
+        code = self._codes.get(raw)
+        if code is None:
+            code = self._codes[raw] = len(self._raws)
+            self._raws.append(raw)
+        return code
+
+    @property
+    def groups(self) -> Array:
+        return self._groups
+
+    @property
+    def size(self) -> int:
+        return len(self._raws)
+
+    def table(self, candidates: Array | None) -> Array:
+        assert candidates is not None
+        return by_maximum(np.array(self._raws, np.int64), candidates)
+
+
+class HolderJudge(Judge):
+    """For reservations: those of the default policy and others do not share a node, and one may name its node."""
+
+    filters_on = Reason.NODE | Reason.EXACT
+
+    def __init__(self, policy: str, node: str, cluster: Cluster) -> None:
+        self._others, self._node, self._cluster = PLAIN if policy else STRICTER, node, cluster
+
+    def feasible(self, cells: Cells) -> Numbers:
+        masks = (cells[self._others] > 0) * 2
+        if not self._node:
+            return masks
+        row = self._cluster.table.row_of.get(self._node, -1)
+        if type(cells) is not Many:
+            return masks | (cells.rows != row)
+        rows = np.arange(self._cluster.table.capacity)[cells.rows]
+        return masks | (rows != row)
+
+    def reasons(self, mask: int) -> list[str]:
+        return [_ELSEWHERE] if mask & 1 else [_CONFLICT]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True

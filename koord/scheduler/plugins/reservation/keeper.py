@@ -1,0 +1,152 @@
+"""Keeps what Reservations say true: which status is to be written now, and which are to be deleted.
+
+It looks at a reservation when something about it changed, when its time is up, and now and then after its end. What was
+sent is not sent again until it is heard, or something changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from math import inf
+from typing import Any
+
+from koord.api.configuration.scheduler_args import ReservationArgs
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
+from koord.api.protocol.crd.reservation import Reservation
+from koord.scheduler.framework.writes import Write
+from koord.scheduler.plugins.reservation import lifecycle
+from koord.scheduler.plugins.reservation.lifecycle import NODE_GONE_S, Owner, Surroundings
+from koord.scheduler.plugins.reservation.reserve_pod import ENDED
+from koord.scheduler.plugins.reservation.rooms import Rooms
+from koord.scheduler.state.cluster import Cluster
+
+
+class Keeper:
+    def __init__(self, rooms: Rooms, args: ReservationArgs) -> None:
+        self._rooms, self._args = rooms, args
+        self._owners: dict[str, dict[str, Owner]] = {}
+        "By uid of reservation and key of pod, pods on nodes that came out of it."
+        self._reservation_of: dict[str, str] = {}
+        "By key of pod."
+        self._sent: dict[str, tuple[Reservation, object]] = {}
+        self._due: list[tuple[float, str]] = []
+        self._due_of: dict[str, float] = {}
+        "By uid, when it is looked at again, whatever happens."
+        self._missing_since_s: dict[str, float] = {}
+
+    def put_pod(self, pod: Pod) -> None:
+        key, uid = pod.metadata.key, _came_out_of(pod)
+        before = self._reservation_of.get(key)
+        if before is not None and before != uid:
+            self._leave(key, before)
+        if uid:
+            owner = Owner.of(pod)
+            if self._owners.setdefault(uid, {}).get(key) != owner:
+                self._owners[uid][key] = owner
+                self._reservation_of[key] = uid
+                self._rooms.touched.add(uid)
+
+    def remove_pod(self, pod: Pod) -> None:
+        before = self._reservation_of.get(pod.metadata.key)
+        if before is not None:
+            self._leave(pod.metadata.key, before)
+
+    def owners(self, uid: str) -> list[Owner]:
+        """Pods that use a reservation, as the API server has them."""
+        return list(self._owners.get(uid, {}).values())
+
+    def _leave(self, key: str, uid: str) -> None:
+        del self._reservation_of[key]
+        owners = self._owners[uid]
+        del owners[key]
+        if not owners:
+            del self._owners[uid]
+        self._rooms.touched.add(uid)
+
+    def writes(self, cluster: Cluster) -> Iterator[Write]:
+        now_s, rooms = cluster.now_s, self._rooms
+        while self._due and self._due[0][0] <= now_s:
+            due_s, uid = heappop(self._due)
+            if self._due_of.get(uid) == due_s:
+                del self._due_of[uid]
+                rooms.touched.add(uid)
+        touched, rooms.touched = rooms.touched, set()
+        for uid in sorted(touched):
+            reservation = rooms.objects.get(uid)
+            if reservation is None:
+                for known in (self._sent, self._missing_since_s, self._due_of):
+                    known.pop(uid, None)
+                continue
+            yield from self._look(uid, reservation, cluster, now_s)
+
+    def _look(self, uid: str, reservation: Reservation, cluster: Cluster, now_s: float) -> Iterator[Write]:
+        node = reservation.status.node_name
+        if not node:
+            return
+        is_gone = self._is_gone(uid, node, cluster, now_s)
+        if reservation.status.phase in ENDED:
+            yield from self._end(uid, reservation, now_s, is_gone=is_gone)
+            return
+        around = Surroundings(self.owners(uid), is_gone, _free(cluster, node))
+        wanted = lifecycle.status_of(reservation, around, now_s)
+        due_s = lifecycle.expires_s(reservation)
+        if due_s is not None:
+            # Just after: at that very moment, it has not expired.
+            self._look_at(uid, max(due_s, now_s) + 0.001)
+        if wanted and self._sent.get(uid) != (reservation, wanted):
+            self._sent[uid] = reservation, wanted
+            yield lifecycle.status_patch(reservation, wanted)
+        elif not wanted:
+            self._sent.pop(uid, None)
+
+    def _end(self, uid: str, reservation: Reservation, now_s: float, *, is_gone: bool) -> Iterator[Write]:
+        self._sent.pop(uid, None)
+        args = self._args
+        if args.disable_garbage_collection:
+            return
+        if lifecycle.is_garbage(reservation, now_s, node_is_gone=is_gone, kept_s=args.gc_duration_seconds):
+            yield lifecycle.deleted(reservation)
+        self._look_at(uid, now_s + args.gc_interval_seconds)
+
+    def _is_gone(self, uid: str, node: str, cluster: Cluster, now_s: float) -> bool:
+        """Whether a node has not been there for a while: objects of one kind may be heard before those of another."""
+        if node in cluster.table.row_of:
+            self._missing_since_s.pop(uid, None)
+            return False
+        since_s = self._missing_since_s.setdefault(uid, now_s)
+        if now_s - since_s < NODE_GONE_S:
+            self._look_at(uid, since_s + NODE_GONE_S)
+            return False
+        return True
+
+    def _look_at(self, uid: str, time_s: float) -> None:
+        """Look at a reservation then, or before."""
+        if time_s < self._due_of.get(uid, inf):
+            self._due_of[uid] = time_s
+            heappush(self._due, (time_s, uid))
+
+
+def _came_out_of(pod: Pod) -> str:
+    """The uid of the reservation that a pod on a node uses."""
+    if not pod.spec.node_name or pod.is_finished or RESERVATION_ALLOCATED.key not in pod.metadata.annotations:
+        return ""
+    try:
+        found = RESERVATION_ALLOCATED.read(pod.metadata)
+    except BadInput:
+        return ""
+    return "" if found is None else found.uid or found.name
+
+
+def _free(cluster: Cluster, node: str) -> Mapping[str, int]:
+    row, columns = cluster.table.row_of.get(node), cluster.table.columns
+    if row is None:
+        return {}
+    names: list[Any] = [name for name in columns if isinstance(name, tuple) and name[0] == "allocatable"]
+    return {
+        name[1]: columns[name].item(row) - columns["requested", name[1]].item(row)
+        for name in names
+        if ("requested", name[1]) in columns
+    }

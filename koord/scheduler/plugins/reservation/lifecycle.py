@@ -1,0 +1,176 @@
+"""What the status of a Reservation says, and when it ends: functions of the object, its owners and the time.
+
+Pending         it has no node yet; nothing ends it
+Available       it has a node; `allocated` and `currentOwners` follow the pods that came out of it
+Succeeded       it is for one owner, and that is there
+Failed          it has a node, and has expired, or the node is gone
+deleted         a day after its end, or when its node is gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from koord.api.kinds import RESERVATIONS
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts, pod_requests
+from koord.api.machinery.faults import BadInput
+from koord.api.machinery.struct import EMPTY
+from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCATABLE
+from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
+from koord.api.text.duration import parse_duration
+from koord.api.text.quantity import render
+from koord.api.text.timestamp import from_seconds, parse_timestamp
+from koord.scheduler.framework.writes import Delete, Patch
+from koord.scheduler.plugins.reservation.reserve_pod import ENDED, allocatable_of
+
+SCHEDULED: Final = "Scheduled"
+READY: Final = "Ready"
+EXPIRED: Final = "Expired"
+NODE_GONE_S: Final = 3.0
+"""A node that is not known for so long is gone."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A pod on a node that came out of a reservation, as the API server has it."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    requests: Mapping[str, int] = EMPTY
+
+    @staticmethod
+    def of(pod: Pod) -> Owner:
+        meta = pod.metadata
+        try:
+            requests = pod_requests(pod)
+        except BadInput:
+            requests = {}
+        return Owner(meta.uid, meta.namespace, meta.name, pod.spec.node_name, requests)
+
+    @property
+    def reference(self) -> dict[str, str]:
+        return {"namespace": self.namespace, "name": self.name, "uid": self.uid}
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What matters for a reservation beside itself."""
+
+    owners: Sequence[Owner] = ()
+    node_is_gone: bool = False
+    room_to_grow: Mapping[str, int] = EMPTY
+    "What its node has free, by resource."
+
+
+def made_available(reservation: Reservation, node: str, now_s: float) -> Patch:
+    """What binds a reservation to a node."""
+    now = from_seconds(now_s)
+    status = {
+        "phase": str(ReservationPhase.AVAILABLE),
+        "nodeName": node,
+        "allocatable": dict(allocatable_of(reservation)),
+        "conditions": [_condition(SCHEDULED, "True", "Scheduled", now), _condition(READY, "True", "Available", now)],
+    }
+    return status_patch(reservation, status)
+
+
+def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> dict[str, Any]:
+    """What a reservation should say that it does not say, as a part of its status."""
+    status = reservation.status
+    if status.phase in ENDED or not status.node_name:
+        return {}
+    wanted: dict[str, Any] = {}
+    reserved = _resized(reservation, around.room_to_grow)
+    has = amounts(status.allocatable)
+    if amounts(reserved) != has:
+        wanted["allocatable"] = {**dict.fromkeys(status.allocatable), **reserved}
+        has = amounts(reserved)
+    owners = sorted((each for each in around.owners if each.node == status.node_name), key=lambda each: each.uid)
+    allocated = {name: sum(each.requests.get(name, 0) for each in owners) for name in has} if owners else {}
+    allocated = {name: amount for name, amount in allocated.items() if amount}
+    if allocated != amounts(status.allocated):
+        said = {name: render(name, amount) for name, amount in sorted(allocated.items())}
+        wanted["allocated"] = {**dict.fromkeys(status.allocated), **said}
+    current = [(each.namespace, each.name, each.uid) for each in status.current_owners]
+    if current != [(each.namespace, each.name, each.uid) for each in owners]:
+        wanted["currentOwners"] = [each.reference for each in owners]
+    if reservation.spec.allocate_once and owners:
+        used_by = f"used by pod {owners[0].namespace}/{owners[0].name}"
+        return wanted | _ended(reservation, ReservationPhase.SUCCEEDED, "Succeeded", used_by, now_s)
+    due_s = expires_s(reservation)
+    if due_s is not None and due_s < now_s:
+        message = f"expired at {from_seconds(due_s)}"
+        return wanted | _ended(reservation, ReservationPhase.FAILED, EXPIRED, message, now_s)
+    if around.node_is_gone:
+        message = f"node {status.node_name} is gone"
+        return wanted | _ended(reservation, ReservationPhase.FAILED, EXPIRED, message, now_s)
+    return wanted
+
+
+def expires_s(reservation: Reservation) -> float | None:
+    """When a reservation with a node ends; None: never."""
+    spec, meta = reservation.spec, reservation.metadata
+    lives_s = parse_duration(spec.ttl) if spec.ttl else None
+    if lives_s == 0:
+        return None
+    ends = [parse_timestamp(spec.expires)] if spec.expires else []
+    if lives_s is not None and meta.creation_timestamp:
+        ends.append(parse_timestamp(meta.creation_timestamp) + lives_s)
+    return min(ends, default=None)
+
+
+def ended_s(reservation: Reservation) -> float | None:
+    """When a reservation ended: when it failed, or was last seen to have succeeded."""
+    for each in reservation.status.conditions:
+        if each.type == READY and each.status == "False":
+            failed = reservation.status.phase is ReservationPhase.FAILED
+            said = each.last_transition_time if failed else each.last_probe_time or each.last_transition_time
+            return parse_timestamp(said) if said else None
+    return None
+
+
+def is_garbage(reservation: Reservation, now_s: float, *, node_is_gone: bool, kept_s: float) -> bool:
+    if reservation.status.phase not in ENDED:
+        return False
+    since_s = ended_s(reservation)
+    return node_is_gone or (since_s is not None and now_s - since_s > kept_s)
+
+
+def deleted(reservation: Reservation) -> Delete:
+    return Delete(RESERVATIONS, reservation.metadata.name, reservation.metadata.uid)
+
+
+def status_patch(reservation: Reservation, status: dict[str, Any]) -> Patch:
+    meta = reservation.metadata
+    return Patch(RESERVATIONS, meta.name, {"metadata": {"uid": meta.uid}, "status": status}, subresource="status")
+
+
+def _resized(reservation: Reservation, free: Mapping[str, int]) -> Mapping[str, Any]:
+    """What it is to reserve: what its annotation says, where its node has room for that."""
+    status = reservation.status
+    if not RESERVATION_RESIZE_ALLOCATABLE.is_on(reservation.metadata):
+        return status.allocatable
+    try:
+        wanted = allocatable_of(reservation)
+    except BadInput:
+        return status.allocatable
+    has, will_have = amounts(status.allocatable), amounts(wanted)
+    fits = all(amount - has.get(name, 0) <= max(0, free.get(name, 0)) for name, amount in will_have.items())
+    return wanted if fits else status.allocatable
+
+
+def _ended(
+    reservation: Reservation, phase: ReservationPhase, reason: str, message: str, now_s: float
+) -> dict[str, Any]:
+    now = from_seconds(now_s)
+    others = [msgspec.to_builtins(each) for each in reservation.status.conditions if each.type != READY]
+    return {"phase": str(phase), "conditions": [*others, _condition(READY, "False", reason, now, message)]}
+
+
+def _condition(type_: str, status: str, reason: str, now: str, message: str = "") -> dict[str, Any]:
+    found = {"type": type_, "status": status, "reason": reason, "lastProbeTime": now, "lastTransitionTime": now}
+    return {**found, "message": message} if message else found

@@ -1,0 +1,174 @@
+"""Whose room it is: the owners of reservations, and which of their lists a pod is on.
+
+Reservations made alike have equal lists of owners, of which one is kept. A pod is looked up by what it says of itself
+(a label, a controller, its name), so that most lists are never compared with it; pods made alike are asked about once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+import msgspec
+
+from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.reservation import ReservationControllerReference, ReservationOwner
+from koord.api.text.selector import EVERYTHING, compile_labels
+
+OwnersId = int
+Owners = tuple[ReservationOwner, ...]
+REMEMBERED: Final = 1 << 14
+_ANY: Final = ("any",)
+_encode: Final = msgspec.json.Encoder(order="sorted", enc_hook=dict).encode
+
+
+class Entry:
+    """One entry of a list, ready to be compared with pods."""
+
+    __slots__ = ("_labels", "_owner")
+
+    def __init__(self, owner: ReservationOwner) -> None:
+        self._owner, self._labels = owner, compile_labels(owner.label_selector, absent=EVERYTHING)
+
+    def owns(self, pod: ObjectMeta) -> bool:
+        """Whether a pod is what the entry describes: by all that the entry gives."""
+        owner = self._owner
+        return _is_object(owner.object, pod) and _is_of(owner.controller, pod) and self._labels.matches(pod.labels)
+
+
+def faults(owners: Owners) -> str:
+    """What is wrong with a list of owners, for people; empty where nothing is."""
+    for i, owner in enumerate(owners):
+        try:
+            Entry(owner)
+        except BadInput as error:
+            return f"spec.owners[{i}].labelSelector: {error}"
+    return ""
+
+
+def owns(owners: Owners, pod: ObjectMeta) -> bool:
+    """Whether a pod is on a list."""
+    return any(Entry(each).owns(pod) for each in owners)
+
+
+class OwnerLists:
+    """The lists of all reservations, each once, with a number."""
+
+    def __init__(self) -> None:
+        self._ids: dict[bytes, OwnersId] = {}
+        self._lists: dict[OwnersId, tuple[bytes, Owners, tuple[Entry, ...]]] = {}
+        self._used: dict[OwnersId, int] = {}
+        self._by_mark: dict[Hashable, dict[OwnersId, None]] = {}
+        "Lists by something that their pods must say of themselves."
+        self._next = 0
+        self._known: dict[Hashable, frozenset[OwnersId]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def put(self, owners: Owners) -> OwnersId:
+        """One more reservation has this list."""
+        text = _encode(owners)
+        found = self._ids.get(text)
+        if found is None:
+            entries = tuple(Entry(each) for each in owners)
+            found = self._ids[text] = self._next
+            self._next += 1
+            self._lists[found], self._used[found] = (text, owners, entries), 0
+            for owner in owners:
+                self._by_mark.setdefault(_mark(owner), {})[found] = None
+            self._known.clear()
+        self._used[found] += 1
+        return found
+
+    def drop(self, id_: OwnersId) -> None:
+        """One reservation less has it."""
+        self._used[id_] -= 1
+        if self._used[id_]:
+            return
+        text, owners, _ = self._lists.pop(id_)
+        del self._ids[text], self._used[id_]
+        for mark in {_mark(owner) for owner in owners}:
+            listed = self._by_mark[mark]
+            del listed[id_]
+            if not listed:
+                del self._by_mark[mark]
+        self._known.clear()
+
+    def is_list(self, id_: OwnersId, owners: Owners) -> bool:
+        """Whether a number is that of a list."""
+        return self._ids.get(_encode(owners)) == id_
+
+    def of(self, pod: ObjectMeta) -> frozenset[OwnersId]:
+        """The lists that a pod is on."""
+        if not self._ids:
+            return frozenset()
+        marks = [mark for mark in _marks(pod) if mark in self._by_mark]
+        if not marks:
+            return frozenset()
+        by_name = any(mark[0] in ("uid", "name") for mark in marks)
+        known_as = pod.key if by_name else (pod.namespace, tuple(pod.labels.items()), pod.owner_references)
+        found = self._known.get(known_as)
+        if found is None:
+            candidates = dict.fromkeys(id_ for mark in marks for id_ in self._by_mark[mark])
+            found = frozenset(id_ for id_ in candidates if any(each.owns(pod) for each in self._lists[id_][2]))
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[known_as] = found
+        return found
+
+
+def _mark(owner: ReservationOwner) -> tuple[str, ...]:
+    """Something that every pod of an entry says of itself; `_ANY` where there is nothing like it."""
+    if owner.object is not None and owner.object.uid:
+        return "uid", owner.object.uid
+    if owner.object is not None and owner.object.name:
+        return "name", owner.object.name
+    if owner.controller is not None and owner.controller.uid:
+        return "owner uid", owner.controller.uid
+    if owner.controller is not None and owner.controller.name:
+        return "owner", owner.controller.name
+    if owner.label_selector is not None:
+        for key, value in owner.label_selector.match_labels.items():
+            return "label", key, value
+    return _ANY
+
+
+def _marks(pod: ObjectMeta) -> Iterable[tuple[str, ...]]:
+    yield _ANY
+    yield "uid", pod.uid
+    yield "name", pod.name
+    for owner in pod.owner_references:
+        yield "owner uid", owner.uid
+        yield "owner", owner.name
+    for key, value in pod.labels.items():
+        yield "label", key, value
+
+
+def _is_object(wanted: ObjectReference | None, pod: ObjectMeta) -> bool:
+    """Fields that are empty are not looked at. Pods are of version v1 and kind Pod."""
+    if wanted is None:
+        return True
+    return (
+        wanted.uid in ("", pod.uid)
+        and wanted.name in ("", pod.name)
+        and wanted.namespace in ("", pod.namespace)
+        and wanted.api_version in ("", "v1")
+        and wanted.kind in ("", "Pod")
+    )
+
+
+def _is_of(wanted: ReservationControllerReference | None, pod: ObjectMeta) -> bool:
+    if wanted is None:
+        return True
+    if wanted.namespace not in ("", pod.namespace):
+        return False
+    return any(
+        (not wanted.controller or each.controller)
+        and wanted.uid in ("", each.uid)
+        and wanted.name in ("", each.name)
+        and wanted.kind in ("", each.kind)
+        and wanted.api_version in ("", each.api_version)
+        for each in pod.owner_references
+    )

@@ -1,0 +1,138 @@
+"""Reservation: places reservations like pods, and lets their owners into the room that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from koord.api.configuration.scheduler_args import ReservationArgs, is_extended_resource
+from koord.api.kinds import PODS, RESERVATIONS, Kind
+from koord.api.protocol import names
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin, Remedy, Taking
+from koord.scheduler.framework.writes import Write
+from koord.scheduler.plugins.reservation import lifecycle
+from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
+from koord.scheduler.plugins.reservation.keeper import Keeper
+from koord.scheduler.plugins.reservation.matching import Wish
+from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koord.scheduler.plugins.reservation.room import Room
+from koord.scheduler.plugins.reservation.rooms import CameOutOf, Rooms, StandsFor
+from koord.scheduler.plugins.reservation.told import diagnosis
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.stand_ins import is_stand_in
+from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.view import View
+
+if TYPE_CHECKING:
+    from koord.scheduler.framework.engine import Engine
+
+NO_PREEMPTION: Final = "preemption: reservations evict no pods unless enablePreemption is set."
+
+
+class Reservation(Plugin):
+    name = "Reservation"
+    notes: type[Notes] | None = Rooms
+    wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.LABELS | Reason.FREED | Reason.EXACT
+
+    def __init__(self, args: ReservationArgs | None = None) -> None:
+        self._args = args or ReservationArgs()
+        self._is_first = False
+
+    def attach(self, cluster: Cluster) -> None:
+        self._is_first = self._is_first or Rooms.name not in cluster.noting
+        self.rooms = cluster.notes(Rooms)
+        self.keeper = Keeper(self.rooms, self._args)
+
+    def takes(self) -> Iterable[Taking]:
+        if not self._is_first:
+            return ()
+        rooms, keeper = self.rooms, self.keeper
+        return (
+            Taking(RESERVATIONS, rooms.put, rooms.remove, stand_in=reserve_pod),
+            Taking(PODS, keeper.put_pod, keeper.remove_pod),
+        )
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        if is_stand_in(ask.meta.name):
+            return self._of_stand_in(ask)
+        wish = self.rooms.wish(ask)
+        return None if wish is None else (wish, ask.requests)
+
+    def _of_stand_in(self, ask: Ask) -> tuple[str, str]:
+        found = self.rooms.of_stand_in(ask.meta)
+        policy = "" if found is None else found.spec.allocate_policy or ""
+        return policy, ask.meta.annotations.get(names.ANNOTATION_RESERVATION_NODE, "")
+
+    def view(self, ask: Ask, cluster: Cluster) -> View | None:
+        wish = self.rooms.wish(ask)
+        return None if wish is None else self.rooms.matching(wish, ask.meta).view
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        if is_stand_in(ask.meta.name):
+            return HolderJudge(*self._of_stand_in(ask), cluster)
+        wish = self.rooms.wish(ask)
+        if wish is None or wish.ignores:
+            return None
+        return OwnerJudge(self._rooming(ask, wish, cluster), cluster)
+
+    def _rooming(self, ask: Ask, wish: Wish, cluster: Cluster) -> Rooming:
+        args = self._args
+        ignored = frozenset(
+            name
+            for name, _ in ask.requests
+            if is_extended_resource(name)
+            and (name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups)
+        )
+        return Rooming(cluster, self.rooms.matching(wish, ask.meta), ask.requests, ignored)
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+        if is_stand_in(ask.meta.name):
+            return self.rooms.of(ask.pod)
+        wish = self.rooms.wish(ask)
+        if wish is None or wish.ignores:
+            return None
+        room = self._rooming(ask, wish, cluster).chosen(row)
+        return None if room is None else CameOutOf(room.terms.uid, room.name)
+
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
+        key = RESERVATION_ALLOCATED.key
+        if isinstance(note, CameOutOf):
+            told = RESERVATION_ALLOCATED.form.render(ReservationAllocated(note.name, note.uid))
+            return {"metadata": {"annotations": {key: told}}}
+        # An attempt that came to nothing may have said something else.
+        stale = key in ask.meta.annotations and not isinstance(note, StandsFor)
+        return {"metadata": {"annotations": {key: None}}} if stale else None
+
+    def bind(self, ask: Ask, row: Row, cluster: Cluster) -> Write | None:
+        found = self.rooms.of_stand_in(ask.meta)
+        if found is None:
+            return None
+        return lifecycle.made_available(found, cluster.table.names[row], cluster.now_s)
+
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        if is_stand_in(ask.meta.name):
+            # Its priority is the highest there is: it would have whole nodes emptied.
+            return None if self._args.enable_preemption else Remedy(message=NO_PREEMPTION, clears=True, final=True)
+        wish = self.rooms.wish(ask)
+        if wish is None or wish.ignores:
+            return None
+        rules, found = self.rooms.matching(wish, ask.meta).rules, engine.class_of(ask)
+
+        def against(room: Room) -> Sequence[str]:
+            why = found.reasons(room.row)
+            return () if why is None else why[1]
+
+        told = diagnosis(rules, self.rooms.usable(wish), self.rooms.node_labels, against)
+        return Remedy(message=told.message, event=told.event) if told.message else None
+
+    def writes(self, cluster: Cluster) -> Iterable[Write]:
+        """What Reservations are to say, of all profiles once."""
+        return self.keeper.writes(cluster) if self._is_first else ()
+
+    def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
+        found = self.rooms.of_stand_in(ask.meta)
+        return None if found is None else (RESERVATIONS, found)

@@ -1,0 +1,115 @@
+"""The pod that stands for a Reservation: queued while that is pending, on a node once it is Available, then gone.
+
+It is made from the template. Labels and annotations of the Reservation come over those of the template. Once there is
+a `status.allocatable`, that is what it asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
+from koord.api.kubernetes.resources import amounts, pod_requests
+from koord.api.kubernetes.words import ConditionStatus, PodConditionType, PodPhase
+from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCATABLE
+from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
+from koord.api.text.quantity import ResourceList, render
+from koord.scheduler.state.stand_ins import stand_in_name
+
+HIGHEST: Final = 2147483647
+ENDED: Final = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+_SCHEDULED: Final = "Scheduled"
+
+
+def reserve_pod(reservation: Reservation) -> Pod:
+    """A reservation that has ended, or that cannot be understood, is a pod that has finished: it holds nothing."""
+    meta, status = reservation.metadata, reservation.status
+    try:
+        template = reservation.spec.pod_template
+    except DecodeError:
+        return Pod(metadata=_meta(reservation, ObjectMeta()), status=PodStatus(phase=PodPhase.FAILED))
+    found = _meta(reservation, template.metadata)
+    spec = template.spec
+    if not template_is_usable(reservation):
+        return Pod(metadata=found, spec=spec, status=PodStatus(phase=PodPhase.FAILED))
+    if spec.node_name:
+        found = replace(found, annotations={**found.annotations, names.ANNOTATION_RESERVATION_NODE: spec.node_name})
+    spec = replace(spec, node_name="", priority=_priority(meta, spec))
+    try:
+        reserved = status.allocatable if status.node_name else None
+        if reserved or RESERVATION_RESIZE_ALLOCATABLE.is_on(meta):
+            spec = _sized(Pod(metadata=found, spec=spec), reserved or allocatable_of(reservation))
+    except BadInput:
+        # Whoever decides about it meets the same, and tells.
+        pass
+    if status.phase in ENDED:
+        return Pod(metadata=found, spec=spec, status=PodStatus(phase=PodPhase.SUCCEEDED))
+    return Pod(
+        metadata=found,
+        spec=replace(spec, node_name=status.node_name),
+        status=PodStatus(conditions=_conditions(reservation)),
+    )
+
+
+def template_is_usable(reservation: Reservation) -> bool:
+    """Whether there is something to place, for somebody, and for a time."""
+    spec = reservation.spec
+    return bool(spec.template and spec.owners and (spec.ttl or spec.expires))
+
+
+def allocatable_of(reservation: Reservation) -> ResourceList:
+    """What a reservation reserves: what its template asks for, but for what its annotation says instead."""
+    requests = pod_requests(Pod(spec=reservation.spec.pod_template.spec))
+    found: dict[str, str] = {name: render(name, amount) for name, amount in sorted(requests.items()) if amount}
+    resize = RESERVATION_RESIZE_ALLOCATABLE.read(reservation.metadata, "Reservation")
+    if resize is not None:
+        found |= {name: render(name, amount) for name, amount in sorted(amounts(resize.resources).items())}
+    return found
+
+
+def _meta(reservation: Reservation, template: ObjectMeta) -> ObjectMeta:
+    meta = reservation.metadata
+    marks: dict[str, str] = {names.ANNOTATION_RESERVE_POD: "true", names.ANNOTATION_RESERVATION_NAME: meta.name}
+    return ObjectMeta(
+        name=stand_in_name("Reservation", meta.name),
+        namespace=template.namespace or "default",
+        uid=meta.uid,
+        creation_timestamp=meta.creation_timestamp,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels={**template.labels, **meta.labels},
+        annotations={**template.annotations, **meta.annotations, **marks},
+        owner_references=template.owner_references,
+    )
+
+
+def _priority(meta: ObjectMeta, spec: PodSpec) -> int:
+    if spec.priority is not None:
+        return spec.priority
+    try:
+        return int(meta.labels.get(names.LABEL_PRIORITY, ""))
+    except ValueError:
+        return HIGHEST
+
+
+def _sized(pod: Pod, wanted: ResourceList) -> PodSpec:
+    """A spec that asks for other amounts; the same where they are the same."""
+    if {name: amount for name, amount in amounts(wanted).items() if amount} == pod_requests(pod):
+        return pod.spec
+    ports = tuple(port for each in pod.spec.containers for port in each.ports)
+    container = Container(name="reservation", ports=ports, resources=ResourceRequirements(requests=wanted))
+    return replace(pod.spec, containers=(container,), init_containers=(), resources=None, overhead={})
+
+
+def _conditions(reservation: Reservation) -> tuple[PodCondition, ...]:
+    for each in reservation.status.conditions:
+        if each.type == _SCHEDULED and each.status is not None:
+            status = ConditionStatus(each.status)
+            since = each.last_transition_time
+            return (PodCondition(PodConditionType.SCHEDULED, status, each.reason, each.message, since),)
+    return ()
