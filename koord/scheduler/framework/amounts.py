@@ -24,7 +24,8 @@ import numpy as np
 from koord.scheduler.framework.amount_scores import Filled, PodAmounts, ScoreShape
 from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One, all_positive, are_exact
 from koord.scheduler.framework.judge import Judge, Need
-from koord.scheduler.state.table import Array, Row, Table
+from koord.scheduler.state.pods import is_gained
+from koord.scheduler.state.table import Array, Reason, Row, Table
 
 
 class Share(NamedTuple):
@@ -65,6 +66,10 @@ class AmountJudge(Judge):
             tuple([need.adds for need in needs]), tuple([each.adds for each in shares])
         )
         self._views: _Views | None = None
+        asked = [taken for _, taken, _ in needed] + [used for _, used, _ in filled]
+        given = [has for has, _, _ in needed] + [capacity for capacity, _, _ in filled]
+        if all(map(is_gained, asked)) and not table.reasons_of(given) & ~(Reason.NODE | Reason.ALLOCATABLE):
+            self.gains = {}
 
     def feasible(self, cells: Cells) -> Numbers:
         cells = self.seen(cells)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,14 @@ OfRow: TypeAlias = Callable[[Row, Any], int]
 """What judges say of a row, by their own `numbers`."""
 Overlay: TypeAlias = Mapping[Hashable, Mapping[Row, int]]
 """What promises to other pods take of some rows: column -> row -> what is added there."""
+
+
+class Gain(NamedTuple):
+    """What a column gains by one more pod of a class on a row."""
+
+    adds: int
+    unless: tuple[Hashable, int] | None = None
+    "Not on rows where this column has this value."
 
 
 class Many:
@@ -54,6 +62,28 @@ class Many:
         if block is None:
             block = self._taken[names] = np.array([self[name] for name in names], np.float64)
         return block
+
+
+class Crowded(Many):
+    """The cells of several rows as they are once more pods of one class are there: so many on each."""
+
+    __slots__ = ("_gains", "_pods")
+
+    def __init__(self, columns: dict[Hashable, Array], rows: Any, pods: Array, gains: Mapping[Hashable, Gain]) -> None:
+        super().__init__(columns, rows)
+        self._pods, self._gains = pods, gains
+
+    def __getitem__(self, name: Hashable) -> Array:
+        column = self._taken.get(name)
+        if column is None:
+            column = self.columns[name][self.rows]
+            gain = self._gains.get(name)
+            if gain is not None:
+                adds, unless = gain
+                more = self._pods * adds
+                column = column + (more if unless is None else more * (self[unless[0]] != unless[1]))
+            self._taken[name] = column
+        return column
 
 
 class One:

@@ -7,7 +7,7 @@ binds, waits or retries is elsewhere.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -19,11 +19,12 @@ import numpy as np
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.kinds import PODS, Kind
 from koord.api.machinery.struct import EMPTY
-from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.exact import exact_checks
+from koord.scheduler.framework.jobs import JobPlacing
 from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
+from koord.scheduler.framework.placement import Placement as Placement
 from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy
 from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
@@ -78,27 +79,6 @@ class Profile:
         place = {name: i for i, name in enumerate(order)}
         told = [each for each in having if each.name in place or each.name not in IMPLEMENTS]
         return sorted(told, key=lambda each: place.get(each.name, len(place)))
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """A decision: where a pod goes, or that it goes nowhere now, with what speaks for it."""
-
-    pod: str
-    node: str | None
-    scores: Mapping[str, int] = EMPTY
-    total: int = 0
-    rejections: Mapping[str, int] = EMPTY
-    "Reasons, with the number of nodes that each turned away."
-    why_not: Mapping[str, Mapping[str, int]] = EMPTY
-    "The same by plugin."
-    refusal: str = ""
-    "Why the pod is turned away whatever the node, where that is so."
-    short_of: str = ""
-    "What its job is short of, where that is why."
-
-    @property
-    def rejected_by(self) -> frozenset[str]:
-        return frozenset(self.why_not)
 
 
 class Engine:
@@ -234,7 +214,7 @@ class Engine:
     def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
         row = first if first is not None and self.fits(ask, first) else self._winner(ask, found)
         if row is None:
-            return self._nowhere(ask, found)
+            return self.nowhere(ask, found)
         node = self.cluster.table.names[row]
         if not explain:
             self._reserve(ask, row)
@@ -254,52 +234,10 @@ class Engine:
     def place_all(self, asks: Sequence[Ask], *, at_least: int | None = None, explain: bool = False) -> list[Placement]:
         """Decide for a whole job: all its parts get what they need, or nobody is placed. `at_least`: how many members
         it takes, where the caller knows better than plugins."""
-        everyone = tuple(range(len(asks)))
-        needs = self._needs(asks) if at_least is None else (JobNeed("the job", everyone, at_least),)
-        with self.cluster.transaction() as transaction:
-            rows = self._planned(asks)
-            found: dict[int, Placement] = {}
-            fit = [self._place_some(asks, need.members, need.at_least, rows, found, explain) for need in needs]
-            missing = [(need, number) for need, number in zip(needs, fit, strict=True) if number < need.at_least]
-            if missing:
-                transaction.undo()
-                short_of = "; ".join(_shortage(asks, need, number, found) for need, number in missing)
-                return [_left_out(asks[i], found.get(i), short_of) for i in everyone]
-            self._place_some(asks, [i for i in everyone if i not in found], None, rows, found, explain)
-        return [found[i] for i in everyone]
+        return JobPlacing(self).place_all(asks, at_least, explain=explain)
 
-    def _place_some(
-        self,
-        asks: Sequence[Ask],
-        members: Iterable[int],
-        most: int | None,
-        rows: Sequence[Row | None] | None,
-        found: dict[int, Placement],
-        explain: bool,
-    ) -> int:
-        """Place members of a job in order, `most` of them; how many that were. `rows`: where they are to go."""
-        number, turned_away = 0, dict[PodClass, Placement]()
-        for i in members:
-            if most is not None and number >= most:
-                break
-            ask = asks[i]
-            if rows is None:
-                class_ = self.class_of(ask)
-                known = turned_away.get(class_)
-                # Where nothing has changed since one that looks alike was turned away, so is this one.
-                placement = self.place(ask, explain=explain) if known is None else _also(known, ask)
-                if placement.node is not None:
-                    turned_away.clear()
-                elif not (class_.exact or self.cluster.nominations.any or ask.pod.status.nominated_node_name):
-                    turned_away[class_] = placement
-            else:
-                row = rows[i]
-                placement = self._nowhere(ask, self.class_of(ask)) if row is None else self.place_on(ask, row)
-            found[i] = placement
-            number += placement.node is not None
-        return number
-
-    def _needs(self, asks: Sequence[Ask]) -> Sequence[JobNeed]:
+    def needs(self, asks: Sequence[Ask]) -> Sequence[JobNeed]:
+        """What a job needs for any of its pods to be bound: all of them, where no plugin says so."""
         for plugin in self._counting:
             assert plugin.needs is not None
             found = plugin.needs(asks, self.cluster)
@@ -307,7 +245,7 @@ class Engine:
                 return found
         return (JobNeed("the job", tuple(range(len(asks))), len(asks)),)
 
-    def _planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | None:
+    def planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | None:
         """The rows that a plugin wants for the members of a job; whatever it tried out is undone."""
         for plugin in self._planning:
             assert plugin.plan_job is not None
@@ -510,10 +448,12 @@ class Engine:
         return why
 
     def _reserve(self, ask: Ask, row: Row) -> None:
+        self.cluster.place(self.record_of(ask, row), row)
+
+    def record_of(self, ask: Ask, row: Row) -> PodRecord:
+        """What is kept of a pod that is being placed."""
         record, notes = ask.record(self.cluster.now_s), self._notes(ask, row)
-        if notes:
-            record = msgspec.structs.replace(record, notes=notes)
-        self.cluster.place(record, row)
+        return msgspec.structs.replace(record, notes=notes) if notes else record
 
     def _notes(self, ask: Ask, row: Row) -> NotesOf:
         """What plugins note of a pod that is being placed: what it says itself, and what it takes there."""
@@ -528,8 +468,10 @@ class Engine:
                 notes = with_note(notes, plugin.name, note)
         return notes
 
-    def _nowhere(self, ask: Ask, found: PodClass) -> Placement:
-        why_not = found.why_not()
+    def nowhere(self, ask: Ask, found: PodClass, why_not: Mapping[str, Mapping[str, int]] | None = None) -> Placement:
+        """Why no row will do; `why_not`: where the caller has worked that out."""
+        if why_not is None:
+            why_not = found.why_not()
         histogram: dict[str, int] = {}
         for counts in why_not.values():
             for reason, rows in counts.items():
@@ -561,30 +503,6 @@ class Engine:
                 judge.promised = Promised(self.cluster.nominations, floor)
             parts.append(Part(plugin, judge, self.profile.weights.get(plugin.name, 0)))
         return parts
-
-
-def _also(alike: Placement, ask: Ask) -> Placement:
-    return msgspec.structs.replace(alike, pod=ask.key)
-
-
-def _left_out(ask: Ask, placement: Placement | None, short_of: str) -> Placement:
-    """What becomes of a member of a job that does not fit."""
-    if placement is None or placement.node is not None:
-        return Placement(ask.key, None, rejections={"the job does not fit": 1}, short_of=short_of)
-    return msgspec.structs.replace(placement, short_of=short_of)
-
-
-def _shortage(asks: Sequence[Ask], need: JobNeed, fit: int, found: Mapping[int, Placement]) -> str:
-    """`gang shop/train needs 8 pods at once, 5 fit; short of 3 x (cpu 4, memory 8Gi)`."""
-    without = [i for i in need.members if i not in found or found[i].node is None][: need.at_least - fit]
-    rooms = Counter(_room(asks[i]) for i in without)
-    listed = ", ".join(f"{number} x ({room})" for room, number in rooms.items())
-    return f"{need.name} needs {need.at_least} pods at once, {fit} fit" + (f"; short of {listed}" if listed else "")
-
-
-def _room(ask: Ask) -> str:
-    amounts = [f"{name} {render(name, amount)}" for name, amount in sorted(ask.requests) if amount]
-    return ", ".join(amounts) or "a place"
 
 
 def _first(remedies: Iterable[Remedy | None]) -> Remedy:

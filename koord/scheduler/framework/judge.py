@@ -11,7 +11,7 @@ A formula is written once for one row and many: see `cells`. Rows of an explanat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Numbers, OfRow
+from koord.scheduler.framework.cells import Cells, Gain, Numbers, OfRow
 from koord.scheduler.framework.change import Change
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 from koord.scheduler.state.view import View
@@ -66,6 +66,11 @@ class Facet(Protocol):
         """What each group is worth, 0..100; of a gate, whether it rules the group out. `candidates` counts the rows
         that are still in question, by group."""
         ...
+
+
+class OfNodes:
+    """A facet about nodes alone: no pod that comes or goes changes a row's group, nor what groups are worth unless that
+    is normalised."""
 
 
 class FewGroups:
@@ -130,6 +135,9 @@ class Judge:
     them. None: it is asked alone."""
     numbers: Hashable = ()
     "Those in which judges that are alike differ, as `of_row` takes them."
+    gains: Mapping[Hashable, Gain] | None = None
+    """What the columns that its formulas read gain by one more pod of the class on a row, beside what every pod adds
+    (`Shape.gains`); None: it cannot tell. For speed: see `alike`, the module."""
     promised: Callable[[Cells], Cells] | None = None
     "Of a judge of amounts: how cells look with what other pods were promised, where there are any."
     view: View | None = None

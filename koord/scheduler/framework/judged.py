@@ -8,12 +8,12 @@ concerns. Ties go by a hash of seed, class and node. What depends on other rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
+from koord.scheduler.framework.cells import Cells, Crowded, Gain, Many, Numbers, OfRow, One
 from koord.scheduler.framework.groups import LOW, NEVER, TIE_BITS
 from koord.scheduler.framework.judge import Objection
 from koord.scheduler.framework.panels import LOST, Seat, panels_of
@@ -25,6 +25,8 @@ from koord.scheduler.state.view import View
 
 _ANY: Final = int(Reason.ANY)
 _NODE: Final = int(Reason.NODE)
+OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT)
+"""Why a row changes when a pod comes or goes."""
 _ALL_BITS: Final = 0xFFFFFFFF
 _CANDIDATE: Final = 1
 _JOINTLY_OUT: Final = 2
@@ -347,6 +349,19 @@ class Judged:
         self._others[row] = total
         self.bodies_run += len(plan.others)
         return total
+
+    def with_more(self, rows: Array, pods: Array, gains: Mapping[Hashable, Gain]) -> Array:
+        """The bases of candidates as they are with so many more pods of this class on each."""
+        cells = Crowded(self.columns, rows, pods, gains)
+        base = np.zeros(len(rows), np.int64)
+        for part in self.scorers:
+            base += part.judge.score(cells) * part.weight
+        base <<= TIE_BITS
+        base |= ties(self._cluster.node_hashes()[rows], self._salt)
+        for part in self.filters:
+            if int(part.judge.filters_on) & OF_PODS:
+                base[np.broadcast_to(np.asarray(part.judge.feasible(cells)) != 0, base.shape)] = NEVER
+        return base
 
     def scores(self, row: Row) -> dict[str, int]:
         """The score of a row by plugin, 0..100, as they went into its base."""

@@ -6,13 +6,13 @@ counts for the first plugin that turns it away, in the order of the profile; wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Many, One
+from koord.scheduler.framework.cells import Crowded, Gain, Many, One
 from koord.scheduler.framework.exact import exact_checks
 from koord.scheduler.framework.judge import Facet
 from koord.scheduler.framework.judged import Judged
@@ -77,7 +77,12 @@ class Objections:
             return {refusal[0]: {reason: len(self._table) for reason in refusal[1]}}
         if judged.only is None and not judged.barred and not self._gates:
             return self._counted_verdicts()
-        return self._looked_through()
+        return self._looked_through(Many(judged.columns, slice(None)))
+
+    def counted_with(self, pods: Array, gains: Mapping[Hashable, Gain]) -> dict[str, dict[str, int]]:
+        """As `counted`, of rows with so many more pods of this class on each: no row takes another one then. Only where
+        nobody refuses these pods as such, and pods change nothing but what columns gain by them."""
+        return self._looked_through(Crowded(self._judged.columns, slice(None), pods, gains))
 
     def _counted_verdicts(self) -> dict[str, dict[str, int]]:
         """By what the filters alone say, kept row by row."""
@@ -90,8 +95,8 @@ class Objections:
             _note(found, part, part.judge.reasons(mask), rows)
         return found
 
-    def _looked_through(self) -> dict[str, dict[str, int]]:
-        """Counted by groups of rows that get one verdict."""
+    def _looked_through(self, cells: Many) -> dict[str, dict[str, int]]:
+        """Counted by groups of rows that get one verdict. The cells are those of all rows."""
         judged = self._judged
         found: dict[str, dict[str, int]] = {}
         left = self._table.alive.copy()
@@ -103,11 +108,12 @@ class Objections:
         for part in self._parts:
             judge = part.judge
             if judge.filters_on:
-                masks = np.broadcast_to(np.asarray(judge.feasible(Many(judged.columns, slice(None)))), left.shape)
-                for mask, rows in zip(*np.unique(masks[left], return_counts=True), strict=True):
-                    if mask:
+                masks = np.broadcast_to(np.asarray(judge.feasible(cells)), left.shape)
+                out = left & (masks != 0)
+                if out.any():
+                    for mask, rows in zip(*np.unique(masks[out], return_counts=True), strict=True):
                         _note(found, part, judge.reasons(int(mask)), int(rows))
-                left &= masks == 0
+                    left &= ~out
             for facet in judge.facets:
                 if facet.gates:
                     closed = left & facet.table(None)[facet.groups]

@@ -10,20 +10,21 @@ changes one row; the next pod of the class looks again at that row, and only at 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from koord.scheduler.framework.alike import merged
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Many
+from koord.scheduler.framework.cells import Gain, Many
 from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
-from koord.scheduler.framework.judge import Facet, Objection
-from koord.scheduler.framework.judged import Judged
+from koord.scheduler.framework.judge import Facet, Objection, OfNodes
+from koord.scheduler.framework.judged import OF_PODS, Judged
 from koord.scheduler.framework.objections import Objections
 from koord.scheduler.framework.verdicts import Part as Part
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Changes, Reason, Row
+from koord.scheduler.state.table import SMALL, Array, Changes, Row
 from koord.scheduler.state.view import View
 
 FEW: Final = 12
@@ -34,7 +35,6 @@ FEW_SEATED: Final = 2
 """The same, where others may have judged them already."""
 CALM: Final = 2
 """After so many times that few rows had changed it pays to keep the best rows in order."""
-_OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT)
 
 
 class PodClass:
@@ -92,6 +92,42 @@ class PodClass:
         ties = np.flatnonzero((total == total.max()) & (total > LOW)).tolist()
         return min(ties, key=lambda row: names[row], default=None)
 
+    def best_rows(self, number: int, gains: Mapping[Hashable, Gain]) -> Array | None:
+        """The rows of up to `number` pods of this class, in the order in which they would be placed one at a time.
+        `gains`: as the method of that name says. None where that can only be found out one at a time."""
+        self._catch_up()
+        if any(facet.normalised and not facet.flat for _, facet in self._facets):
+            return None
+        groups = self._groups
+        assert groups is not None
+        base, worth = self._judged.base, self._worths()
+        more = worth.take(groups.of_row) if worth.any() else None
+        totals = base if more is None else base + more
+        rows = np.flatnonzero(totals > LOW)
+
+        def after(rows: Array, pods: Array) -> Array:
+            found = self._judged.with_more(rows, pods, gains)
+            return found if more is None else found + more[rows]
+
+        return merged(rows, totals[rows], number, after)
+
+    def gains(self, ask: Ask) -> Mapping[Hashable, Gain] | None:
+        """What columns gain on a row by a pod of this class, where that is all that it changes for the class."""
+        if self.exact or self.view is not None or self._cluster.equal_hashes or ask.spec.affinity or ask.spec.volumes:
+            return None
+        gains: dict[Hashable, Gain] = {
+            column: Gain(amount) for column, amount in ask.shape.gains if column in self._table.columns
+        }
+        for part in self.parts:
+            judge = part.judge
+            if not all(isinstance(facet, OfNodes) for facet in judge.facets):
+                return None
+            if int(judge.filters_on | judge.scores_on) & OF_PODS:
+                if judge.gains is None or judge.promised is not None:
+                    return None
+                gains |= judge.gains
+        return gains if all(gain.adds <= SMALL for gain in gains.values()) else None
+
     def cells(self, rows: Array) -> Many:
         """Some rows, as this class sees them."""
         self._catch_up()
@@ -128,7 +164,7 @@ class PodClass:
         if self.exact:
             return None
         gating = {id(part) for part, facet in self._facets if facet.gates}
-        moving = [part for part in self.parts if part.judge.filters_on & _OF_PODS or id(part) in gating]
+        moving = [part for part in self.parts if part.judge.filters_on & OF_PODS or id(part) in gating]
         counting = [part for part in moving if part.judge.amounts]
         if len(counting) != 1 or not all(part.judge.eased for part in moving if part is not counting[0]):
             return None
@@ -165,6 +201,28 @@ class PodClass:
         if self._why is None:
             self._why = self._objections.counted()
         return self._why
+
+    def room(self, gains: Mapping[Hashable, Gain]) -> Array | None:
+        """How many pods of this class each row takes, exactly. None where it takes more than amounts to say that."""
+        self._catch_up()
+        base = self._judged.base
+        counting = [part.judge for part in self._judged.filters if int(part.judge.filters_on) & OF_PODS]
+        if not counting or any(facet.gates for _, facet in self._facets):
+            return None
+        most, cells = np.full(len(base), np.iinfo(np.int64).max), Many(self._judged.columns, slice(None))
+        for judge in counting:
+            if judge.gains != {} or not all(need.taken in gains for need in judge.amounts):
+                return None
+            for need, left in zip(judge.amounts, judge.left(cells), strict=True):
+                if gains[need.taken].adds != need.adds:
+                    return None
+                np.minimum(most, left // need.adds, out=most)
+        return np.where(base > LOW, most, 0)
+
+    def why_not_with(self, pods: Array, gains: Mapping[Hashable, Gain]) -> dict[str, dict[str, int]]:
+        """As `why_not`, once so many more pods of this class are on each row: all that fit."""
+        self._catch_up()
+        return self._objections.counted_with(pods, gains)
 
     def refusal(self) -> tuple[str, list[str]] | None:
         """The plugin that turns these pods away whatever the node, and its reason."""

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, OfNodes
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -91,7 +91,7 @@ class _Near(Judge):
         self.facets = (_Holdings(containers, images, cluster),)
 
 
-class _Holdings:
+class _Holdings(OfNodes):
     """Rows grouped by which of the images they have, and how large; group 0 has none."""
 
     gates = closes = False

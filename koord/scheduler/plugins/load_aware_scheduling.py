@@ -37,7 +37,7 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Numbers, One, least
+from koord.scheduler.framework.cells import Cells, Gain, Numbers, One, least
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin, Taking
@@ -523,6 +523,13 @@ class _Load(Judge):
         self._scored = [
             each for each in zip(loads, columns.capacity, estimate, weights, strict=True) if each[3] or self._dominant
         ]
+        # A pod that is being placed is in no report yet. Nodes without one count no estimates.
+        added = [columns.assigned, columns.prod] if by_prod else [columns.assigned]
+        self.gains = {
+            name: Gain(adds, (measured, NO_DATA))
+            for group in added
+            for name, measured, adds in zip(group, columns.measured, estimate, strict=True)
+        }
         if filters:
             self.filters_on = Reason.NODE | Reason.LOAD
         if self._weights:

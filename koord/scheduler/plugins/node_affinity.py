@@ -25,7 +25,7 @@ from koord.api.text.selector import (
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, relabelled
-from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.judge import Judge, OfNodes, Refused
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
@@ -205,7 +205,7 @@ def _any_term(terms: Sequence[_Compiled], rows: Array | slice, cluster: Cluster)
     return found
 
 
-class _Preferred:
+class _Preferred(OfNodes):
     """Rows grouped by the sum of the weights that they match."""
 
     gates = closes = False

@@ -19,7 +19,7 @@ from koord.api.kubernetes.words import TolerationOperator
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, OfNodes
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -86,7 +86,7 @@ class _Tolerant(Judge):
         return self._verdicts
 
 
-class _SoftTaints:
+class _SoftTaints(OfNodes):
     """Rows grouped by their set of taints; a group's raw score is its number of untolerated soft taints."""
 
     gates = closes = False

@@ -7,7 +7,7 @@ has no clock and does no I/O. Placing a pod is a write like any other, and can b
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
@@ -263,6 +263,15 @@ class Cluster:
                 self._put_on(*before)
             raise
         self._note(record, row)
+
+    def place_many(self, records: Sequence[PodRecord], rows: Sequence[Row]) -> None:
+        """Pods of one shape that have been nowhere get their nodes, in one step: inside a transaction, which takes all
+        of it back should that fail."""
+        assert self._undo is not None
+        self.table.gain_many(np.array(rows, np.intp), records[0].shape.gains, _PODS)
+        for record, row in zip(records, rows, strict=True):
+            self.tell_of_pod(record, row, +1)
+            self._note(record, row)
 
     def _put_on(self, record: PodRecord, row: Row) -> None:
         self._count(record, row, +1)

@@ -112,6 +112,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 PREEMPTED: Final = "PreemptionByScheduler"
 "Why a pod is a DisruptionTarget: the scheduler makes room."
 _KEPT: Final = 1 << 15
+_COUNTED: Final = ("non-zero cpu", "non-zero memory", "pod count")
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=dict).encode
 _templates: dict[tuple[bytes, bytes, bool], Template] = {}
 _shapes: dict[tuple[object, ...], Shape] = {}
@@ -183,10 +184,14 @@ def _new_shape(pod: Pod, *, of_spec: bool) -> Shape:
 
 def _shape(pod: Pod, *, of_spec: bool) -> Shape:
     requests, non_zero = requests_of(pod), non_zero_of(pod)
-    more = (("non-zero cpu", non_zero[0]), ("non-zero memory", non_zero[1]), ("pod count", 1))
     gains: list[tuple[Hashable, int]] = [(("requested", name), amount) for name, amount in requests]
-    gains += [(column, amount) for column, amount in more if amount]
+    gains += [(column, amount) for column, amount in zip(_COUNTED, (*non_zero, 1), strict=True) if amount]
     return Shape(requests, non_zero, host_ports_of(pod), tuple(gains), of_spec)
+
+
+def is_gained(column: Hashable) -> bool:
+    """Whether pods add to a column by their shapes, and by nothing else."""
+    return column in _COUNTED or (isinstance(column, tuple) and column[0] == "requested")
 
 
 _amounts: dict[Amounts, Amounts] = {}

@@ -33,7 +33,7 @@ MOST_IN_A_CELL: Final = (1 << 62) - 1
 """A sum beyond this is kept beside its cell, so that it is exact when parts of it leave again."""
 _STANDS_FOR_MORE: Final = 1 << 62
 """Plugins write this where there is no limit."""
-_SMALL: Final = 1 << 40
+SMALL: Final = 1 << 40
 """No sum of such amounts reaches the most that a cell holds: they are added without a look."""
 
 
@@ -289,6 +289,27 @@ class Table:
                 cells[row] -= amount
         self.touch(row, found.reasons | reasons)
 
+    def gain_many(self, rows: Array, gains: Gains, reasons: int) -> None:
+        """As `gain`, of as many equal pods as there are rows; amounts are small, and so are all sums."""
+        found = self._gaining.get(id(gains)) or self._find_columns(gains)
+        assert not found.large
+        assert not self._beyond
+        different, numbers = np.unique(rows, return_counts=True)
+        listed = different.tolist()
+        for name, amount in gains:
+            column = self.columns[name]
+            before = column[different]
+            if self._undo is not None:
+                self._undo += [(name, row, old) for row, old in zip(listed, before.tolist(), strict=True)]
+            column[different] = before + amount * numbers
+        for row in listed:
+            self.touch(row, found.reasons | reasons)
+
+    @property
+    def sums_are_small(self) -> bool:
+        """Whether every sum fits into its cell."""
+        return not self._beyond
+
     def _add_whole(self, name: Hashable, row: Row, delta: int) -> None:
         """As `add`, of amounts that may be large: no cell holds more than leaves room to add one pod to it."""
         old = self.columns[name].item(row)
@@ -309,7 +330,7 @@ class Table:
         for name, _ in gains:
             reasons |= self._reasons[name]
         cells = [(self.columns[name].data, amount) for name, amount in gains]
-        is_large = any(amount > _SMALL for _, amount in gains)
+        is_large = any(amount > SMALL for _, amount in gains)
         found = self._gaining[id(gains)] = _Gaining(gains, cells, reasons, is_large)
         return found
 

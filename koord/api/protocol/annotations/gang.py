@@ -120,14 +120,9 @@ class GangSpec:
 
 def gang_name(pod: ObjectMeta) -> str:
     """The name of a pod's gang, or nothing."""
-    if (
-        names.LABEL_POD_GROUP not in pod.labels
-        and names.LABEL_POD_GROUP_NAME not in pod.labels
-        and names.ANNOTATION_GANG_NAME not in pod.annotations
-    ):
-        # Most pods are in no gang, and all are asked.
-        return ""
-    return POD_GROUP.read(pod) or POD_GROUP_NAME.read(pod) or NAME.read(pod)
+    # Each is a text as it is. All pods are asked, often.
+    labels = pod.labels
+    return labels.get(POD_GROUP.key) or labels.get(POD_GROUP_NAME.key) or pod.annotations.get(NAME.key) or ""
 
 
 def gang_id(pod: ObjectMeta) -> str:

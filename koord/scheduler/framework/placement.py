@@ -1,0 +1,30 @@
+"""A decision about one pod, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from koord.api.machinery.struct import EMPTY
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A decision: where a pod goes, or that it goes nowhere now, with what speaks for it."""
+
+    pod: str
+    node: str | None
+    scores: Mapping[str, int] = EMPTY
+    total: int = 0
+    rejections: Mapping[str, int] = EMPTY
+    "Reasons, with the number of nodes that each turned away."
+    why_not: Mapping[str, Mapping[str, int]] = EMPTY
+    "The same by plugin."
+    refusal: str = ""
+    "Why the pod is turned away whatever the node, where that is so."
+    short_of: str = ""
+    "What its job is short of, where that is why."
+
+    @property
+    def rejected_by(self) -> frozenset[str]:
+        return frozenset(self.why_not)
