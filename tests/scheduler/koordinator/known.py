@@ -17,6 +17,7 @@ _HIGHEST_PARTITION = "partitions with the highest allocationScore are tried firs
 _REAL_SCORE = "a shared GPU is scored by what is free of it, in the topology as elsewhere"
 _SCORED_HINTS = "hints prefer the NUMA nodes of the GPUs that the pod is going to get, by score"
 _SELECTED_FIRST = "a selector that matches no GPU is told before a topology that is missing"
+_GOES_ON = "pods of a once-satisfied gang go on once their group has started, whatever its other gangs wait for"
 
 KNOWN: dict[str, dict[int, str]] = {
     "cpus": _each(_PREFERRED_MARK, (154, 236, 246)),
@@ -33,5 +34,6 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_SCORED_HINTS, (301,)),
         **_each(_SELECTED_FIRST, (264,)),
     },
+    "gangs": _each(_GOES_ON, (1, 135, 177)),
 }
 """By subject, the number of a case in its recording -> why."""
