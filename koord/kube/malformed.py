@@ -7,13 +7,17 @@ where it is said, once when the object comes and again when the text changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.faults import Fault
+from koord.api.machinery.struct import Struct
 from koord.api.protocol.annotations.value import Label, Value
 from koord.kube.events import EventRecorder, reference_to
 from koord.kube.store import Delta
+
+T = TypeVar("T", bound=Struct)
 
 
 class MalformedTeller:
@@ -38,6 +42,19 @@ class MalformedTeller:
                 reason = f"Malformed{type(value).__name__}"
                 note = f"{error}. It takes effect when it is corrected."
                 self._events.record(reference_to(kind, meta), reason, note, action="Reading", type="Warning")
+
+    def hear_faults(self, kind: Kind[T], faults: Callable[[T], Iterable[Fault]]) -> Callable[[Delta[T]], None]:
+        """For an informer of a kind whose objects may be wrong in more than labels and annotations: one event for all
+        that is wrong, when the object comes and when that changes."""
+
+        def hear(delta: Delta[T]) -> None:
+            told = "" if delta.new is None else "; ".join(map(str, faults(delta.new)))
+            before = "" if delta.old is None else "; ".join(map(str, faults(delta.old)))
+            if delta.new is not None and told and told != before:
+                about = reference_to(kind, _metadata(delta.new))
+                self._events.record(about, f"Malformed{kind.kind}", told, action="Reading", type="Warning")
+
+        return hear
 
     def hear(self, kind: Kind[Any], meta_of: Callable[[Any], ObjectMeta] | None = None) -> Callable[[Delta[Any]], None]:
         """For an informer of the kind. `meta_of`: where objects of another shape have their metadata."""

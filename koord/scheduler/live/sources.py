@@ -21,6 +21,7 @@ from koord.kube.store import Delta
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
+from koord.scheduler.plugins.devices.inventory import faults as device_faults
 
 OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional)
 """Kinds of koord's own, which a cluster need not serve, or not yet."""
@@ -51,11 +52,16 @@ class Sources:
         return {slo.metadata.name: slo.spec for slo in self._informers.get(kinds.NODE_SLOS).list()}
 
     def tell_malformed(self, teller: MalformedTeller) -> Callable[[], None]:
-        """Of nodes and pods; returns what ends it."""
-        return together(
+        """Of nodes, pods and devices; returns what ends it."""
+        ends = [
             self._informers.get(kinds.NODES).add_handler(teller.hear(kinds.NODES)),
             self.pods.add_handler(teller.hear(kinds.PODS)),
-        )
+        ]
+        if kinds.DEVICES in self._served:
+            devices = self._informers.get(kinds.DEVICES)
+            ends.append(devices.add_handler(teller.hear(kinds.DEVICES)))
+            ends.append(devices.add_handler(teller.hear_faults(kinds.DEVICES, device_faults)))
+        return together(*ends)
 
     def connect(self, core: Core) -> Callable[[], None]:
         """Feeds from now on; returns what ends it. Kinds come in the order of the table."""

@@ -159,6 +159,8 @@ async def test_services_of_a_running_scheduler(tmp_path: Path, caplog: pytest.Lo
                     "/apis/v1/nodes/:nodeName",
                     "/apis/v1/plugins/Coscheduling/gang/:namespace/:name",
                     "/apis/v1/plugins/Coscheduling/gangs",
+                    "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
+                    "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
                     "/apis/v1/plugins/LoadAwareScheduling/node/:nodeName",
                 ]
             },

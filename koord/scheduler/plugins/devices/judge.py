@@ -19,10 +19,11 @@ from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Objection
 from koord.scheduler.plugins.devices import alignment
 from koord.scheduler.plugins.devices.allocate import Score, allocate
+from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Granted, alone_on_pcie, granted
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, Devices, left, number
-from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted
+from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, GPU, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.devices.scoring import Policy
 from koord.scheduler.plugins.gangs import Gangs
@@ -164,7 +165,11 @@ class DeviceJudge(Judge):
         return frozenset(minor for type_, minor in _held(mates) if type_ == GPU)
 
     def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
-        return ()
+        room = self.room(ask, row)
+        if room is None:
+            return ()
+        asked = tuple([each for each in ask.requests if each[0] in DEVICE_NAMES])
+        return list(changes(room, self.wanted, ask.pod, asked))
 
     def lack(self, cells: Cells) -> Numbers:
         missing: Numbers = 0.0

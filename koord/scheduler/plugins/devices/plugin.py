@@ -6,7 +6,7 @@ device plugins act on that, and a restarted scheduler counts from that alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from koord.api.configuration.scheduler_args import DeviceShareArgs
@@ -17,9 +17,10 @@ from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.plugins.devices.grants import Granted, render
 from koord.scheduler.plugins.devices.judge import DeviceJudge
-from koord.scheduler.plugins.devices.ledger import Devices
+from koord.scheduler.plugins.devices.ledger import Devices, Usage
 from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, InvalidRequest, asks_for_devices, wanted
 from koord.scheduler.plugins.devices.scoring import policy_of
+from koord.scheduler.plugins.devices.service import machine_told
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, Shape
 from koord.scheduler.state.table import Reason, Row
@@ -85,6 +86,17 @@ class DeviceShare(Plugin):
         if not isinstance(note, Granted):
             return None
         return {"metadata": {"annotations": {names.ANNOTATION_DEVICE_ALLOCATED: render(note)}}}
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        return {
+            "nodeDeviceSummaries": lambda _: {node: self._told(node) for node in sorted(self._devices.machines)},
+            "nodeDeviceSummaries/:name": lambda node: self._told(node) if node in self._devices.machines else None,
+        }
+
+    def _told(self, node: str) -> dict[str, object]:
+        row = self._devices.cluster.table.row_of.get(node)
+        usage = None if row is None else self._devices.usage(row)
+        return machine_told(self._devices.machines[node], usage or Usage())
 
     def _of(self, ask: Ask) -> Amounts:
         """What a pod asks of devices, as it says it."""
