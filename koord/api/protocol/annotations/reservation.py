@@ -99,7 +99,7 @@ RESERVATION_RESTRICTED_OPTIONS: Final = Annotation(
 RESERVATION_RESIZE_ALLOCATABLE: Final = Annotation(
     names.ANNOTATION_RESERVATION_RESIZE_ALLOCATABLE, json_object(ResizeAllocatable), None, on=RESERVATION
 )
-RESERVATION_ORDER: Final = Label(names.LABEL_RESERVATION_ORDER, INT64, 0, on=RESERVATION)
+RESERVATION_ORDER: Final = Label(names.LABEL_RESERVATION_ORDER, INT64, 0, on=RESERVATION, bad=0)
 """The lowest goes first; 0 leaves the choice to the score."""
 PRE_ALLOCATION_REQUIRED: Final = Label(names.LABEL_PRE_ALLOCATION_REQUIRED, SWITCH, False, on=RESERVATION, bad=False)
 IS_PRE_ALLOCATABLE: Final = Label(names.LABEL_IS_PRE_ALLOCATABLE, SWITCH, False, bad=False)

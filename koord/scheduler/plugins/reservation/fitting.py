@@ -104,7 +104,7 @@ def score(requests: Amounts, room: Room) -> int:
     asked, total, number = dict(requests), 0, 0
     for name, capacity in room.resources():
         number += 1
-        filled = asked.get(name, 0) + room.used_of(name)
+        filled = asked.get(name, 0) + (room.used_of(name) if room.tracks(name) else 0)
         if filled <= capacity:
             total += 100 * filled // capacity
     return total // number if number else 0

@@ -182,6 +182,10 @@ class Room:
         named = terms.restricted
         return named is None or resource in named or not any(self.reserves(each) for each in named)
 
+    def tracks(self, resource: str) -> bool:
+        """Whether it counts what owners use of a resource: of a Restricted one, only what it restricts."""
+        return self.terms.policy != RESTRICTED or self.restricts(resource)
+
     def resources(self) -> Iterable[tuple[str, int]]:
         """What is reserved, by resource."""
         for column, amount in self.full.items():

@@ -54,6 +54,7 @@ COUNTS_AS: list[tuple[V, str, object]] = [
     (res.PREEMPTION_POLICY, "Always", "Never"),
     (device.GPU_PARTITION_POLICY, "honor", "Prefer"),
     *((value, "True", value.default) for value in SWITCHES),
+    (res.RESERVATION_ORDER, "first", 0),
 ]
 
 MALFORMED: list[tuple[V, str, str]] = [
@@ -105,7 +106,6 @@ MALFORMED: list[tuple[V, str, str]] = [
         '[{"key":"type","operator":"In"}]}]}}',
         r"reservationSelectorTerms\[0\].matchExpressions\[0\].values: in needs at least one value",
     ),
-    (res.RESERVATION_ORDER, "first", "must be an integer"),
     (res.RESERVATION_OWNERS, '[{"labelSelector":[]}]', r"\[0\].labelSelector: must be an object"),
     (res.OPERATING_MODE, "Running", "must be one of Runnable, Reservation"),
     (device.DEVICE_ALLOCATED, '{"gpu":[{"minor":0}]}', r"gpu\[0\].resources: is required"),
