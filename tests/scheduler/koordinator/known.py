@@ -18,6 +18,12 @@ _REAL_SCORE = "a shared GPU is scored by what is free of it, in the topology as 
 _SCORED_HINTS = "hints prefer the NUMA nodes of the GPUs that the pod is going to get, by score"
 _SELECTED_FIRST = "a selector that matches no GPU is told before a topology that is missing"
 _GOES_ON = "pods of a once-satisfied gang go on once their group has started, whatever its other gangs wait for"
+_TAINTS_COUNT = "taints of a reservation keep out pods without a reservation affinity as well"
+_EVERY_NAME = "an exact match looks at every resource that is named, after one that neither side has as well"
+_IGNORES_ALL = "a pod that ignores reservations needs none, even if it asks for one as well"
+_INSIDE = "what is reserved inside a reservation is not free for pods that ignore reservations"
+_ALL_THAT_IS_USED = "owners that use more than is reserved count with all that they use"
+_NOT_TWICE = "an owner counts once, though its reservation takes no other one"
 
 KNOWN: dict[str, dict[int, str]] = {
     "cpus": _each(_PREFERRED_MARK, (154, 236, 246)),
@@ -35,5 +41,16 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_SELECTED_FIRST, (264,)),
     },
     "gangs": _each(_GOES_ON, (1, 135, 177)),
+    "reservations": {
+        **_each(
+            _TAINTS_COUNT,
+            (9, 11, 17, 39, 73, 82, 108, 133, 140, 149, 159, 166, 174, 182, 197, 210, 225, 226, 249),
+        ),
+        **_each(_EVERY_NAME, (184, 236)),
+        **_each(_IGNORES_ALL, (12,)),
+        **_each(_INSIDE, (45,)),
+        **_each(_ALL_THAT_IS_USED, (71, 274)),
+        **_each(_NOT_TWICE, (217,)),
+    },
 }
 """By subject, the number of a case in its recording -> why."""
