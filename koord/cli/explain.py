@@ -1,6 +1,6 @@
 """`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in.
 
-`koord explain node/NAME` is in `explain_node`.
+`koord explain node/NAME` is in `explain_node`, `koord explain podgroup/NAME` in `explain_gang`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _PREFIX: Final = "preemption: "
     epilog="""\b
 Example: koord explain web-0 -n shop                  on the cluster
          koord explain shop/report -f examples/plan   in files
+         koord explain podgroup/train -n shop         why a gang waits
          koord explain node/n1                        how its batch-cpu came about"""
 )
-@click.argument("pod", metavar="POD|node/NAME")
+@click.argument("pod", metavar="POD|podgroup/NAME|node/NAME")
 @click.option(
     "-f",
     "--filename",
@@ -79,13 +80,18 @@ def explain(
     away and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
     tried out. A pod that has a node is looked at as if it were to be placed now. Nothing is changed anywhere.
 
+    Of a gang, by the name of its PodGroup or the name that its pods say: how far it has come, what it is short of, and
+    the smallest changes after which it would fit.
+
     Of a node: how much of it is lent to batch and mid pods, line by line with the numbers used, and how what is
     published differs from that and why.
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
+    from koord.cli.explain_gang import gang_key, print_gang
     from koord.offline.expand import expand
     from koord.offline.explain import explain as explain_of
+    from koord.offline.explain_gang import explain_gang
     from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
@@ -99,6 +105,7 @@ def explain(
         from koord.cli.explain_node import explain_node
 
         return explain_node(name, paths, namespace, now_s, output, live=live, kubeconfig=kubeconfig, context=context)
+    gang = gang_key(pod, namespace)
     key = _key(pod, namespace)
     unanswered: Callable[[str], str] = everybody_answers
     with Progress() as progress:
@@ -117,6 +124,11 @@ def explain(
             _, manifests = preview(manifests, now_s=now_s)
         profiles = profiles_of(given or SHIPPED, [load(each) for each in plugins])
         progress.say("explaining")
+        if gang is not None:
+            of_gang = explain_gang(manifests, profiles, gang, now_s=now_s, seed=seed)
+            say_of(manifests, {} if live else of_gang.ignored)
+            print_gang(of_gang.explained, output)
+            return 0
         answer = explain_of(
             manifests,
             profiles,

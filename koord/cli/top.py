@@ -1,4 +1,7 @@
-"""`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band."""
+"""`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band.
+
+`koord top gangs` is in `top_gangs`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def _repeated(watch: bool, show: Callable[[], int]) -> int:
 def top(ctx: click.Context) -> None:
     """Show what nodes and pods have, ask for and use, by priority band: prod, mid, batch, free.
 
-    Without a word more, it is nodes.
+    Without a word more, it is nodes. `gangs` are jobs whose pods are placed together.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(nodes)
@@ -141,6 +144,19 @@ def _show_pods(namespace: str, sort: str, kubeconfig: str | None, context: str |
         rows.append((each.key, each.band, each.node or "-", *cells))
     click.echo(table(rows, right=frozenset(range(3, 7)), colours=_COLOURS))
     return 0
+
+
+@top.command(epilog="Example: koord top gangs -n shop")
+@click.option("-n", "--namespace", default="", help="Only gangs of this namespace.")
+@watch_option
+@kube_options
+@output_option("table", "json", "yaml")
+def gangs(namespace: str, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Show gangs: how many pods each needs, has, and has on nodes, and for how long the first of the others waits.
+    `koord explain podgroup/NAME` says why."""
+    from koord.cli.top_gangs import show_gangs
+
+    return _repeated(watch, lambda: show_gangs(namespace, kubeconfig, context, output))
 
 
 async def _look(kubeconfig: str | None, context: str | None) -> Top:

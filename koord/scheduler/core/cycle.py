@@ -19,6 +19,7 @@ from koord.scheduler.core.waiting import Waiting
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Permit, Remedy
+from koord.scheduler.job_changes import JobHints
 from koord.scheduler.message import fits_nowhere, hint_for
 from koord.scheduler.smallest import Hints
 from koord.scheduler.state.nominations import Nomination
@@ -43,6 +44,7 @@ class Cycle:
     ) -> None:
         self._feed, self._observer, self._scores, self._most_tries = feed, observer or Observer(), scores, most_tries
         self._hints = {each.profile.name: Hints(each) for each in feed.engines.values()} if hints else {}
+        self._job_hints = {each.profile.name: JobHints(each) for each in feed.engines.values()} if hints else {}
         self.waiting = Waiting()
         self._out: deque[Decision] = deque()
 
@@ -154,8 +156,7 @@ class Cycle:
         self._observer.nowhere(engine, ask, placement, remedy, suggestion)
         # Where room is being made, nobody need do anything.
         in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
-        hints = None if in_the_making or is_job else self._hints.get(profile.name)
-        hint = "" if hints is None else hint_for(engine, hints, ask, placement)
+        hint = "" if in_the_making else self._hint(engine, attempt, asks, ask, placement)
         told = "" if suggestion is None else suggestion.told
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
@@ -167,6 +168,15 @@ class Cycle:
             for bind in self.waiting.leave(group):
                 self._let_go(bind, remedy.message or "others that it waited for cannot be placed")
         return Nowhere(attempt, profile.name, asks, placement, remedy, message, suggestion, outbid)
+
+    def _hint(self, engine: Engine, attempt: Attempt, asks: Sequence[Ask], ask: Ask, placement: Placement) -> str:
+        """What would let an entity in that fits nowhere."""
+        if len(asks) > 1:
+            of_jobs = self._job_hints.get(engine.profile.name)
+            wanted = of_jobs is not None and placement.short_of and not placement.refusal
+            return of_jobs.of(attempt.entity.key, asks, placement.short_of) if of_jobs is not None and wanted else ""
+        hints = self._hints.get(engine.profile.name)
+        return "" if hints is None else hint_for(engine, hints, ask, placement)
 
     def _promise(self, engine: Engine, asks: Sequence[Ask], first: Ask, remedy: Remedy) -> tuple[str, ...]:
         outbid = list(self._feed.nominate(first, engine, remedy))

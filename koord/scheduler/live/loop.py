@@ -110,6 +110,9 @@ class Loop:
                 return
             took_s = self._clock.monotonic() - began_s
             self._metrics.decided(took_s)
+            if decision.attempt.entity.is_job:
+                placed = isinstance(decision, Bind | Wait)
+                self._metrics.decided_job(len(decision.attempt.entity.pods), took_s, placed=placed)
             self._monitor.decided(decision.ask, decision.profile, took_s)
             self._carry_out(decision, began_s)
             self._write_all()

@@ -19,6 +19,9 @@ from koord.scheduler.core.entity import Attempt, Where
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
+SUCCEEDED: Final = "gang is already succeed"
+ATTEMPTED: Final = "all pending pods is already been attempted"
+"""How a decision about a gang ended, in Koordinator's words: all it needs has a place, or not."""
 
 ATTEMPT_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(15))
 SLI_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
@@ -27,6 +30,10 @@ VICTIMS_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 POINT_BUCKETS: Final = tuple(0.0001 * 2**exponent for exponent in range(12))
 PLUGIN_BUCKETS: Final = tuple(0.00001 * 1.5**exponent for exponent in range(20))
 PREEMPTING_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
+GANG_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 120.0)
+JOB_SIZE: Final = 100
+"""Sizes of jobs are told in steps of this: 1-100, 101-200, ..."""
+MOST_SIZES: Final = 10
 LOOK_EVERY_S: Final = 1.0
 _QUEUES: Final = {
     Where.ACTIVE: "active",
@@ -132,6 +139,17 @@ class SchedulerMetrics:
         self._timeouts = metrics.gauge(
             "scheduler_scheduling_timeout", "Attempts that took longer than is acceptable, so far", "profile"
         )
+        self._gangs = metrics.gauge(
+            "scheduler_waiting_gang_group_number", "Gang groups with pods that wait for a place"
+        )
+        self._gangs.set(0)
+        self._gang_time = metrics.histogram(
+            "scheduler_gang_schedule_cycle_duration_seconds",
+            "Seconds that a decision about a gang group takes, by how it ended and the number of its pods",
+            GANG_BUCKETS,
+            "reason",
+            "job_size",
+        )
         self._by_point: dict[tuple[Point, Status, str], Histogram] = {}
         self._by_plugin: dict[tuple[str, Point, Status], Histogram] = {}
         self._by_move: dict[tuple[Where, str], Counted] = {}
@@ -147,6 +165,12 @@ class SchedulerMetrics:
 
     def decided(self, took_s: float) -> None:
         self._decision_time.observe(took_s)
+
+    def decided_job(self, pods: int, took_s: float, *, placed: bool) -> None:
+        """A decision about a gang group of so many pods."""
+        step = min((pods - 1) // JOB_SIZE, MOST_SIZES)
+        size = f">{MOST_SIZES * JOB_SIZE}" if step == MOST_SIZES else f"{step * JOB_SIZE + 1}-{(step + 1) * JOB_SIZE}"
+        self._gang_time.labels(SUCCEEDED if placed else ATTEMPTED, size).observe(took_s)
 
     def bound(self, attempt: Attempt, since_s: float) -> None:
         """A pod is bound, so long after it came."""
@@ -205,6 +229,7 @@ class SchedulerMetrics:
             return
         self._looked_s = now_s
         where: Counter[Where] = Counter()
+        self._gangs.set(sum(1 for attempt in core.queue if attempt.entity.is_job and attempt.where in _QUEUES))
         by: Counter[tuple[str, str]] = Counter()
         profiles: dict[str, str] = {}
         for attempt in core.queue:

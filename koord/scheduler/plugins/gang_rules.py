@@ -55,7 +55,7 @@ def _missing(gangs: Gangs, asks: Sequence[Ask]) -> str | None:
             if gang is None or not (gang.members or gang.pod_group):
                 return f"gang {listed}, which gang {id_} lists in its group, does not exist yet"
             if gang.settings is None:
-                return _why_no_settings(gang)
+                return why_no_settings(gang)
             if gang.group != own.group:
                 return (
                     f"gang {id_} lists the group {', '.join(own.group)}, but gang {listed} lists "
@@ -95,7 +95,8 @@ def _passes(gang: Gang) -> bool:
     return gang.settings is not None and gang.settings.match_policy == "once-satisfied"
 
 
-def _why_no_settings(gang: Gang) -> str:
+def why_no_settings(gang: Gang) -> str:
+    """Why nobody knows what a gang needs."""
     why = next((member.why_not for member in gang.members.values() if member.why_not), "")
     key = protocol.MIN_AVAILABLE.key
     return why or f"none of the pods of gang {gang.id} says in {key} how many it needs"

@@ -1,0 +1,146 @@
+"""`koord explain podgroup/NAME`: how a gang of a set of manifests fares, why it waits, and what would let it in.
+
+Pods that come before it in the queue are placed first, as `koord plan` does. Nothing stays changed but that.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from koord.api.machinery.faults import BadInput
+from koord.api.text.manifest import Manifests
+from koord.offline.driver import Driver
+from koord.offline.world import World, world_of
+from koord.scheduler.core.decision import Bind
+from koord.scheduler.core.entity import Entity
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.job_changes import changes_for
+from koord.scheduler.message import fits_nowhere
+from koord.scheduler.plugins.gang_status import status_of
+from koord.scheduler.plugins.gangs import Gang, Gangs
+from koord.scheduler.profiles import Profiles
+
+
+class NoSuchGang(BadInput):
+    """There is no such gang; others with such a name may be."""
+
+
+class GangExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is to be said of a gang. Printed whole: readers may count on every key."""
+
+    gang: str
+    outcome: Literal["fits", "unschedulable", "waiting", "placed"]
+    message: str
+    phase: str
+    "What its PodGroup should say; empty where there is none."
+    group: tuple[str, ...]
+    "The gangs that go together, itself included."
+    min_member: int | None
+    match_policy: str
+    pods: int
+    bound: int
+    waiting: int
+    placed_before: int
+    "Pods that come before it and were placed first."
+    nodes: dict[str, int]
+    "Where its waiting pods would go, and how many to each node."
+    why_not: dict[str, int]
+    "Why no node will do for the first pod without a place, with those placed that fit."
+    changes: tuple[str, ...]
+    "The smallest changes after which it would fit, each of them tried out."
+
+
+class GangAnswer(msgspec.Struct, frozen=True):
+    explained: GangExplained
+    ignored: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def explain_gang(manifests: Manifests, profiles: Profiles, key: str, *, now_s: float, seed: int = 0) -> GangAnswer:
+    """Raises `Invalid` where manifests are faulty, `NoSuchGang`."""
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1)
+    driver = Driver(world.core)
+    driver.wait(world.waiting)
+    gangs = world.cluster.notes(Gangs)
+    gang = gangs.all.get(key)
+    if gang is None:
+        near = difflib.get_close_matches(key, gangs.all, n=3)
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise NoSuchGang(f"there is no gang {key}: no PodGroup of that name, and no pod that names it{hint}")
+    return GangAnswer(_explained(world, driver, gang, now_s), world.ignored, (*profiles.warnings, *world.warnings))
+
+
+def _explained(world: World, driver: Driver, gang: Gang, now_s: float) -> GangExplained:
+    before = _placed_before(world, driver, gang)
+    attempt = next((each for each in world.core.queue if _is_of(each.entity, gang)), None)
+    status, settings = status_of(gang, now_s), gang.settings
+    told = GangExplained(
+        gang=gang.id,
+        outcome="placed",
+        message="no pod of it waits for a place",
+        phase="" if status is None else str(status.phase),
+        group=gang.group,
+        min_member=None if settings is None else settings.min_available,
+        match_policy="" if settings is None else settings.match_policy,
+        pods=len(gang.members),
+        bound=len(gang.bound),
+        waiting=0,
+        placed_before=before,
+        nodes={},
+        why_not={},
+        changes=(),
+    )
+    if attempt is None:
+        return told
+    entity = attempt.entity
+    mine = [ask.key for ask in entity.pods if ask.key in gang.members]
+    told = msgspec.structs.replace(told, waiting=len(mine))
+    if attempt.gate:
+        return msgspec.structs.replace(told, outcome="waiting", message=attempt.gate)
+    engine = world.engine_of(entity.pods[0])
+    assert engine is not None  # others are not queued
+    return _decided(engine, entity, mine, told)
+
+
+def _decided(engine: Engine, entity: Entity, mine: list[str], told: GangExplained) -> GangExplained:
+    asks = list(entity.pods)
+    with engine.cluster.transaction() as trial:
+        placements = engine.place_all(asks) if len(asks) > 1 else [engine.place(asks[0])]
+        trial.undo()
+    nodes: dict[str, int] = {}
+    for each in placements:
+        if each.node is not None and each.pod in mine:
+            nodes[each.node] = nodes.get(each.node, 0) + 1
+    if any(each.node is not None for each in placements):
+        left = len(mine) - sum(nodes.values())
+        more = f"; {left} of its pods find no place yet, and may come later" if left else ""
+        return msgspec.structs.replace(
+            told, outcome="fits", message=f"{sum(nodes.values())} of its pods go together{more}", nodes=nodes
+        )
+    against = next((each for each in placements if each.why_not), placements[0])
+    changes = () if against.refusal else tuple(each.text for each in changes_for(engine, asks))
+    return msgspec.structs.replace(
+        told,
+        outcome="unschedulable",
+        message=against.short_of or fits_nowhere(against, len(engine.cluster.table)),
+        why_not={against.refusal: len(engine.cluster.table)} if against.refusal else dict(against.rejections),
+        changes=changes,
+    )
+
+
+def _is_of(entity: Entity, gang: Gang) -> bool:
+    return any(ask.key in gang.members for ask in entity.pods)
+
+
+def _placed_before(world: World, driver: Driver, gang: Gang) -> int:
+    """Place those who come before a gang; how many pods that were."""
+    placed = 0
+    while (upcoming := world.core.upcoming()) is not None and not _is_of(upcoming, gang):
+        decision = driver.step()
+        if isinstance(decision, Bind):
+            placed += len(decision.members)
+    return placed
