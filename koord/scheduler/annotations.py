@@ -8,8 +8,19 @@ from koord.api.protocol.annotations import colocation, cpu, device, load
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
+    cpu.CPU_BIND_POLICY,
+    cpu.CPU_MANAGER_POLICY,
+    cpu.CPU_TOPOLOGY,
     cpu.NODE_RESERVATION,
+    cpu.NUMA_ALLOCATE_STRATEGY,
+    cpu.NUMA_TOPOLOGY_POLICY,
+    cpu.NUMA_TOPOLOGY_SPEC,
+    cpu.POD_CPU_ALLOCS,
+    cpu.RESOURCE_SPEC,
+    cpu.RESOURCE_STATUS,
+    cpu.SYSTEM_QOS_RESOURCE,
     colocation.RAW_ALLOCATABLE,
+    colocation.RESOURCE_AMPLIFICATION_RATIO,
     device.DEVICE_ALLOCATED,
     device.DEVICE_ALLOCATE_HINT,
     device.DEVICE_JOINT_ALLOCATE,

@@ -33,6 +33,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "PodTopologySpread": f"{_HERE}.pod_topology_spread",
     "InterPodAffinity": f"{_HERE}.inter_pod_affinity",
     "LoadAwareScheduling": f"{_HERE}.load_aware_scheduling",
+    "NodeNUMAResource": f"{_HERE}.numa.node_numa_resource",
     "Reservation": f"{_HERE}.reservation.plugin",
     "NodeClosing": f"{_HERE}.node_closing",
     "DeviceShare": f"{_HERE}.devices.plugin",

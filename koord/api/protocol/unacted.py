@@ -54,11 +54,6 @@ UNACTED: Final[tuple[Unacted, ...]] = (
         kinds.ELASTIC_QUOTAS,
         labels=frozenset({names.LABEL_QUOTA_NAME}),
     ),
-    Unacted(
-        "CPU binding by the scheduler",
-        "no CPUs and no NUMA node are chosen for the pod",
-        annotations=frozenset({names.ANNOTATION_RESOURCE_SPEC}),
-    ),
     Unacted("pod migrations", "there is no descheduler, and the pod stays where it is", kinds.POD_MIGRATION_JOBS),
     Unacted(
         "network topologies",

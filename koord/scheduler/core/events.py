@@ -6,7 +6,7 @@ here: a node that has less, or a pod that asks for more, makes nobody's chance b
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.node import Node
@@ -14,6 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.crd.node_slo import NodeSLO
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.state.cluster import allocatable_of
@@ -21,6 +22,8 @@ from koord.scheduler.state.pods import requests_of
 from koord.scheduler.state.storage import StorageObject
 from koord.scheduler.state.table import Reason
 
+_OfNode: TypeAlias = NodeMetric | NodeSLO | NodeResourceTopology
+"""Named as their node."""
 _CAME: Final = Reason.PODS
 _LEFT: Final = Reason.PODS | Reason.FREED
 _POD_NAMES: Final = {
@@ -121,7 +124,12 @@ def _told(device: Device) -> tuple[object, ...]:
     return device.spec, device.metadata.labels, device.metadata.annotations
 
 
-def _node(old: NodeMetric | NodeSLO | None, new: NodeMetric | NodeSLO | None) -> str:
+def topology_event(old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> ClusterEvent:
+    """What is known of a node's CPUs and NUMA nodes is otherwise."""
+    return ClusterEvent(int(Reason.EXACT), _node(old, new), "NodeResourceTopologyUpdate")
+
+
+def _node(old: _OfNode | None, new: _OfNode | None) -> str:
     found = old if new is None else new
     assert found is not None
     return found.metadata.name

@@ -137,7 +137,7 @@ class Runner:
                 tasks.create_task(self._keep_up(self._options.reload), name="configuration")
             tasks.create_task(self._schedule(), name="scheduling")
             for kind in missing:
-                log.info("%ss are not served here: decisions are made without them until they are", kind.kind)
+                log.info("%s are not served here: decisions are made without them until they are", kind.plural)
                 tasks.create_task(self._await(kind), name=kind.plural)
             log.info("scheduling", extra={"profiles": ", ".join(each.scheduler_name for each in self._config.profiles)})
             on_ready()

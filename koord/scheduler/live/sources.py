@@ -25,6 +25,13 @@ from koord.scheduler.plugins.devices.inventory import faults as device_faults
 
 OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional)
 """Kinds of koord's own, which a cluster need not serve, or not yet."""
+ANNOTATED: Final[tuple[Kind[Any], ...]] = (
+    kinds.NODES,
+    kinds.PODS,
+    kinds.NODE_RESOURCE_TOPOLOGIES,
+    kinds.DEVICES,
+)
+"""Kinds whose labels and annotations the scheduler reads."""
 
 
 class Sources:
@@ -36,11 +43,16 @@ class Sources:
         for kind in self._served:
             informers.get(kind)
         self.pods: Informer[Pod] = informers.get(kinds.PODS)
+        self._teller: MalformedTeller | None = None
+        self._telling: list[Callable[[], None]] = []
+        "What ends telling of malformed annotations, by kind."
 
     def add(self, kind: Kind[Any]) -> None:
         """One of `OPTIONAL` is served here: whoever is connected from now on hears of it too."""
         self._informers.get(kind)
         self._served.append(kind)
+        if self._teller is not None:
+            self._tell(kind, self._teller)
 
     def node_metas(self) -> Iterable[ObjectMeta]:
         return [node.metadata for node in self._informers.get(kinds.NODES).list()]
@@ -52,16 +64,23 @@ class Sources:
         return {slo.metadata.name: slo.spec for slo in self._informers.get(kinds.NODE_SLOS).list()}
 
     def tell_malformed(self, teller: MalformedTeller) -> Callable[[], None]:
-        """Of nodes, pods and devices; returns what ends it."""
-        ends = [
-            self._informers.get(kinds.NODES).add_handler(teller.hear(kinds.NODES)),
-            self.pods.add_handler(teller.hear(kinds.PODS)),
-        ]
-        if kinds.DEVICES in self._served:
-            devices = self._informers.get(kinds.DEVICES)
-            ends.append(devices.add_handler(teller.hear(kinds.DEVICES)))
-            ends.append(devices.add_handler(teller.hear_faults(kinds.DEVICES, device_faults)))
-        return together(*ends)
+        """Of all kinds whose labels and annotations are read; returns what ends it."""
+        self._teller = teller
+        for kind in self._served:
+            self._tell(kind, teller)
+
+        def end() -> None:
+            self._teller = None
+            while self._telling:
+                self._telling.pop()()
+
+        return end
+
+    def _tell(self, kind: Kind[Any], teller: MalformedTeller) -> None:
+        if kind in ANNOTATED:
+            self._telling.append(self._informers.get(kind).add_handler(teller.hear(kind)))
+        if kind == kinds.DEVICES:
+            self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, device_faults)))
 
     def connect(self, core: Core) -> Callable[[], None]:
         """Feeds from now on; returns what ends it. Kinds come in the order of the table."""

@@ -162,6 +162,9 @@ async def test_services_of_a_running_scheduler(tmp_path: Path, caplog: pytest.Lo
                     "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
                     "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
                     "/apis/v1/plugins/LoadAwareScheduling/node/:nodeName",
+                    "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName",
+                    "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",
+                    "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
                 ]
             },
         )

@@ -23,7 +23,7 @@ from koord.api.protocol.annotations.value import (
     Value,
 )
 from koord.api.protocol.crd.fields import Int32
-from koord.api.text.cpuset import CPUList, CPUSet
+from koord.api.text.cpuset import CPU_LIMIT, CPUList, CPUSet
 from koord.api.text.quantity import QuantityError, ResourceList, milli
 
 CPUBindPolicy: TypeAlias = Literal["", "Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"]
@@ -171,6 +171,20 @@ def _reservation_faults(reservation: NodeReservation) -> Iterator[Fault]:
         yield Fault("resources.cpu", str(error))
 
 
+def _topology_faults(topology: CPUTopology) -> Iterator[Fault]:
+    """No CPU is there twice, and no number is negative."""
+    seen: set[int] = set()
+    for i, each in enumerate(topology.detail):
+        for name, number in (("id", each.id), ("core", each.core), ("socket", each.socket), ("node", each.node)):
+            if number < 0:
+                yield Fault(f"detail[{i}].{name}", f"must not be negative, as {number} is")
+        if each.id >= CPU_LIMIT:
+            yield Fault(f"detail[{i}].id", f"must be below {CPU_LIMIT}, not {each.id}")
+        if each.id in seen:
+            yield Fault(f"detail[{i}].id", f"CPU {each.id} is listed twice")
+        seen.add(each.id)
+
+
 RESOURCE_SPEC: Final = Annotation(
     names.ANNOTATION_RESOURCE_SPEC, json_object(ResourceSpec), ResourceSpec(), on=POD_OR_RESERVATION
 )
@@ -204,7 +218,9 @@ NODE_RESERVATION: Final = Annotation(
     on=NODE_OR_TOPOLOGY,
 )
 
-CPU_TOPOLOGY: Final = Annotation(names.ANNOTATION_CPU_TOPOLOGY, json_object(CPUTopology), CPUTopology(), on=TOPOLOGY)
+CPU_TOPOLOGY: Final = Annotation(
+    names.ANNOTATION_CPU_TOPOLOGY, json_object(CPUTopology, _topology_faults), CPUTopology(), on=TOPOLOGY
+)
 POD_CPU_ALLOCS: Final = Annotation(names.ANNOTATION_POD_CPU_ALLOCS, json_list(PodCPUAlloc), (), on=TOPOLOGY)
 CPU_SHARED_POOLS: Final = Annotation(names.ANNOTATION_CPU_SHARED_POOLS, json_list(CPUSharedPool), (), on=TOPOLOGY)
 BE_CPU_SHARED_POOLS: Final = Annotation(names.ANNOTATION_BE_CPU_SHARED_POOLS, json_list(CPUSharedPool), (), on=TOPOLOGY)

@@ -1,0 +1,358 @@
+"""Which CPUs and NUMA amounts the pods on every node hold.
+
+A note is what one pod holds, read from its `resource-status`. What a node has left follows from its facts and from the
+notes on it, and is kept in columns, so that rows are judged without a look at single CPUs:
+
+    CPUS, WHOLE, CORES     free CPUs; free CPUs in whole free cores; cores with a free CPU; the same by NUMA node
+    HAS, TAKEN             amounts by NUMA node and resource. CPUs of its own charge a pod's node amplified.
+
+A pod with CPUs and without amounts counts on the NUMA nodes of its CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.annotations.cpu import RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.scheduler.plugins.numa.accumulator import Exclusive, Free
+from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of
+from koord.scheduler.plugins.numa.hints import Use
+from koord.scheduler.plugins.numa.topology import Topology, cpus_in
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Column, Reason, Row, countable
+
+Amounts = tuple[tuple[str, int], ...]
+
+NAME: Final = "NodeNUMAResource"
+POLICY: Final = "numa policy"
+BIND: Final = "numa bind"
+PER_CORE: Final = "numa cpus per core"
+ZONES: Final = "numa zones"
+RATIO: Final = "numa cpu ratio"
+BOUND: Final = "numa bound"
+CPUS, WHOLE, CORES = "numa cpus", "numa whole", "numa cores"
+HAS, TAKEN = "numa has", "numa taken"
+
+POLICIES: Final = ("", "BestEffort", "Restricted", "SingleNUMANode")
+"""By their numbers in the column."""
+BIND_POLICIES: Final = ("", "FullPCPUs", "SpreadByPCPUs")
+
+
+class Held(NamedTuple):
+    """The note of a pod."""
+
+    cpus: int = 0
+    zones: tuple[tuple[int, Amounts], ...] = ()
+    "By number of a NUMA node, ascending."
+    exclusive: Exclusive = ""
+
+
+def held_by(pod: Pod) -> Held | None:
+    """What a pod says that it holds. What cannot be read is not there."""
+    meta = pod.metadata
+    if RESOURCE_STATUS.key not in meta.annotations:
+        return None
+    try:
+        status = RESOURCE_STATUS.read(meta)
+        zones = tuple((each.node, counted(amounts(each.resources))) for each in status.numa_node_resources)
+    except BadInput:
+        return None
+    held = Held(status.cpus.mask, tuple(sorted(zones)), exclusive_of(meta_spec(pod)) if status.cpuset else "")
+    return held if held.cpus or held.zones else None
+
+
+def meta_spec(pod: Pod) -> ResourceSpec:
+    """How a pod wants its CPUs; nothing where that cannot be read."""
+    try:
+        return RESOURCE_SPEC.read(pod.metadata)
+    except AnnotationError:
+        return ResourceSpec()
+
+
+def exclusive_of(spec: ResourceSpec) -> Exclusive:
+    wanted = spec.preferred_cpu_exclusive_policy
+    return wanted if wanted == "PCPULevel" or wanted == "NUMANodeLevel" else ""
+
+
+def counted(resources: Mapping[str, int]) -> Amounts:
+    return tuple(sorted((name, countable(number)) for name, number in resources.items() if number > 0))
+
+
+def held_among(records: Iterable[PodRecord]) -> tuple[Held, ...]:
+    """What some pods hold."""
+    return tuple(note for record in records for name, note in record.notes if name == NAME and isinstance(note, Held))
+
+
+@dataclass(slots=True)
+class OnNode:
+    """What the pods of one node hold."""
+
+    facts: Facts = field(default_factory=Facts)
+    taken: int = 0
+    more: dict[int, int] = field(default_factory=dict)
+    "By CPU, how many pods hold it beside the first."
+    exclusive: dict[str, tuple[Exclusive, int]] = field(default_factory=dict)
+    "Pods that want cores or NUMA nodes for themselves, and their CPUs."
+    zones: dict[tuple[int, str], int] = field(default_factory=dict)
+    "By NUMA node and resource, what pods hold."
+    single: dict[int, int] = field(default_factory=dict)
+    spanning: dict[int, int] = field(default_factory=dict)
+    "By NUMA node, how many pods have CPUs there alone, or there and elsewhere."
+
+    def count(self, held: Held, key: str, sign: int) -> None:
+        if held.cpus:
+            self._count_cpus(held, key, sign)
+        for zone, name, number in self._amounts(held):
+            place = zone, name
+            now = self.zones.get(place, 0) + sign * number
+            if now:
+                self.zones[place] = now
+            else:
+                del self.zones[place]
+
+    def _count_cpus(self, held: Held, key: str, sign: int) -> None:
+        cpus, more = held.cpus, self.more
+        if sign > 0:
+            for cpu in cpus_in(cpus & self.taken):
+                more[cpu] = more.get(cpu, 0) + 1
+            self.taken |= cpus
+        else:
+            for cpu in [cpu for cpu in more if cpus >> cpu & 1]:
+                cpus &= ~(1 << cpu)
+                more[cpu] -= 1
+                if not more[cpu]:
+                    del more[cpu]
+            self.taken &= ~cpus
+        if held.exclusive:
+            if sign > 0:
+                self.exclusive[key] = held.exclusive, held.cpus
+            else:
+                self.exclusive.pop(key, None)
+        topology = self.facts.topology
+        if topology is not None:
+            nodes = [number for number, _ in topology.nodes_of(held.cpus)]
+            uses = self.spanning if len(nodes) > 1 else self.single
+            for number in nodes:
+                uses[number] = uses.get(number, 0) + sign
+
+    def _amounts(self, held: Held) -> Iterable[tuple[int, str, int]]:
+        if held.zones:
+            return ((zone, name, number) for zone, listed in held.zones for name, number in listed)
+        topology = self.facts.topology
+        if topology is None or not held.cpus:
+            return ()
+        return ((zone, CPU, cpus.bit_count() * 1000) for zone, cpus in topology.nodes_of(held.cpus))
+
+    def without(self, others: Iterable[Held]) -> OnNode:
+        """The same node as if some pods were not there."""
+        found = replace(
+            self,
+            more=dict(self.more),
+            exclusive=dict(self.exclusive),
+            zones=dict(self.zones),
+            single=dict(self.single),
+            spanning=dict(self.spanning),
+        )
+        for held in others:
+            found.count(held, "", -1)
+        return found
+
+    @property
+    def available(self) -> int:
+        """CPUs that a pod may get."""
+        facts = self.facts
+        if facts.max_refs == 1:
+            return facts.open_cpus & ~self.taken
+        full = sum(1 << cpu for cpu in cpus_in(self.taken) if self.more.get(cpu, 0) + 1 >= facts.max_refs)
+        return facts.open_cpus & ~full
+
+    def free(self, exclusive: Exclusive) -> Free:
+        assert self.facts.topology is not None
+        marked = 0
+        if exclusive:
+            for policy, cpus in self.exclusive.values():
+                if policy == exclusive:
+                    marked |= cpus
+        refs = None
+        if self.facts.max_refs > 1:
+            refs = {cpu: 1 + self.more.get(cpu, 0) for cpu in cpus_in(self.taken)}
+        return Free(self.facts.topology, self.available, marked, refs)
+
+    def uses(self) -> tuple[Use, ...]:
+        """How every NUMA node is used, by its number."""
+        return tuple(
+            "shared" if self.spanning.get(zone) else "single" if self.single.get(zone) else "idle"
+            for zone in range(max(self.facts.zones, default=-1) + 1)
+        )
+
+    def bound_on(self, zone: int) -> int:
+        """How many CPUs of a NUMA node pods hold."""
+        topology = self.facts.topology
+        return 0 if topology is None else (topology.nodes.get(zone, 0) & self.taken).bit_count()
+
+    def charged(self, zone: int, name: str) -> int:
+        """What is taken of a resource of a NUMA node."""
+        number = self.zones.get((zone, name), 0)
+        if name != CPU or self.facts.ratio <= 1:
+            return number
+        bound = self.bound_on(zone) * 1000
+        return max(0, number - bound) + amplified(bound, self.facts.ratio)
+
+
+class Allocations(Notes):
+    """Of a whole cluster."""
+
+    name: ClassVar[str] = NAME
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.reports: dict[str, NodeResourceTopology] = {}
+        self.on: dict[Row, OnNode] = {}
+        self._zones: set[int] = set()
+        self._resources: set[tuple[int, str]] = set()
+        self.restricts = self.binds = self.amplifies = False
+        "Whether some node has a NUMA policy, binds all its pods, or has a ratio; or had since the start."
+        declare = cluster.table.declare
+        for name in (POLICY, BIND, PER_CORE, ZONES):
+            declare(Column(name, np.int16, Reason.EXACT))
+        declare(Column(RATIO, np.float64, Reason.EXACT, 1.0))
+        for name in (BOUND, CPUS, WHOLE, CORES):
+            declare(Column(name, np.int64, Reason.EXACT))
+        for row in cluster.nodes:
+            self.node_put(row)
+
+    @property
+    def zones(self) -> tuple[int, ...]:
+        """The numbers of NUMA nodes that some node has."""
+        return tuple(sorted(self._zones))
+
+    def resources_of(self, zone: int) -> list[str]:
+        """The resources that a NUMA node of this number has on some node."""
+        return [name for number, name in self._resources if number == zone]
+
+    @property
+    def version(self) -> int:
+        """Another number means that judges must be made anew."""
+        flags = self.restricts + 2 * self.binds + 4 * self.amplifies
+        return flags + 8 * (len(self._zones) + 16 * len(self._resources))
+
+    def of(self, pod: Pod) -> object | None:
+        return held_by(pod)
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        assert isinstance(note, Held)
+        state = self.on[row]
+        state.count(note, record.key, sign)
+        self._write(row, state, note)
+
+    def put_report(self, report: NodeResourceTopology) -> None:
+        self.reports[report.metadata.name] = report
+        self._reported(report.metadata.name)
+
+    def remove_report(self, report: NodeResourceTopology) -> None:
+        if self.reports.pop(report.metadata.name, None) is not None:
+            self._reported(report.metadata.name)
+
+    def _reported(self, name: str) -> None:
+        row = self.cluster.table.row_of.get(name)
+        if row is not None:
+            self.node_put(row)
+
+    def node_put(self, row: Row) -> None:
+        node = self.cluster.nodes[row]
+        facts = facts_of(node, self.reports.get(node.metadata.name))
+        known = self.on.get(row)
+        if known is None or known.facts != facts:
+            self.put_facts(row, facts)
+
+    def put_facts(self, row: Row, facts: Facts) -> None:
+        """Count everything on a row anew."""
+        state = self.on[row] = OnNode(facts)
+        for record in self.cluster.pods_on[row].values():
+            for held in held_among([record]):
+                state.count(held, record.key, +1)
+        self.restricts = self.restricts or bool(facts.policy)
+        self.binds, self.amplifies = self.binds or bool(facts.bind), self.amplifies or facts.ratio > 1
+        for zone, has in facts.zones.items():
+            self._declare(zone, has)
+        put, topology = self.cluster.table.set, facts.topology
+        put(POLICY, row, POLICIES.index(facts.policy))
+        put(BIND, row, BIND_POLICIES.index(facts.bind))
+        put(PER_CORE, row, 0 if topology is None else topology.cpus_per_core)
+        put(ZONES, row, sum(1 << zone for zone in facts.zones))
+        put(RATIO, row, facts.ratio)
+        for zone, name in self._resources:
+            put((HAS, zone, name), row, facts.zones.get(zone, {}).get(name, 0))
+            put((TAKEN, zone, name), row, state.charged(zone, name))
+        self._write_cpus(row, state, self._zones)
+        # What a judge said of the row by its single CPUs may be otherwise, though no column is.
+        self.cluster.table.touch(row, int(Reason.EXACT))
+
+    def node_removed(self, row: Row) -> None:
+        del self.on[row]
+
+    def _declare(self, zone: int, resources: Iterable[str]) -> None:
+        declare = self.cluster.table.declare
+        if zone not in self._zones:
+            self._zones.add(zone)
+            for name in (CPUS, WHOLE, CORES, BOUND):
+                declare(Column((name, zone), np.int64, Reason.EXACT))
+        for name in resources:
+            if (zone, name) not in self._resources:
+                self._resources.add((zone, name))
+                declare(Column((HAS, zone, name), np.int64, Reason.EXACT))
+                declare(Column((TAKEN, zone, name), np.int64, Reason.EXACT))
+
+    def _write(self, row: Row, state: OnNode, changed: Held) -> None:
+        """What one pod's coming or going changes."""
+        put, touched = self.cluster.table.set, set[int]()
+        topology = state.facts.topology
+        if changed.cpus and topology is not None:
+            touched = {zone for zone, _ in topology.nodes_of(changed.cpus)}
+            self._write_cpus(row, state, touched)
+        for zone, listed in changed.zones:
+            for name, _ in listed:
+                if (zone, name) in self._resources:
+                    put((TAKEN, zone, name), row, state.charged(zone, name))
+        for zone in touched:
+            if (zone, CPU) in self._resources:
+                put((TAKEN, zone, CPU), row, state.charged(zone, CPU))
+
+    def _write_cpus(self, row: Row, state: OnNode, zones: Iterable[int]) -> None:
+        put, topology = self.cluster.table.set, state.facts.topology
+        if topology is None:
+            for name in (CPUS, WHOLE, CORES, BOUND):
+                put(name, row, 0)
+            return
+        free = state.available
+        for zone in zones:
+            if zone in self._zones:
+                for name, number in _free_on(topology, free, zone).items():
+                    put((name, zone), row, number)
+                put((BOUND, zone), row, (topology.nodes.get(zone, 0) & state.taken).bit_count() * 1000)
+        put(CPUS, row, free.bit_count())
+        put(WHOLE, row, topology.whole(free).bit_count())
+        put(CORES, row, sum(1 for core in topology.cores if core.cpus & free))
+        put(BOUND, row, (state.taken & topology.cpus).bit_count() * 1000)
+
+
+def _free_on(topology: Topology, free: int, zone: int) -> dict[str, int]:
+    size, whole, cores = topology.cpus_per_core, 0, 0
+    for core in topology.cores_of_node.get(zone, ()):
+        mine = (core & free).bit_count()
+        if mine:
+            cores += 1
+            if mine == size:
+                whole += size
+    return {CPUS: (topology.nodes.get(zone, 0) & free).bit_count(), WHOLE: whole, CORES: cores}

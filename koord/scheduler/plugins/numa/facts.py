@@ -1,0 +1,162 @@
+"""What is known of one node's CPUs and NUMA nodes: from the Node, and from its NodeResourceTopology.
+
+    CPUs never given to a pod   those that kubelet reserves or gave to its own pods, the node's reservation, and the
+                                system's exclusive CPUs
+    amounts of a NUMA node      what its zone has for pods, one CPU less for each such CPU, times the amplification
+    NUMA policy                 kubelet's, else the label's; kubelet would refuse what its own policy does not allow
+
+A value that cannot be read counts as absent. Whoever watches the objects reports it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeVar
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.node import Node
+from koord.api.protocol.annotations import cpu
+from koord.api.protocol.annotations.colocation import RESOURCE_AMPLIFICATION_RATIO
+from koord.api.protocol.annotations.value import AnnotationError, Value
+from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
+from koord.api.text.quantity import QuantityError, amount
+from koord.scheduler.plugins.numa.accumulator import BindPolicy
+from koord.scheduler.plugins.numa.hints import Policy
+from koord.scheduler.plugins.numa.topology import Topology, topology_of
+from koord.scheduler.state.table import countable
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+CPU: Final = "cpu"
+MOST_ZONES: Final = 8
+"""NUMA nodes with higher numbers have no amounts: nobody is placed by them."""
+_NUMBERS: Final = frozenset(str(each) for each in range(MOST_ZONES))
+_ZONE_PREFIX: Final = "node-"
+_KUBELET_POLICIES: Final[tuple[tuple[str, Policy], ...]] = (
+    ("SingleNUMANode", "SingleNUMANode"),
+    ("single-numa-node", "SingleNUMANode"),
+    ("Restricted", "Restricted"),
+    ("restricted", "Restricted"),
+    ("BestEffort", "BestEffort"),
+    ("best-effort", "BestEffort"),
+)
+"""How kubelet's policies begin, in either spelling; after that they name the scope, pod or container."""
+_POLICY_ATTRIBUTE: Final = "topologyManagerPolicy"
+_BIND_POLICIES: Final[Mapping[str, BindPolicy | Literal[""]]] = {
+    "FullPCPUsOnly": "FullPCPUs",
+    "SpreadByPCPUs": "SpreadByPCPUs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one node."""
+
+    topology: Topology | None = None
+    "None where it is not known, or not valid."
+    reserved: int = 0
+    "CPUs that no pod gets."
+    policy: Policy | Literal[""] = ""
+    bind: BindPolicy | Literal[""] = ""
+    "Every pod on the node is bound like this."
+    most: bool | None = None
+    "Whether CPUs are taken from the fullest NUMA node; None: as the scheduler's configuration says."
+    ratio: float = 1.0
+    "How many CPUs a real one stands for."
+    zones: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    "By number of a NUMA node, what it has for pods."
+    max_refs: int = 1
+    "How many pods may have the same CPU."
+
+    @property
+    def open_cpus(self) -> int:
+        """The CPUs that pods may get."""
+        return 0 if self.topology is None else self.topology.cpus & ~self.reserved
+
+
+def amplified(number: int, ratio: float) -> int:
+    return math.ceil(number * ratio) if ratio > 1 else number
+
+
+def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
+    meta = node.metadata
+    ratios = _read(RESOURCE_AMPLIFICATION_RATIO, meta, {})
+    ratio = max(1.0, ratios.get(CPU, 1.0))
+    strategy = _read(cpu.NUMA_ALLOCATE_STRATEGY, meta, None)
+    most = None if strategy is None else strategy == "MostAllocated"
+    bind: BindPolicy | Literal[""] = _BIND_POLICIES.get(_read(cpu.CPU_BIND_POLICY, meta, ""), "")
+    wanted = _policy_named(_read(cpu.NUMA_TOPOLOGY_POLICY, meta, ""))
+    if report is None:
+        return Facts(policy=wanted, bind=bind, most=most, ratio=ratio)
+    told = report.metadata
+    kubelet = _read(cpu.CPU_MANAGER_POLICY, told, cpu.KubeletCPUManagerPolicy())
+    topology = topology_of(_read(cpu.CPU_TOPOLOGY, told, cpu.CPUTopology()).detail)
+    reserved = _reserved(meta) | _reserved(told) | kubelet.cpus.mask
+    for alloc in _read(cpu.POD_CPU_ALLOCS, told, ()):
+        if alloc.managed_by_kubelet:
+            reserved |= alloc.cpus.mask
+    return Facts(
+        topology=topology,
+        reserved=reserved,
+        policy=_kubelets_policy(report) or wanted,
+        bind="FullPCPUs" if kubelet.full_pcpus_only else bind,
+        most=most,
+        ratio=ratio,
+        zones=_zones(report, topology, reserved, {} if RESOURCE_AMPLIFICATION_RATIO.is_on(told) else ratios),
+    )
+
+
+def _read(value: Value[T, D], meta: ObjectMeta, otherwise: T | D) -> T | D:
+    try:
+        return value.read(meta)
+    except AnnotationError:
+        return otherwise
+
+
+def _reserved(meta: ObjectMeta) -> int:
+    """CPUs that the node's reservation or the system's exclusive CPU set takes."""
+    system = _read(cpu.SYSTEM_QOS_RESOURCE, meta, cpu.SystemQOSResource())
+    kept = _read(cpu.NODE_RESERVATION, meta, cpu.NodeReservation()).cpus.mask
+    return kept | system.cpus.mask if system.cpuset_exclusive else kept
+
+
+def _policy_named(name: str) -> Policy | Literal[""]:
+    return next((policy for prefix, policy in _KUBELET_POLICIES if name and name.startswith(prefix)), "")
+
+
+def _kubelets_policy(report: NodeResourceTopology) -> Policy | Literal[""]:
+    told = [*report.topology_policies, *(each.value for each in report.attributes if each.name == _POLICY_ATTRIBUTE)]
+    return next((policy for name in told if (policy := _policy_named(name))), "")
+
+
+def _zones(
+    report: NodeResourceTopology, topology: Topology | None, reserved: int, ratios: Mapping[str, float]
+) -> dict[int, dict[str, int]]:
+    found = {}
+    for number, zone in _numbered(report.zones):
+        has = _amounts(zone)
+        if CPU in has and topology is not None:
+            taken_off = (topology.nodes.get(number, 0) & reserved).bit_count() * 1000
+            has[CPU] = max(0, has[CPU] - taken_off)
+        found[number] = {name: countable(amplified(each, ratios.get(name, 1.0))) for name, each in has.items()}
+    return dict(sorted(found.items()))
+
+
+def _numbered(zones: tuple[Zone, ...]) -> Iterator[tuple[int, Zone]]:
+    for zone in zones:
+        number = zone.name.removeprefix(_ZONE_PREFIX)
+        if zone.type == "Node" and zone.name.startswith(_ZONE_PREFIX) and number in _NUMBERS:
+            yield int(number), zone
+
+
+def _amounts(zone: Zone) -> dict[str, int]:
+    found = {}
+    for each in zone.resources:
+        try:
+            found[each.name] = max(0, amount(each.name, each.allocatable))
+        except QuantityError:
+            continue
+    return found

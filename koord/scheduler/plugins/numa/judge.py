@@ -1,0 +1,347 @@
+"""What NodeNUMAResource says of rows for one class of pods.
+
+Amounts are judged in columns, for all rows; the row that wins is looked at exactly: offers of NUMA nodes are merged
+with those of other plugins, amounts are split over the nodes agreed upon, and CPUs are chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from koord.scheduler.framework.amount_scores import ScoreShape
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Cells, Many, Numbers, One
+from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Wish, take, trimmed
+from koord.scheduler.plugins.numa.allocations import (
+    BIND,
+    BIND_POLICIES,
+    BOUND,
+    CORES,
+    CPUS,
+    HAS,
+    PER_CORE,
+    POLICIES,
+    POLICY,
+    RATIO,
+    TAKEN,
+    WHOLE,
+    ZONES,
+    Allocations,
+    Amounts,
+    Held,
+    OnNode,
+    held_among,
+)
+from koord.scheduler.plugins.numa.facts import CPU, Facts
+from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hint, Offer, Policy, Rule
+from koord.scheduler.plugins.numa.split import split
+from koord.scheduler.plugins.numa.topology import Topology
+from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
+from koord.scheduler.plugins.numa.zones import Bound, Choice, Weighed, Zones, amounts_of, bound_cpus, choice
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Array, Reason, Row
+
+MISMATCH, FRACTION, AMPLIFIED, INVALID, CONFLICT, UNEVEN, TOO_FEW, NO_ZONES = (1 << i for i in range(8))
+FIRST_RESOURCE: Final = 8
+"""The bit of the first resource of which NUMA nodes have too little."""
+REASONS: Final[Mapping[int, str]] = {
+    MISMATCH: "node(s) NUMA Topology policy not match",
+    FRACTION: NOT_INTEGER,
+    AMPLIFIED: "Insufficient amplified cpu",
+    INVALID: "node(s) invalid CPU Topology",
+    CONFLICT: "node(s) cpu bind policy conflicts with pod's required cpu bind policy",
+    UNEVEN: "node(s) requested cpus not multiple cpus per core",
+    TOO_FEW: NOT_ENOUGH,
+    NO_ZONES: "node(s) missing NUMA resources",
+}
+NOT_BY_POLICY: Final = "insufficient CPUs to satisfy required cpu bind policy"
+LASTING: Final = MISMATCH | FRACTION | INVALID | CONFLICT | UNEVEN | NO_ZONES
+"""No pod that leaves helps."""
+
+
+class NUMAJudge(Judge):
+    exact = True
+    joint = NUMA
+    filters_on = Reason.NODE | Reason.EXACT
+    scores_on = Reason.NODE | Reason.EXACT | Reason.REQUESTED | Reason.ALLOCATABLE
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wants: Wants,
+        allocations: Allocations,
+        *,
+        node_score: Weighed,
+        zone_score: Weighed,
+        most: bool,
+    ) -> None:
+        """`most`: whether CPUs are taken from the fullest NUMA node, where a node does not say."""
+        self._cluster, self.wants, self._allocations = cluster, wants, allocations
+        self._node_score, self._zone_score, self._most = node_score, zone_score, most
+        self._needs, self._cpu = dict(wants.requests), wants.cpu_milli
+        declared = frozenset((zone, name) for zone in allocations.zones for name in allocations.resources_of(zone))
+        self.zones = Zones(allocations.zones, self._needs, declared)
+        self._own = BIND_POLICIES.index(wants.bind)
+        self._required = BIND_POLICIES.index(wants.required)
+        self._policy = POLICIES.index(wants.policy)
+        if allocations.amplifies:
+            self.filters_on |= Reason.REQUESTED | Reason.ALLOCATABLE
+
+    def feasible(self, cells: Cells) -> Numbers:
+        policy, bind = cells[POLICY], cells[BIND]
+        out: Numbers = 0
+        if self._policy:
+            out = (policy != 0) * (policy != self._policy) * MISMATCH
+        policy = policy + (policy == 0) * self._policy
+        bound = self._bound(cells)
+        binds = self._own or self._allocations.binds
+        if self._allocations.amplifies and self._cpu:
+            out = out | self._lacks_amplified(cells, bound) * AMPLIFIED
+        if binds and self._cpu:
+            binding = bound.binding
+            if self._cpu % 1000:
+                out = out | binding * FRACTION
+            out = out | binding * (bound.per_core == 0) * INVALID
+            if self._required:
+                out = out | (bind != 0) * (bind != self._required) * CONFLICT
+            whole = bound.per_core + (bound.per_core == 0)
+            out = out | binding * bound.full * (self._cpu // 1000 % whole != 0) * UNEVEN
+            out = out | binding * (_free(cells, bound) * 1000 < self._cpu) * TOO_FEW
+        if self._policy > 1 or (self._allocations.restricts and self._policy != 1):
+            is_strict = (policy > 1) * 1
+            out = out | is_strict * (cells[ZONES] == 0) * NO_ZONES
+            if self.zones.needs:
+                short = self.zones.short_of(cells, policy, bound) * is_strict * (cells[ZONES] != 0)
+                out = out | short * (1 << FIRST_RESOURCE)
+        return out
+
+    def _bound(self, cells: Cells) -> Bound:
+        bind = cells[BIND]
+        per_core, ratio = cells[PER_CORE], cells[RATIO]
+        if not self._cpu:
+            return Bound(0, 0, 0, per_core, ratio)
+        if not self._allocations.binds:
+            return Bound(int(self._own > 0), int(self._required == 1), int(self._required == 2), per_core, ratio)
+        is_set = (bind != 0) * 1
+        full = (bind == 1) * 1 + (1 - is_set) * (self._required == 1)
+        spread = (bind == 2) * 1 + (1 - is_set) * (self._required == 2)
+        binding = 1 if self._own else is_set
+        return Bound(binding, full, spread, per_core, ratio)
+
+    def _lacks_amplified(self, cells: Cells, bound: Bound) -> Numbers:
+        ratio, held, requested = cells[RATIO], cells[BOUND], cells["requested", CPU]
+        need = self._cpu + bound.binding * (_ceil(self._cpu * ratio) - self._cpu)
+        used = requested + (requested >= held) * (_ceil(held * ratio) - held)
+        return (ratio > 1) * (need > cells["allocatable", CPU] - used)
+
+    def score(self, cells: Cells) -> Numbers:
+        policy = cells[POLICY]
+        policy = policy + (policy == 0) * self._policy
+        bound = self._bound(cells)
+        plain = self._score_node(cells, bound)
+        if not self.zones.zones:
+            return plain
+        by_zones = (policy > 0) * (cells[ZONES] != 0)
+        if not isinstance(by_zones, np.ndarray):
+            return int(self._score_zones(cells, 1, np.array([policy]), bound)[0]) if by_zones else plain
+        rows = np.flatnonzero(by_zones)
+        if len(rows):
+            found = np.asarray(plain).copy() if isinstance(plain, np.ndarray) else np.full(len(by_zones), plain)
+            some = Many(cells.columns, _row_numbers(cells, len(by_zones))[rows])
+            found[rows] = self._score_zones(some, len(rows), policy[rows], self._bound(some))
+            return found
+        return plain
+
+    def _score_node(self, cells: Cells, bound: Bound) -> Numbers:
+        filled = []
+        for name, adds, weight in self._node_score.resources:
+            used, more = cells["requested", name], adds
+            if name == CPU and self._allocations.amplifies:
+                held, ratio = cells[BOUND], cells[RATIO]
+                used, more = used + _ceil(held * ratio) - held, self._adds(cells, bound)
+            filled.append((cells["allocatable", name], used + more, weight))
+        return _scored(self._node_score.shape, filled, cells)
+
+    def _adds(self, cells: Cells, bound: Bound) -> Numbers:
+        """What the pod adds of cpu: CPUs of its own stand for more, where they are amplified."""
+        if not self._allocations.amplifies:
+            return self._cpu
+        return self._cpu + bound.binding * (_ceil(self._cpu * cells[RATIO]) - self._cpu)
+
+    def choice(self, cells: Cells, rows: int, bound: Bound) -> Choice:
+        return choice(self.zones, cells, rows, bound, self._zone_score, self._adds(cells, bound))
+
+    def _score_zones(self, cells: Cells, rows: int, policy: Array, bound: Bound) -> Array:
+        """By the NUMA nodes that the pod would use, were they up to this plugin alone."""
+        sets = self.choice(cells, rows, bound)
+        members = sets.members[sets.chosen(policy)]
+        filled = []
+        for name, adds, weight in self._node_score.resources:
+            has = (amounts_of(self.zones, cells, rows, HAS, name) * members).sum(axis=1)
+            used = (amounts_of(self.zones, cells, rows, TAKEN, name) * members).sum(axis=1)
+            more: Numbers = adds
+            if name == CPU:
+                own = (bound_cpus(self.zones, cells, rows) * members).sum(axis=1)
+                used = used + bound.binding * (_ceil(own * np.asarray(cells[RATIO], np.float64)) - used)
+                more = self._adds(cells, bound)
+            filled.append((has, used + more, weight))
+        found: Array = np.asarray(self._node_score.shape.of_rows(filled)) if filled else np.zeros(rows, np.int64)
+        return found
+
+    def reasons(self, mask: int) -> list[str]:
+        found = [words for bit, words in REASONS.items() if mask & bit]
+        named = enumerate(self.zones.needs, FIRST_RESOURCE)
+        return found[:1] or [f"Unsatisfied NUMA {name}" for i, name in named if mask >> i & 1]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return bool(mask & LASTING)
+
+    def unresolvable_rows(self, masks: Array, rows: Array) -> Array:
+        found: Array = (masks & LASTING) != 0
+        return found
+
+    def lack(self, cells: Cells) -> Numbers:
+        cpus = self._cpu // 1000
+        missing = cpus - _free(cells, self._bound(cells))
+        return 0.5 + missing * (missing > 0) / max(cpus, 1)
+
+    def offer(self, ask: Ask, row: Row) -> Offer | None:
+        state = self._allocations.on[row]
+        policy = state.facts.policy or self.wants.policy
+        if not policy or not state.facts.zones:
+            return None
+        cells = self._cells(row)
+        sets = self.choice(cells, 1, self._bound(cells))
+        hints = {name: _hints(sets, name, policy) for name in self.zones.needs}
+        all_nodes = sum(1 << zone for zone in state.facts.zones)
+        return Offer(hints, Rule(policy, all_nodes, state.uses() if self.wants.alone else None))
+
+    def _cells(self, row: Row) -> Cells:
+        return One(self._cluster.table.columns if self.view is None else self.view.columns, row)
+
+    def check(self, ask: Ask, row: Row, agreed: object = None) -> Held | Objection | None:
+        state = self._allocations.on[row]
+        wish = self.wish(state.facts)
+        nodes = agreed.nodes if isinstance(agreed, Agreed) else None
+        if wish is None and nodes is None:
+            return None
+        lent = () if self.view is None else held_among(self.view.hidden(row))
+        if lent:
+            state = state.without(lent)
+        found = self._allocate(state, row, wish, nodes, lent)
+        if isinstance(found, Objection) and (state.facts.policy or self.wants.policy) == "BestEffort":
+            found = self._allocate(state, row, wish, None, lent)
+        return found if isinstance(found, Objection) or found.cpus or found.zones else None
+
+    def _allocate(
+        self, state: OnNode, row: Row, wish: Wish | None, nodes: int | None, lent: Iterable[Held]
+    ) -> Held | Objection:
+        """What the pod holds on a node, from some NUMA nodes or anywhere. `lent`: what it may use before all else."""
+        facts, zones = state.facts, dict[int, dict[str, int]]()
+        if nodes is not None:
+            cells = self._cells(row)
+            found = split(dict(self.wants.requests), self._left(cells, nodes), _step(wish, facts))
+            if isinstance(found, Objection):
+                return found
+            zones = found
+        listed = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
+        if wish is None:
+            return Held(0, listed)
+        if facts.topology is None:
+            return Objection(REASONS[INVALID], resolvable=False)
+        preferred = 0
+        for held in lent:
+            preferred |= held.cpus
+        by_zone = {zone: of.get(CPU, 0) // 1000 for zone, of in zones.items()}
+        if not any(by_zone.values()):
+            inside = facts.topology.cpus if nodes is None else _cpus_of(facts.topology, nodes)
+            return _taken(state, wish, {inside: self._cpu // 1000}, preferred, listed)
+        wanted = {facts.topology.nodes.get(zone, 0): number for zone, number in by_zone.items()}
+        return _taken(state, wish, wanted, preferred, listed)
+
+    def _left(self, cells: Cells, nodes: int) -> dict[int, dict[str, int]]:
+        bound, found = self._bound(cells), dict[int, dict[str, int]]()
+        for name in self.zones.needs:
+            if not any(self.zones.numbers(cells, HAS, name)):
+                continue
+            for zone, left in zip(self.zones.zones, self.zones.left(cells, name, bound), strict=True):
+                if nodes >> zone & 1:
+                    found.setdefault(zone, {})[name] = int(left)
+        return found
+
+    def wish(self, facts: Facts) -> Wish | None:
+        """How the pod's CPUs are chosen on a node; None: it has none of its own there."""
+        policy = facts.bind or self.wants.bind
+        if not self._cpu or not policy:
+            return None
+        most = self._most if facts.most is None else facts.most
+        return Wish(policy, bool(facts.bind or self.wants.required), self.wants.exclusive, most)
+
+    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+        return ()
+
+
+def _taken(
+    state: OnNode, wish: Wish, wanted: Mapping[int, int], preferred: int, zones: tuple[tuple[int, Amounts], ...]
+) -> Held | Objection:
+    """CPUs for a pod: so many of each of some sets."""
+    free, cpus = state.free(wish.exclusive), 0
+    for inside, number in wanted.items():
+        mine = replace(free, cpus=free.cpus & inside)
+        taken = take(mine, number, wish, preferred)
+        if taken is None:
+            usable = trimmed(free.topology, mine.cpus, wish).bit_count()
+            return Objection(NOT_ENOUGH if usable < number else f"{NOT_BY_POLICY} {wish.policy}")
+        cpus |= taken
+    return Held(cpus, zones, wish.exclusive)
+
+
+def _step(wish: Wish | None, facts: Facts) -> int:
+    if wish is None or facts.topology is None:
+        return 1
+    return 1000 * facts.topology.cpus_per_core if wish.required and wish.policy == "FullPCPUs" else 1000
+
+
+def _cpus_of(topology: Topology, nodes: int) -> int:
+    return sum(cpus for zone, cpus in topology.nodes.items() if nodes >> zone & 1)
+
+
+def _hints(sets: Choice, name: str, policy: Policy) -> tuple[Hint, ...] | None:
+    """None where no NUMA node reports the resource."""
+    if not sets.reported[name][0]:
+        return None
+    open_ = sets.fits[0] & ~sets.lacking[name][0]
+    sizes = sets.members.sum(axis=1)
+    smallest = sizes[open_].min() if open_.any() else 0
+    found = np.flatnonzero(open_).tolist()
+    return tuple(
+        Hint(int(sets.sets[i]), bool(policy == "Restricted" or sizes[i] == smallest), int(sets.scores[0, i]))
+        for i in found
+    )
+
+
+def _free(cells: Cells, bound: Bound) -> Numbers:
+    """How many CPUs of a node could be bound."""
+    cpus = cells[CPUS]
+    return cpus + (cells[WHOLE] - cpus) * bound.full + (cells[CORES] - cpus) * bound.spread
+
+
+def _ceil(number: Numbers) -> Numbers:
+    return np.ceil(number).astype(np.int64) if isinstance(number, np.ndarray) else math.ceil(number)
+
+
+def _scored(shape: ScoreShape, filled: list[tuple[Numbers, Numbers, int]], cells: Cells) -> Numbers:
+    return shape.plain(filled) if isinstance(cells, One) else shape.of_rows(filled)
+
+
+def _row_numbers(cells: Many, length: int) -> Array:
+    rows = cells.rows
+    found: Array = np.arange(rows.start or 0, (rows.start or 0) + length) if isinstance(rows, slice) else rows
+    return found

@@ -1,0 +1,108 @@
+"""NodeNUMAResource: gives pods CPUs of their own, and NUMA nodes by the policy of the node or the pod.
+
+    filter      enough CPUs for the pod's bind policy; NUMA nodes with enough of everything, by the NUMA policy
+    score       LeastAllocated or MostAllocated of the node, or of the NUMA nodes that the pod would use
+    pre-bind    resource-status: the CPUs and the amounts by NUMA node, which the node agent carries out
+
+Pods that ask for nothing of it only meet its score, unless some node has a policy or binds all its pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Final
+
+from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ScoringStrategy
+from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from koord.scheduler.framework.amount_scores import BALANCED, LEAST_ALLOCATED, MOST_ALLOCATED, ScoreShape
+from koord.scheduler.framework.amounts import AmountJudge, Share
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.stable import Version
+from koord.scheduler.plugins.numa.allocations import Allocations, Held
+from koord.scheduler.plugins.numa.judge import NUMAJudge
+from koord.scheduler.plugins.numa.result import patch_of
+from koord.scheduler.plugins.numa.service import available_cpus, cpu_topology_options, node_told
+from koord.scheduler.plugins.numa.wants import Wants, wants_of
+from koord.scheduler.plugins.numa.zones import Weighed
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.table import Reason, Row
+
+_NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+_SHAPES: Final[Mapping[str, ScoreShape]] = {
+    "LeastAllocated": LEAST_ALLOCATED,
+    "MostAllocated": MOST_ALLOCATED,
+    "BalancedAllocation": BALANCED,
+}
+
+
+class NodeNUMAResource(Plugin):
+    name = "NodeNUMAResource"
+    notes = Allocations
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.ALLOCATABLE | Reason.FREED | Reason.EXACT
+
+    def __init__(self, args: NodeNUMAResourceArgs | None = None) -> None:
+        self._args = (args or NodeNUMAResourceArgs()).completed()
+        self._most = self._args.numa_scoring_strategy.type == "MostAllocated"
+        self._is_first = False
+
+    def attach(self, cluster: Cluster) -> None:
+        known = Allocations.name in cluster.noting
+        self._allocations = cluster.notes(Allocations)
+        # Allocations are the cluster's: the plugin of the first profile hears of topologies for all.
+        self._is_first = self._is_first or not known
+
+    def takes(self) -> Iterable[Taking]:
+        allocations = self._allocations
+        if self._is_first:
+            yield Taking(NODE_RESOURCE_TOPOLOGIES, allocations.put_report, allocations.remove_report)
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return self._wants(ask), Version(self._allocations.version)
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        wants, allocations = self._wants(ask), self._allocations
+        if not wants.requests:
+            return None
+        if wants.refused:
+            return Refused(wants.refused)
+        node_score = _weighed(self._args.scoring_strategy, wants.requests)
+        for name, _, _ in node_score.resources:
+            cluster.resource(name)
+        if wants.is_plain and not (allocations.restricts or allocations.binds or allocations.amplifies):
+            shares = [
+                Share(("allocatable", name), ("requested", name), adds, weight)
+                for name, adds, weight in node_score.resources
+            ]
+            return AmountJudge(cluster.table, shares=shares, shape=node_score.shape)
+        zone_score = _weighed(self._args.numa_scoring_strategy, wants.requests)
+        return NUMAJudge(cluster, wants, allocations, node_score=node_score, zone_score=zone_score, most=self._most)
+
+    def _wants(self, ask: Ask) -> Wants:
+        return wants_of(ask, self._args.default_cpu_bind_policy)
+
+    def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
+        return found if isinstance(found, Held) else None
+
+    def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
+        if not isinstance(note, Held):
+            return None
+        return patch_of(ask, note, self._wants(ask), self._allocations.on[row].facts)
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        allocations = self._allocations
+        return {
+            "nodes/:nodeName": lambda name: node_told(allocations, name),
+            "cpuTopologyOptions/:nodeName": lambda name: cpu_topology_options(allocations, name),
+            "availableCPUs/:nodeName": lambda name: available_cpus(allocations, name),
+        }
+
+
+def _weighed(strategy: ScoringStrategy, requests: Amounts) -> Weighed:
+    """Extended resources that a pod does not ask for have no say."""
+    asked = dict(requests)
+    weights = [(each.name, asked.get(each.name, 0), each.weight) for each in strategy.resources]
+    counted = tuple(each for each in weights if each[0] in _NATIVE or each[1])
+    return Weighed(_SHAPES[strategy.type], counted)

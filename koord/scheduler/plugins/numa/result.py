@@ -1,0 +1,48 @@
+"""What is written on a pod before it is bound: its CPUs and NUMA amounts, and the policy by which it got them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from koord.api.protocol.annotations.cpu import (
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+    NUMANodeResource,
+    ResourceStatus,
+)
+from koord.api.text.cpuset import CPUSet
+from koord.api.text.quantity import render
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.numa.allocations import Held, meta_spec
+from koord.scheduler.plugins.numa.facts import Facts
+from koord.scheduler.plugins.numa.wants import Wants
+
+
+def status_of(held: Held) -> ResourceStatus:
+    return ResourceStatus(
+        str(CPUSet.from_mask(held.cpus)),
+        tuple(
+            NUMANodeResource(zone, {name: render(name, number) for name, number in listed})
+            for zone, listed in held.zones
+        ),
+    )
+
+
+def patch_of(ask: Ask, held: Held, wants: Wants, facts: Facts) -> dict[str, Any]:
+    """As a merge patch. A bound pod that left its policy open says afterwards which one it got."""
+    written = {RESOURCE_STATUS.key: RESOURCE_STATUS.render(status_of(held))}
+    if held.cpus:
+        said = spec = meta_spec(ask.pod)
+        required = facts.bind or wants.required
+        policy = required or wants.bind
+        unset = ("", "Default")
+        if required and spec.required_cpu_bind_policy in unset:
+            spec = replace(spec, required_cpu_bind_policy=required)
+        left_open = said.required_cpu_bind_policy in unset and not said.preferred_cpu_bind_policy
+        if policy and (said.preferred_cpu_bind_policy == "Default" or left_open):
+            spec = replace(spec, preferred_cpu_bind_policy=policy)
+        if spec != said:
+            written[RESOURCE_SPEC.key] = RESOURCE_SPEC.render(spec)
+    return {"metadata": {"annotations": written}}

@@ -1,0 +1,78 @@
+"""What a pod asks of CPUs and NUMA nodes.
+
+Only pods of class LSE or LSR and of prod priority get CPUs of their own, unless the node binds all its pods. The
+required policy comes before the preferred one, and where both are empty or Default the plugin's arguments decide.
+ConstrainedBurst binds nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from koord.api.protocol import names
+from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import PriorityClass, QoSClass, priority_class, raw_qos_class
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.numa.accumulator import BindPolicy, Exclusive
+from koord.scheduler.plugins.numa.allocations import exclusive_of
+from koord.scheduler.plugins.numa.facts import CPU
+from koord.scheduler.plugins.numa.hints import Policy
+from koord.scheduler.state.pods import Amounts
+
+NOT_INTEGER: Final = "the requested CPUs must be integer"
+_OWN_CPUS: Final = (QoSClass.LSE, QoSClass.LSR)
+_ASKING: Final = frozenset({names.ANNOTATION_RESOURCE_SPEC, names.ANNOTATION_NUMA_TOPOLOGY_SPEC})
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """Of pods that look alike to the plugin."""
+
+    requests: Amounts
+    bind: BindPolicy | Literal[""] = ""
+    "How its CPUs are chosen, if it gets some of its own wherever it runs."
+    required: BindPolicy | Literal[""] = ""
+    exclusive: Exclusive = ""
+    policy: Policy | Literal[""] = ""
+    alone: bool = False
+    "Whether it takes NUMA nodes only as `hints.is_open` says."
+    refused: str = ""
+    "Why it cannot be placed anywhere as it is."
+
+    @property
+    def cpu_milli(self) -> int:
+        return next((number for name, number in self.requests if name == CPU), 0)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks for amounts alone."""
+        return not (self.bind or self.policy or self.refused)
+
+
+def wants_of(ask: Ask, default: BindPolicy | Literal[""]) -> Wants:
+    """`default`: the policy of pods that name none."""
+    meta = ask.meta
+    may_own = raw_qos_class(meta.labels) in _OWN_CPUS
+    if not may_own and _ASKING.isdisjoint(meta.annotations):
+        return Wants(ask.requests)
+    try:
+        numa = NUMA_TOPOLOGY_SPEC.read(meta)
+        spec = RESOURCE_SPEC.read(meta)
+    except AnnotationError as error:
+        return Wants(ask.requests, refused=str(error))
+    policy, exclusive = numa.numa_topology_policy, numa.single_numa_node_exclusive
+    # A node's policy alone does not keep NUMA nodes from being shared; a pod's own does, unless it says otherwise.
+    alone = exclusive == "Required" or (not exclusive and bool(policy))
+    wants = Wants(ask.requests, policy=policy, alone=alone)
+    if not may_own or priority_class(ask.pod) is not PriorityClass.PROD:
+        return wants
+    required = default if spec.required_cpu_bind_policy == "Default" else spec.required_cpu_bind_policy
+    preferred = spec.preferred_cpu_bind_policy
+    bind = required or (default if preferred in ("", "Default") else preferred)
+    if bind not in ("FullPCPUs", "SpreadByPCPUs") or not wants.cpu_milli:
+        return wants
+    if wants.cpu_milli % 1000:
+        return Wants(ask.requests, refused=NOT_INTEGER)
+    return Wants(ask.requests, bind, bind if required else "", exclusive_of(spec), policy, alone)

@@ -1,0 +1,342 @@
+"""Pods get CPUs of their own and NUMA nodes, as they and their nodes say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ResourceWeight, ScoringStrategy
+from koord.scheduler.plugins.numa.split import split
+from tests.scheduler.plugins.numa.machines import World, big, bound, pod, report
+
+BIND_LABEL, POLICY_LABEL = "node.koordinator.sh/cpu-bind-policy", "node.koordinator.sh/numa-topology-policy"
+STRATEGY_LABEL = "node.koordinator.sh/numa-allocate-strategy"
+RATIO = "node.koordinator.sh/resource-amplification-ratio"
+REQUIRED_FULL, REQUIRED_SPREAD = {"requiredCPUBindPolicy": "FullPCPUs"}, {"requiredCPUBindPolicy": "SpreadByPCPUs"}
+NOT_ENOUGH = "not enough cpus available to satisfy request"
+LEAST, MOST = ScoringStrategy("LeastAllocated"), ScoringStrategy("MostAllocated")
+SPEC = "scheduling.koordinator.sh/resource-spec"
+
+
+def world(labels: dict[str, str] | None = None, args: NodeNUMAResourceArgs | None = None, **said: Any) -> World:
+    """One node with two NUMA nodes of 12 CPUs and 48Gi each."""
+    found = World(args)
+    annotations = said.pop("annotations", {})
+    found.put(big("n1", said.pop("cpus", "24"), labels=labels or {}, annotations=annotations), report("n1", **said))
+    return found
+
+
+# Who gets CPUs of its own.
+
+
+@pytest.mark.parametrize(
+    ("ask", "cpuset"),
+    [
+        pytest.param(bound("p"), "0-3", id="LSR"),
+        pytest.param(bound("p", qos="LSE"), "0-3", id="LSE"),
+        pytest.param(bound("p", spec={"preferredCPUBindPolicy": "SpreadByPCPUs"}), "0,2,4,6", id="spread"),
+        pytest.param(bound("p", spec={"preferredCPUBindPolicy": "Default"}), "0-3", id="default policy"),
+        pytest.param(bound("p", spec={"preferredCPUBindPolicy": "ConstrainedBurst"}), "", id="constrained burst"),
+        pytest.param(bound("p", qos="LS"), "", id="LS shares"),
+        pytest.param(pod("p"), "", id="no class"),
+        pytest.param(pod("p", labels={"koordinator.sh/qosClass": "LSR"}, priority=5500), "", id="LSR, but not prod"),
+    ],
+)
+def test_pods_of_some_classes_get_cpus_of_their_own(ask: Any, cpuset: str) -> None:
+    one = world()
+    assert one.engine.place(ask).node == "n1"
+    assert one.status(ask).cpuset == cpuset
+
+
+def test_a_pod_without_requests_is_not_looked_at() -> None:
+    empty = pod("p", "0", "0", labels={"koordinator.sh/qosClass": "LSR"}, priority=9500, spec=REQUIRED_FULL)
+    assert World().numa.compile(empty, World().cluster) is None
+
+
+def test_cpus_of_its_own_must_be_whole() -> None:
+    assert world().why_not(bound("p", "1500m")) == {"the requested CPUs must be integer": 1}
+
+
+def test_no_default_policy_binds_only_pods_that_name_one() -> None:
+    args = NodeNUMAResourceArgs(default_cpu_bind_policy="")
+    assert world(args=args).place(bound("p", spec=REQUIRED_FULL)).cpuset == "0-3"
+    open_ = bound("q")
+    one = world(args=args)
+    one.engine.place(open_)
+    assert one.status(open_).cpuset == ""
+
+
+def test_two_pods_never_get_the_same_cpu() -> None:
+    one = world()
+    assert one.place(bound("p")).cpuset == "0-3"
+    assert one.place(bound("q")).cpuset == "12-15"
+
+
+def test_a_node_that_binds_all_its_pods_binds_those_that_share_too() -> None:
+    assert world({BIND_LABEL: "FullPCPUsOnly"}).place(pod("p")).cpuset == "0-3"
+    assert world({BIND_LABEL: "SpreadByPCPUs"}).place(pod("p")).cpuset == "0,2,4,6"
+    assert world(options={"full-pcpus-only": "true"}).place(pod("p")).cpuset == "0-3"
+
+
+def test_batch_pods_are_not_bound_by_such_a_node() -> None:
+    one = World()
+    one.put(big("n1", labels={BIND_LABEL: "FullPCPUsOnly"}, extended={"kubernetes.io/batch-cpu": "9000"}), report("n1"))
+    batch = pod("p", "0", labels={"koordinator.sh/qosClass": "BE"}, extended={"kubernetes.io/batch-cpu": "1500"})
+    assert one.engine.place(batch).node == "n1"
+    assert one.written(batch) == {}
+
+
+# What speaks against a node.
+
+
+@pytest.mark.parametrize(
+    ("labels", "ask", "why"),
+    [
+        ({BIND_LABEL: "FullPCPUsOnly"}, pod("p", "1500m"), "the requested CPUs must be integer"),
+        (
+            {BIND_LABEL: "SpreadByPCPUs"},
+            bound("p", spec=REQUIRED_FULL),
+            "node(s) cpu bind policy conflicts with pod's required cpu bind policy",
+        ),
+        ({}, bound("p", "3", spec=REQUIRED_FULL), "node(s) requested cpus not multiple cpus per core"),
+        ({BIND_LABEL: "FullPCPUsOnly"}, pod("p", "3"), "node(s) requested cpus not multiple cpus per core"),
+        ({}, bound("p", "13", spec=REQUIRED_SPREAD), NOT_ENOUGH),
+        (
+            {POLICY_LABEL: "Restricted"},
+            pod("p", numa={"numaTopologyPolicy": "SingleNUMANode"}),
+            "node(s) NUMA Topology policy not match",
+        ),
+    ],
+)
+def test_reasons_are_those_of_the_spec(labels: dict[str, str], ask: Any, why: str) -> None:
+    assert world(labels).why_not(ask) == {why: 1}
+
+
+def test_a_bound_pod_needs_a_node_whose_cpus_are_known() -> None:
+    one = World()
+    one.put(big("n1"))
+    assert one.why_not(bound("p")) == {"node(s) invalid CPU Topology": 1}
+    one.put_report(report("n1"))
+    assert one.place(bound("p")).cpuset == "0-3"
+
+
+def test_a_numa_policy_needs_numa_nodes() -> None:
+    one = World()
+    one.put(big("n1", labels={POLICY_LABEL: "SingleNUMANode"}))
+    assert one.why_not(pod("p")) == {"node(s) missing NUMA resources": 1}
+
+
+def test_cpus_that_are_not_for_pods_are_never_given() -> None:
+    one = World()
+    kubelets = json.dumps([{"uid": "static", "cpuset": "4-5", "managedByKubelet": True}, {"uid": "o", "cpuset": "8"}])
+    annotations = {
+        "node.koordinator.sh/pod-cpu-allocs": kubelets,
+        "node.koordinator.sh/reservation": json.dumps({"reservedCPUs": "2-3"}),
+        "node.koordinator.sh/system-qos-resource": json.dumps({"cpuset": "6-7"}),
+    }
+    one.put(big("n1"), report("n1", reserved="0-1", annotations=annotations))
+    assert one.place(bound("p", "16")).cpuset == "8-23"
+    assert one.why_not(bound("q", "2")) == {NOT_ENOUGH: 1}
+
+
+def test_reserved_cpus_are_missing_in_the_amount_of_their_numa_node() -> None:
+    one = World()
+    one.put(big("n1", labels={POLICY_LABEL: "SingleNUMANode"}), report("n1", reserved="0-2"))
+    assert [each.node for each in one.place(pod("p", "10")).numa_node_resources] == [1]
+    assert one.place(pod("q", "9")).numa_node_resources[0].node == 0
+
+
+def test_amplified_cpus_are_charged_for_those_that_are_bound() -> None:
+    """24 CPUs stand for 36: a bound pod of 16 takes 24 of them, and leaves 12."""
+    one = world(annotations={RATIO: json.dumps({"cpu": 1.5})}, cpus="36")
+    one.place(bound("p", "16"))
+    assert one.why_not(pod("q", "13")) == {"Insufficient amplified cpu": 1}
+    assert one.why_not(bound("r", "9")) == {"Insufficient amplified cpu": 1}
+    assert one.engine.place(pod("s", "12")).node == "n1"
+
+
+def test_amplified_numa_nodes_hold_more_shared_pods_and_no_more_bound_ones() -> None:
+    ratio = {RATIO: json.dumps({"cpu": 1.5})}
+    one = world({POLICY_LABEL: "SingleNUMANode"}, annotations=ratio, cpus="36")
+    assert one.place(pod("p", "18")).numa_node_resources[0].node == 0
+    assert one.place(bound("q", "12")).cpuset == "12-23"
+    assert world({POLICY_LABEL: "SingleNUMANode"}, annotations=ratio, cpus="36").why_not(bound("r", "13")) == {
+        "Unsatisfied NUMA cpu": 1
+    }
+
+
+# NUMA policies.
+
+
+def with_left(policy: str, first: str, second: str) -> World:
+    """A node of which so many CPUs are left on either NUMA node."""
+    one = world({POLICY_LABEL: "SingleNUMANode"})
+    for name, left in (("a", first), ("b", second)):
+        one.place(pod(name, str(12 - int(left))))
+    one.put(big("n1", labels={POLICY_LABEL: policy}))
+    return one
+
+
+def nodes_of(one: World, ask: Any) -> list[int]:
+    return [each.node for each in one.place(ask).numa_node_resources]
+
+
+def test_worked_example_of_policies() -> None:
+    """Free cpu 6 and 10."""
+    assert nodes_of(with_left("SingleNUMANode", "6", "10"), pod("p", "8")) == [1]
+    assert with_left("SingleNUMANode", "6", "10").why_not(pod("p", "12")) == {"Unsatisfied NUMA cpu": 1}
+    assert nodes_of(with_left("Restricted", "6", "10"), pod("p", "12")) == [0, 1]
+    assert nodes_of(with_left("BestEffort", "6", "10"), pod("p", "12")) == [0, 1]
+
+
+def test_worked_example_of_a_split() -> None:
+    assert split({"cpu": 8000}, {0: {"cpu": 3000}, 1: {"cpu": 12000}}) == {0: {"cpu": 3000}, 1: {"cpu": 5000}}
+    whole = split({"cpu": 10000}, {0: {"cpu": 12000}, 1: {"cpu": 12000}}, cpu_step=2000)
+    assert whole == {0: {"cpu": 4000}, 1: {"cpu": 6000}}
+
+
+def test_a_pod_bound_over_two_numa_nodes_has_cpus_of_both() -> None:
+    status = world({POLICY_LABEL: "Restricted"}).place(bound("p", "14", spec=REQUIRED_FULL))
+    assert status.cpuset == "0-5,12-19"
+    assert [dict(each.resources) for each in status.numa_node_resources] == [
+        {"cpu": "6", "memory": "512Mi"},
+        {"cpu": "8", "memory": "512Mi"},
+    ]
+
+
+def test_kubelets_policy_comes_before_the_label() -> None:
+    for kubelet in ("SingleNUMANodePodLevel", "SingleNUMANodeContainerLevel"):
+        assert world({POLICY_LABEL: "BestEffort"}, kubelet=kubelet).why_not(pod("p", "13")) == {
+            "Unsatisfied NUMA cpu": 1
+        }
+    assert nodes_of(world({POLICY_LABEL: "SingleNUMANode"}, kubelet="Restricted"), pod("p", "13")) == [0, 1]
+    assert world({POLICY_LABEL: "SingleNUMANode"}, kubelet="None").why_not(pod("p", "13")) == {
+        "Unsatisfied NUMA cpu": 1
+    }
+
+
+def test_a_pods_own_policy_holds_where_the_node_has_none() -> None:
+    assert nodes_of(world(), pod("p", "8", numa={"numaTopologyPolicy": "SingleNUMANode"})) == [0]
+    assert nodes_of(world({POLICY_LABEL: "Restricted"}), pod("p", "8", numa={"numaTopologyPolicy": "Restricted"})) == [
+        0
+    ]
+
+
+def test_memory_counts_as_well_and_only_at_the_same_numa_node() -> None:
+    one = world({POLICY_LABEL: "SingleNUMANode"})
+    one.place(pod("a", "10", "1Gi"))
+    one.place(pod("b", "1", "40Gi"))
+    assert one.why_not(pod("c", "4", "10Gi")) == {"Unsatisfied NUMA cpu": 1, "Unsatisfied NUMA memory": 1}
+
+
+@pytest.mark.parametrize(("exclusive", "cpuset"), [("", "36-39"), ("Required", "36-39"), ("Preferred", "30-33")])
+def test_a_pod_that_wants_its_numa_node_alone_shuns_those_that_others_span(exclusive: str, cpuset: str) -> None:
+    """Full NUMA nodes go first, and the third one has 6 CPUs left."""
+    one = World(NodeNUMAResourceArgs(numa_scoring_strategy=MOST))
+    one.put(big("n1", "48"), report("n1", "2x2x6x2"))
+    assert one.place(bound("wide", "30")).cpuset == "0-29"
+    policy = {"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": exclusive}
+    assert one.place(bound("alone", "4", numa=policy)).cpuset == cpuset
+
+
+def test_a_pod_that_wants_its_numa_node_alone_is_refused_where_all_are_shared() -> None:
+    one = world()
+    one.place(bound("wide", "14"))
+    why = "Unaligned NUMA Hint cause cpu prefer [10] among [10] & memory prefer [10] among [10]"
+    assert one.why_not(bound("alone", "4", numa={"numaTopologyPolicy": "SingleNUMANode"})) == {why: 1}
+
+
+def test_best_effort_never_refuses_what_the_node_has() -> None:
+    one = world({POLICY_LABEL: "BestEffort"}, cpus="30")
+    assert one.engine.place(pod("p", "28")).node == "n1"
+    assert one.written(pod("p", "28")) == {}
+
+
+def test_batch_resources_of_numa_nodes_count_like_others() -> None:
+    one = World()
+    topology = report("n1")
+    zones = [
+        type(zone)(
+            name=zone.name,
+            type=zone.type,
+            resources=(
+                *zone.resources,
+                type(zone.resources[0])(
+                    name="kubernetes.io/batch-cpu", capacity="6000", allocatable="6000", available="6000"
+                ),
+            ),
+        )
+        for zone in topology.zones
+    ]
+    node = big("n1", labels={POLICY_LABEL: "SingleNUMANode"}, extended={"kubernetes.io/batch-cpu": "12000"})
+    one.put(node, type(topology)(metadata=topology.metadata, zones=tuple(zones)))
+    batch = {"kubernetes.io/batch-cpu": "7000"}
+    assert one.why_not(pod("p", "0", extended=batch)) == {"Unsatisfied NUMA kubernetes.io/batch-cpu": 1}
+    assert nodes_of(one, pod("q", "0", extended={"kubernetes.io/batch-cpu": "5000"})) == [0]
+
+
+# Scores.
+
+
+def test_nodes_score_by_how_empty_or_full_they_are() -> None:
+    """n2 has half its CPUs left."""
+    for strategy, wanted in ((LEAST, "n1"), (MOST, "n2")):
+        one = World(NodeNUMAResourceArgs(scoring_strategy=strategy, numa_scoring_strategy=strategy))
+        one.put(big("n2"), report("n2"))
+        one.place(bound("first", "12"))
+        one.put(big("n1"), report("n1"))
+        assert one.engine.place(bound("p")).node == wanted
+
+
+def test_numa_nodes_score_by_their_own_strategy() -> None:
+    """Both NUMA nodes can take the pod; the fuller one is preferred under MostAllocated."""
+    for strategy, wanted in ((LEAST, 1), (MOST, 0)):
+        one = world({POLICY_LABEL: "SingleNUMANode"}, NodeNUMAResourceArgs(numa_scoring_strategy=strategy))
+        one.place(pod("first", "2"))
+        assert nodes_of(one, pod("p", "2")) == [wanted]
+
+
+@pytest.mark.parametrize(("resource", "wanted"), [("cpu", 1), ("memory", 0)])
+def test_resources_of_the_numa_strategy_are_its_own(resource: str, wanted: int) -> None:
+    """The first NUMA node has less cpu left, the second one less memory."""
+    own = ScoringStrategy("LeastAllocated", (ResourceWeight(name=resource, weight=1),))
+    one = world({POLICY_LABEL: "SingleNUMANode"}, NodeNUMAResourceArgs(numa_scoring_strategy=own))
+    assert nodes_of(one, pod("a", "8", "1Gi")) == [0]
+    assert nodes_of(one, pod("b", "1", "40Gi")) == [1]
+    assert nodes_of(one, pod("p", "1", "1Gi")) == [wanted]
+
+
+def test_the_nodes_label_says_which_numa_node_gives_cpus_first() -> None:
+    for label, cpuset in (("MostAllocated", "2-3"), ("LeastAllocated", "12-13"), ("DistributeEvenly", "12-13")):
+        one = world({STRATEGY_LABEL: label})
+        assert one.place(bound("a", "2")).cpuset == "0-1"
+        assert one.place(bound("b", "2")).cpuset == cpuset
+
+
+# What is written on pods.
+
+
+def test_a_bound_pod_says_afterwards_which_policy_it_got() -> None:
+    def spec(one: World, ask: Any) -> object:
+        one.place(ask)
+        return json.loads(one.written(ask).get(SPEC, "null"))
+
+    assert spec(world(), bound("p")) == {"preferredCPUBindPolicy": "FullPCPUs"}
+    assert spec(world(), bound("p", spec=REQUIRED_FULL)) is None
+    assert spec(world(), bound("p", spec={"requiredCPUBindPolicy": "Default"})) == {
+        "requiredCPUBindPolicy": "FullPCPUs",
+        "preferredCPUBindPolicy": "FullPCPUs",
+    }
+    assert spec(world({BIND_LABEL: "SpreadByPCPUs"}), pod("p")) == {
+        "requiredCPUBindPolicy": "SpreadByPCPUs",
+        "preferredCPUBindPolicy": "SpreadByPCPUs",
+    }
+
+
+def test_a_malformed_wish_keeps_the_pod_pending_and_says_why() -> None:
+    one = world()
+    ask = bound("p", spec={"requiredCPUBindPolicy": "WholeCores"})
+    (why,) = one.why_not(ask)
+    assert "requiredCPUBindPolicy" in why
+    assert "FullPCPUs" in why
+    assert one.place(bound("q")).cpuset == "0-3"
