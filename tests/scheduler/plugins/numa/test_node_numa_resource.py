@@ -242,7 +242,7 @@ def test_a_pod_that_wants_its_numa_node_alone_shuns_those_that_others_span(exclu
 def test_a_pod_that_wants_its_numa_node_alone_is_refused_where_all_are_shared() -> None:
     one = world()
     one.place(bound("wide", "14"))
-    why = "Unaligned NUMA Hint cause cpu prefer [10] among [10] & memory prefer [10] among [10]"
+    why = "Unaligned NUMA Hint cause cpu prefer [10] among [10],memory prefer [10] among [10 11]"
     assert one.why_not(bound("alone", "4", numa={"numaTopologyPolicy": "SingleNUMANode"})) == {why: 1}
 
 
