@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import reserved_room, scheduler_memory
+from koord.bench import reservations, reserved_room, scheduler_memory
 from koord.bench.scheduler import CASES, Case, measure, of_owners, peer
+from koord.bench.scheduler import _node as make_node
+from koord.bench.scheduler import _pod as pod_data
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -41,3 +43,10 @@ def test_where_the_real_scheduler_is_not_installed_there_is_no_figure(monkeypatc
 def test_owners_of_room_are_measured_beside_equal_pods_that_own_none() -> None:
     found = {each.metric: each.value for each in of_owners(nodes=60, pods=reserved_room.TURN + 50, goals=False)}
     assert found["cost of a view"] == pytest.approx(found["decided, no owners"] / found["decided"])
+
+
+def test_owners_of_reservations_all_go_into_them() -> None:
+    made = (make_node(i) for i in range(20))
+    found = {each.metric: each for each in reservations.results("test", made, pod_data, number=8, teams=2, goals=False)}
+    assert found["in a reservation"].value == 100
+    assert found["decided"].value > 0

@@ -32,6 +32,8 @@ FEW_CHANGES: Final = 7
 MOST_ANSWERS: Final = 1 << 13
 """Changes times seats. More than that takes longer than one class takes by itself."""
 FIRST_SEATS: Final = 16
+FEW_OF_A_VIEW: Final = 4
+"""Fewer classes that share a view are not asked together: every change would be judged for them, asked for or not."""
 PATIENCE: Final = 16
 """Newcomers wait for each other so many rounds at most: numbers are put into arrays for all of them at once."""
 WAITING: Final = -1
@@ -83,6 +85,8 @@ class Panel:
 
     def take_in(self, version: int) -> None:
         """Give those who wait a seat, if it is worth while."""
+        if self._view is not None and len(self.waiting) + len(self.seats) < FEW_OF_A_VIEW:
+            return
         self._rounds += 1
         if self._rounds < PATIENCE and 8 * len(self.waiting) < len(self.seats):
             return

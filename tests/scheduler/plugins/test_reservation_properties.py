@@ -71,7 +71,6 @@ class History:
         labels = {f"{PREFIX}reservation-order": str(dice.integer(1, 3))} if dice.chance(0.2) else {}
         owners = [{"labelSelector": {"matchLabels": {"app": dice.one(TEAMS)}}}]
         memory = dice.one(("", "4Gi"))
-        made = str((self.world.reservations and "2026-01-01T00:00:00Z") or "2026-01-01T00:00:00Z")
         cpu = dice.one(("2", "4", "6"))
         return reservation(f"r{self.number}", cpu=cpu, memory=memory, owners=owners, labels=labels, **more)
 

@@ -80,9 +80,14 @@ class OwnerJudge(Judge):
         if type(cells) is not Many:
             return rooming.verdict(cells.rows)
         at, rows = rooming.matching.at, cells.rows
+        elsewhere = NO_ROOM if rooming.must else 0
         if isinstance(rows, np.ndarray):
-            return np.array([rooming.verdict(row) for row in rows.tolist()], np.int64)
-        masks = np.full(self._cluster.table.capacity, NO_ROOM if rooming.must else 0, np.int64)
+            verdict, listed = rooming.verdict, rows.ravel().tolist()
+            if not rooming.must and at.keys().isdisjoint(listed):
+                return 0
+            found = [verdict(row) if row in at else elsewhere for row in listed]
+            return np.array(found, np.int64).reshape(rows.shape)
+        masks = np.full(self._cluster.table.capacity, elsewhere, np.int64)
         for row in at:
             masks[row] = rooming.verdict(row)
         return masks[rows]
@@ -114,6 +119,8 @@ class _Filling:
         self._groups: Array = np.zeros(0, np.int32)
         self._raws: list[int] = [0]
         self._codes: dict[int, int] = {0: 0}
+        self._seen: set[Row] = set()
+        "Rows that had a room when last looked at."
         self.flat = True
 
     def refresh(self, changed: Changes | None) -> bool:
@@ -123,15 +130,23 @@ class _Filling:
             self._raws, self._codes = [0], {0: 0}
             for row in at:
                 self._groups[row] = self._code(self._rooming.raw(row))
+            self._seen = set(at)
             self.flat = not at
             return True
         is_new = self.flat != (not at)
         self.flat = not at
         if self.flat and not is_new:
             return False
-        groups, moved = self._groups, is_new
+        groups, moved, seen = self._groups, is_new, self._seen
         for row in changed.rows:
-            code = self._code(self._rooming.raw(row)) if row in at else 0
+            if row in at:
+                code = self._code(self._rooming.raw(row))
+                seen.add(row)
+            elif row in seen:
+                code = 0
+                seen.discard(row)
+            else:
+                continue
             if groups.item(row) != code:
                 groups[row] = code
                 moved = True

@@ -61,7 +61,7 @@ class OwnerLists:
         self._used: dict[OwnersId, int] = {}
         self._by_mark: dict[Hashable, dict[OwnersId, None]] = {}
         "Lists by something that their pods must say of themselves."
-        self._next = 0
+        self._next = self.version = 0
         self._known: dict[Hashable, frozenset[OwnersId]] = {}
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class OwnerLists:
             self._lists[found], self._used[found] = (text, owners, entries), 0
             for owner in owners:
                 self._by_mark.setdefault(_mark(owner), {})[found] = None
-            self._known.clear()
+            self._changed()
         self._used[found] += 1
         return found
 
@@ -94,6 +94,10 @@ class OwnerLists:
             del listed[id_]
             if not listed:
                 del self._by_mark[mark]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
         self._known.clear()
 
     def is_list(self, id_: OwnersId, owners: Owners) -> bool:

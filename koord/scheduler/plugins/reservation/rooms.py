@@ -65,6 +65,8 @@ class Rooms(Notes):
         "By uid, the pods that came out of it, whether it exists or not."
         self._rooms_of: dict[OwnersId, dict[str, Room]] = {}
         "By list of owners."
+        self._last: tuple[Ask | None, int, Wish | None] = None, -1, None
+        "Whose wish was asked for last, when, and what it was."
         self._matchings: WeakValueDictionary[Wish, Matching] = WeakValueDictionary()
         for column in (PLAIN, STRICTER):
             cluster.table.declare(Column(column, np.int64, Reason.EXACT))
@@ -149,9 +151,14 @@ class Rooms(Notes):
     # Who may use what.
 
     def wish(self, ask: Ask) -> Wish | None:
+        """What matters of a pod; None where reservations mean nothing to it. Asked several times for each placement."""
         if not self.lists and not ask.meta.annotations and names.LABEL_RESERVATION_IGNORED not in ask.meta.labels:
             return None
-        return None if is_stand_in(ask.meta.name) else wish_of(ask, self.lists)
+        known, version, found = self._last
+        if known is not ask or version != self.lists.version:
+            found = None if is_stand_in(ask.meta.name) else wish_of(ask, self.lists)
+            self._last = ask, self.lists.version, found
+        return found
 
     def matching(self, wish: Wish, meta: ObjectMeta) -> Matching:
         """`meta`: of any pod with this wish."""
