@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from koord.api.text.manifest import Manifests
 
 MOST_WARNINGS: Final = 10
+C = TypeVar("C")
 
 
 def moment(now: str | None) -> float:
@@ -29,21 +30,27 @@ def moment(now: str | None) -> float:
 
 
 def scheduler_configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:
-    """The one that is given, as a file of its own or among the manifests."""
-    from koord.api.configuration import config_file
+    """The scheduler's, where one is given."""
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
+
+    return configuration_of(SchedulerConfiguration, "KubeSchedulerConfiguration", path, manifests)
+
+
+def configuration_of(type_: type[C], kind: str, path: Path | None, manifests: Manifests) -> C | None:
+    """The configuration of a kind that is given, as a file of its own or among the manifests."""
+    from koord.api.configuration import config_file
     from koord.api.machinery.faults import Fault, Invalid
 
     found = []
     if path is not None:
         found.append((str(path), config_file.read(path.read_text(), str(path))))
     found += [(str(place), config_file.convert(data, str(place))) for place, data in manifests.configurations]
-    chosen = [(place, each) for place, each in found if isinstance(each, SchedulerConfiguration)]
-    if path is not None and not isinstance(found[0][1], SchedulerConfiguration):
-        raise Invalid(str(path), [Fault("kind", "must be KubeSchedulerConfiguration")])
+    chosen = [(place, each) for place, each in found if isinstance(each, type_)]
+    if path is not None and not isinstance(found[0][1], type_):
+        raise Invalid(str(path), [Fault("kind", f"must be {kind}")])
     if len(chosen) > 1:
         others = ", ".join(place for place, _ in chosen[1:])
-        raise Invalid(chosen[0][0], [Fault("", f"is one of several scheduler configurations; the others: {others}")])
+        raise Invalid(chosen[0][0], [Fault("", f"is one of several of kind {kind}; the others: {others}")])
     return chosen[0][1] if chosen else None
 
 

@@ -37,6 +37,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "explain": CommandEntry(
         "koord.cli.explain", "Say why a pod is where it is, or nowhere; or what a node lends, and why."
     ),
+    "deschedule": CommandEntry(
+        "koord.cli.deschedule", "Say which pods the descheduler would move, why, and where they would go."
+    ),
     "colocation": CommandEntry(
         "koord.cli.colocation", "Turn co-location off or on, for the cluster, a pool or a node."
     ),

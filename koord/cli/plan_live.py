@@ -22,11 +22,18 @@ from koord.offline.world import KINDS
 
 
 def live(
-    kubeconfig: str | None, context: str | None, listing: Callable[[str], None], *, configuration: bool = False
+    kubeconfig: str | None,
+    context: str | None,
+    listing: Callable[[str], None],
+    *,
+    configuration: bool = False,
+    more: Sequence[Kind[Any]] = (),
 ) -> list[Manifest]:
-    """All of a cluster that decides about pods; with its `configuration`, and what that is for, where asked."""
+    """All of a cluster that decides about pods; with its `configuration`, and what that is for, where asked; and `more`
+    kinds."""
     try:
-        return asyncio.run(_all(kubeconfig, context, listing, configuration))
+        listed = dict.fromkeys((*KINDS, *(PREVIEW_KINDS if configuration else ()), *more))
+        return asyncio.run(_all(kubeconfig, context, listing, tuple(listed), configuration))
     except ApiError as error:
         raise click.ClickException(str(error)) from None
 
@@ -55,11 +62,15 @@ def merged(change: Manifests, found: Sequence[Manifest]) -> Manifests:
 
 
 async def _all(
-    kubeconfig: str | None, context: str | None, listing: Callable[[str], None], configuration: bool
+    kubeconfig: str | None,
+    context: str | None,
+    listing: Callable[[str], None],
+    listed: Sequence[Kind[Any]],
+    configuration: bool,
 ) -> list[Manifest]:
     found: list[Manifest] = []
     async with Client.from_config(kubeconfig, context) as client:
-        for kind in (*KINDS, *(PREVIEW_KINDS if configuration else ())):
+        for kind in listed:
             listing(kind.plural)
             try:
                 objects: Sequence[Any] = await client.list(kind)

@@ -242,3 +242,24 @@ def _plugin_faults(profile: DeschedulerProfile) -> list[Fault]:
     if len(evict) != 1:
         faults.append(Fault("evict", f"needs exactly one plugin, but has {', '.join(evict) or 'none'}"))
     return faults
+
+
+SHIPPED: Final = DeschedulerConfiguration(
+    descheduling_interval="60s",
+    profiles=(
+        DeschedulerProfile(
+            name=names.LEASE_DESCHEDULER,
+            plugins=Plugins(balance=PluginSet(enabled=(PluginRef("LowNodeLoad"),))),
+            plugin_config=(
+                PluginConfig(
+                    name="LowNodeLoad",
+                    args=LowNodeLoadArgs(
+                        low_thresholds={"cpu": 45.0, "memory": 55.0},
+                        high_thresholds={"cpu": 75.0, "memory": 80.0},
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+"""What runs where nobody says otherwise: nodes above 75% of CPU or 80% of memory are relieved."""

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from koord.api.kubernetes.core import Pod
+from koord.api.kubernetes.pod_costs import deletion_cost
 from koord.api.kubernetes.words import PodPhase, RestartPolicy
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
-DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES: Final[Mapping[str, int]] = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1, PodPhase.RUNNING: 2}
-_COST_RANGE: Final = 2**31
 
 
 def is_active(pod: Pod) -> bool:
@@ -56,17 +55,6 @@ def next_available_in_s(pods: Iterable[Pod], min_ready_s: int, now_s: float) -> 
     """When the next of the ready pods becomes available, if one is still waiting for that."""
     waits_s = (available_in_s(pod, min_ready_s, now_s) for pod in pods)
     return min((wait_s for wait_s in waits_s if wait_s), default=None)
-
-
-def deletion_cost(pod: Pod) -> int:
-    """What a user says that losing this pod costs; 0 where nothing, or nothing sensible, is said."""
-    text = pod.metadata.annotations.get(DELETION_COST, "")
-    digits = text.removeprefix("-")
-    # A sign and leading zeros are refused by the API; here they mean nothing.
-    if not digits.isascii() or not digits.isdigit() or (len(digits) > 1 and digits[0] == "0") or text == "-0":
-        return 0
-    cost = int(text) if len(digits) <= 10 else _COST_RANGE
-    return cost if -_COST_RANGE <= cost < _COST_RANGE else 0
 
 
 def deleted_first(pods: Sequence[Pod], related: Iterable[Pod], now_s: float) -> list[Pod]:

@@ -143,10 +143,15 @@ class PodClass:
             self._worth = None
         self._why = None
 
-    def feasible_rows(self) -> Array:
+    def totals(self) -> Array:
+        """What each row is worth; `LOW` or less where it will not do."""
         self._catch_up()
         assert self._groups is not None
-        return np.flatnonzero(self._judged.base + self._worths()[self._groups.of_row] > LOW)
+        found: Array = self._judged.base + self._worths()[self._groups.of_row]
+        return found
+
+    def feasible_rows(self) -> Array:
+        return np.flatnonzero(self.totals() > LOW)
 
     def is_feasible(self, row: Row) -> bool:
         """Whether one row will do."""

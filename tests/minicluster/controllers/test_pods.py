@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from koord.api.kubernetes.pod_costs import deletion_cost
 from koord.minicluster.controllers.pods import (
     available_in_s,
     deleted_first,
-    deletion_cost,
     is_active,
     is_available,
     next_available_in_s,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from koord.api.kubernetes.pod_costs import DELETION_COST
 from koord.api.kubernetes.pod_defaults import container_total
 from koord.api.kubernetes.resource_names import is_huge_pages
 from koord.api.text import formats
@@ -35,7 +36,6 @@ _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION: Final = ("PreemptLowerPriority", "Never")
 _INT32_MAX: Final = 2**31 - 1
 _MIRROR: Final = "kubernetes.io/config.mirror"
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def validate_pod_spec(faults: Faults, spec: Part, path: str, *, pod_name: str = "", is_pod: bool = False) -> None:
@@ -219,9 +219,9 @@ def validate_pod_annotations(faults: Faults, values: Mapping[str, str] | None, s
     if _MIRROR in values and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"
         faults.append(invalid(f"{path}[{_MIRROR}]", values[_MIRROR], text))
-    cost = values.get(_DELETION_COST)
+    cost = values.get(DELETION_COST)
     if cost is not None and not _is_deletion_cost(cost):
-        faults.append(invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+        faults.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
 
 
 def _is_deletion_cost(cost: str) -> bool:

@@ -1,0 +1,157 @@
+"""`koord deschedule`: which pods the descheduler would move, why, in which order, and where they would go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from koord.cli import structured
+from koord.cli.inputs import configuration_of, moment, say_of, scheduler_configuration
+from koord.cli.options import kube_options, output_option
+from koord.cli.progress import Progress
+from koord.cli.tables import table
+
+if TYPE_CHECKING:
+    from koord.offline.deschedule import Descheduled, NodeSeen
+
+BAR: Final = 12
+_COLOURS: Final = {"high": "red", "prodHigh": "red", "low": "green", "bothLow": "green", "prodLow": "green"}
+_SHOWN: Final = ("cpu", "memory")
+
+
+@click.command(epilog="Example: koord deschedule --dry-run -f cluster.yaml --config descheduler.yaml")
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="File or folder of manifests, or - for standard input; repeatable.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The descheduler's configuration, a DeschedulerConfiguration. It may also lie among the manifests.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would move. The descheduler itself moves pods.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
+@click.option("--live", is_flag=True, help="Look at the cluster; the manifests are changes to it.")
+@kube_options
+@output_option("table", "wide", "json", "yaml", "name")
+def deschedule(
+    paths: tuple[str, ...],
+    config: Path | None,
+    dry_run: bool,
+    namespace: str,
+    now: str | None,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Say which pods the descheduler would move, why, in which order, and where they would go.
+
+    Takes Nodes, NodeMetrics, Pods and their workloads; a pod whose workload is not there is left alone. One round is
+    played as if the load had been like this for long. Each move is tried out with the scheduler's own rules, so that
+    several pods are not promised the same room. Nothing is changed anywhere.
+    """
+    from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
+    from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
+    from koord.api.text.manifest import read
+    from koord.offline.deschedule import WORKLOADS
+    from koord.offline.deschedule import deschedule as decide
+    from koord.scheduler.profiles import profiles_of
+
+    if not dry_run and not live:
+        raise click.UsageError("say --dry-run: what moves pods is the descheduler itself")
+    if not paths and not live:
+        raise click.UsageError("give manifests with -f/--filename, or --live, or both")
+    if (kubeconfig or context) and not live:
+        raise click.UsageError("--kubeconfig and --context go with --live")
+    now_s = moment(now)
+    with Progress() as progress:
+        manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
+        if live:
+            from koord.cli import plan_live
+
+            found = plan_live.live(kubeconfig, context, lambda kind: progress.say(f"listing {kind}"), more=WORKLOADS)
+            manifests, now_s = plan_live.merged(manifests, found), time.time() if now is None else now_s
+        manifests.require_valid()
+        given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
+        scheduler = scheduler_configuration(None, manifests) or SHIPPED_SCHEDULER
+        progress.say("looking at nodes and pods")
+        decided = decide(manifests, given or SHIPPED, profiles_of(scheduler), now_s=now_s)
+    if given is None:
+        click.echo(
+            "note: no DeschedulerConfiguration is given: nodes above cpu 75% or memory 80% count as hot", err=True
+        )
+    say_of(manifests, decided.ignored)
+    _print(decided, output)
+    return 0
+
+
+def _print(decided: Descheduled, output: str) -> None:
+    if output in ("json", "yaml"):
+        structured.say(decided, output)
+        return
+    if output == "name":
+        for each in decided.migrations:
+            if each.allowed:
+                click.echo(f"pod/{each.pod}")
+        return
+    if decided.skipped:
+        click.echo(decided.skipped)
+    if decided.migrations:
+        rows = [
+            (
+                str(each.order),
+                each.pod,
+                each.from_,
+                each.to or "-",
+                "yes" if each.allowed else "waits",
+                each.why or each.reason,
+            )
+            for each in decided.migrations
+        ]
+        click.echo(table([("ORDER", "POD", "FROM", "TO", "NOW", "WHY"), *rows], right=frozenset({0})))
+        click.echo()
+    changed = {name: seen for name, seen in decided.nodes.items() if seen.usage != seen.after}
+    shown = decided.nodes if output == "wide" else changed
+    if shown:
+        click.echo(table(list(_node_rows(shown)), colours=_COLOURS))
+        click.echo()
+    allowed = sum(each.allowed for each in decided.migrations)
+    waiting = len(decided.migrations) - allowed
+    hot = sum(seen.class_ in ("high", "prodHigh") for seen in decided.nodes.values())
+    click.echo(f"{len(decided.nodes)} nodes, {hot} hot; {allowed} pods would move now, {waiting} must wait")
+
+
+def _node_rows(nodes: Mapping[str, NodeSeen]) -> Iterator[tuple[str, ...]]:
+    yield ("NODE", "CLASS", *(heading for name in _SHOWN for heading in (f"{name.upper()} NOW", "THEN", "")))
+    for name, seen in nodes.items():
+        cells = []
+        for resource in _SHOWN:
+            before, after = _percent(seen, seen.usage, resource), _percent(seen, seen.after, resource)
+            cells += [f"{before:.0f}%", f"{after:.0f}%", _bar(before, after)]
+        yield (name, seen.class_, *cells)
+
+
+def _percent(seen: NodeSeen, usage: Mapping[str, str], resource: str) -> float:
+    from koord.api.text.quantity import amount
+
+    has = amount(resource, seen.allocatable.get(resource, "0"))
+    return 100.0 * amount(resource, usage.get(resource, "0")) / has if has else 0.0
+
+
+def _bar(before: float, after: float) -> str:
+    """What stays, and what comes or goes."""
+    stays = round(min(before, after) / 100 * BAR)
+    most = min(BAR, round(max(before, after) / 100 * BAR))
+    changing = "-" if after < before else "+"
+    return "[" + "#" * min(stays, BAR) + changing * max(0, most - stays) + "." * (BAR - most) + "]"

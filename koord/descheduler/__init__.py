@@ -1,0 +1,10 @@
+"""The descheduler: which pods sit badly, which of them may move, and in which order.
+
+sight           what a round looks at: nodes, pods, reports, workloads, moves under way
+places          where a pod that leaves would go, tried out on the scheduler's own state
+plugins         what sits badly, and why; one file each, `registry` is the list
+evictable       which pods may be moved at all, and which not yet
+workloads       how many pods a workload has, and how many of them may be away at once
+importance      whom to move first
+round           one round of all profiles: what they ask for, and what is let through
+"""

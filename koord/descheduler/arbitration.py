@@ -1,0 +1,78 @@
+"""Arbitration: of the moves that are asked for, which may begin now, and in which order.
+
+Least important pods first, the newest request first among equals. Moves of one batch Job stay together, so that it is
+disturbed once and not again and again; Jobs that already have pods on the move come before others. Then each is let
+through, must wait for others, or is refused for good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kubernetes.pod import Pod
+from koord.descheduler.evictable import Moves, never, not_yet
+from koord.descheduler.importance import importance
+from koord.descheduler.workloads import Workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A move that is asked for."""
+
+    name: str
+    created_s: float
+    pod: Pod | None
+    "None where it is gone: then there is nothing to hold back."
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    asked: Asked
+    outcome: Literal["passes", "waits", "forbidden"]
+    why: str = ""
+
+
+def arbitrate(
+    asked: Sequence[Asked], args: MigrationControllerArgs, workloads: Workloads, moves: Moves
+) -> list[Ruling]:
+    """Rule on all of them, in their order. Who passes counts against those after it: `moves` grows."""
+    rulings = []
+    for each in in_order(asked, moves):
+        pod = each.pod
+        if pod is None:
+            rulings.append(Ruling(each, "passes"))
+            continue
+        why = never(pod, args, workloads)
+        if why is not None:
+            rulings.append(Ruling(each, "forbidden", why))
+            continue
+        why = not_yet(pod, args, workloads, moves)
+        if why is None:
+            moves.add(pod)
+        rulings.append(Ruling(each, "passes" if why is None else "waits", why or ""))
+    return rulings
+
+
+def in_order(asked: Sequence[Asked], moves: Moves) -> list[Asked]:
+    by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name))
+    by_pod = sorted(by_age, key=lambda each: () if each.pod is None else importance(each.pod))
+    together = _together(by_pod)
+    migrating = Counter(job for pod in moves.pods.values() if (job := _job_of(pod)) is not None)
+    return sorted(together, key=lambda each: -migrating[_job_of(each.pod) or ""])
+
+
+def _together(asked: Sequence[Asked]) -> list[Asked]:
+    """Moves of one Job next to the first of them."""
+    found: dict[str, list[Asked]] = {}
+    for each in asked:
+        found.setdefault(_job_of(each.pod) or f"move {each.name}", []).append(each)
+    return [each for group in found.values() for each in group]
+
+
+def _job_of(pod: Pod | None) -> str | None:
+    owner = None if pod is None else pod.metadata.controller
+    return owner.uid if owner is not None and owner.kind == "Job" else None

@@ -1,0 +1,56 @@
+"""Whom to move first: the least important pods, by the order that all parts of the descheduler share.
+
+Lower classes first (free, batch, mid, prod), then by priority, QoS, what a deletion and an eviction cost; pods that are
+equal in all of it are told apart by who asks: by usage, and the younger one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod_costs import deletion_cost
+from koord.api.kubernetes.words import KubeQoS
+from koord.api.protocol.annotations.load import EVICTION_COST
+from koord.api.protocol.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class
+from koord.api.text.timestamp import TimestampError, parse_timestamp
+
+Importance: TypeAlias = tuple[int, int, int, int, int, int]
+
+_CLASSES: Final[Mapping[PriorityClass, int]] = {
+    PriorityClass.FREE: 1,
+    PriorityClass.BATCH: 2,
+    PriorityClass.MID: 3,
+    PriorityClass.PROD: 4,
+    PriorityClass.NONE: 5,
+}
+_KUBE_QOS: Final[Mapping[KubeQoS, int]] = {KubeQoS.BEST_EFFORT: 1, KubeQoS.BURSTABLE: 2, KubeQoS.GUARANTEED: 3}
+_QOS: Final[Mapping[QoSClass, int]] = {
+    QoSClass.BE: 1,
+    QoSClass.LS: 2,
+    QoSClass.LSR: 3,
+    QoSClass.LSE: 4,
+    QoSClass.SYSTEM: 4,
+    QoSClass.NONE: 5,
+}
+
+
+def importance(pod: Pod) -> Importance:
+    """Lower goes first."""
+    return (
+        _CLASSES[priority_class(pod)],
+        pod.spec.priority or 0,
+        _KUBE_QOS[kube_qos(pod)],
+        _QOS[qos_class(pod)],
+        deletion_cost(pod),
+        EVICTION_COST.read(pod.metadata),
+    )
+
+
+def created_s(pod: Pod) -> float:
+    """When a pod was made; 0 where that is not told."""
+    try:
+        return parse_timestamp(pod.metadata.creation_timestamp or "")
+    except TimestampError:
+        return 0.0

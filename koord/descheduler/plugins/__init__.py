@@ -1,0 +1,1 @@
+"""What sits badly: the descheduler's plugins, one file each, and the list of them."""

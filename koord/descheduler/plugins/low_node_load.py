@@ -1,0 +1,345 @@
+"""LowNodeLoad: take pods off nodes that are used above their high marks, as far as others can take them.
+
+Pool by pool. A node is a source once it was above its high marks for several rounds (`anomaly`), a target while it is
+below its low ones; likewise by the usage of prod pods alone, where there are marks for that. From each source the least
+important pods go, until it is below its mark or the targets are full. A pod goes only if a target would take it by
+all rules of the scheduler and stay below its own high mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from koord.api.configuration.descheduler_args import AnomalyCondition, LowNodeLoadArgs, NodePool
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.priority import PriorityClass, priority_class
+from koord.api.text.duration import parse_duration
+from koord.descheduler.anomaly import NOTHING_KNOWN, Detector, marked
+from koord.descheduler.evictable import in_namespaces, matcher_of
+from koord.descheduler.importance import created_s, importance
+from koord.descheduler.load import (
+    PODS,
+    Amounts,
+    Marks,
+    NodeLoad,
+    Percents,
+    add,
+    around_the_mean,
+    load_of,
+    marks_of,
+)
+from koord.descheduler.plugin import NodeSeen, Proposal, Turn
+from koord.descheduler.selection import is_selected
+from koord.descheduler.usage_estimate import estimated
+from koord.scheduler.state.table import Array
+
+DEFAULT_POOL: Final = "__default_node_pool__"
+Class: TypeAlias = Literal["high", "prodHigh", "low", "prodLow", "bothLow", "normal"]
+Memory: TypeAlias = Mapping[tuple[str, str, bool], Detector]
+"""By pool, node, and whether prod pods alone count."""
+
+_MAX_PERCENT: Final = 100.0
+NO_TARGET: Final = "no other node would take it and stay below its own high mark"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A node of the pool, with its marks."""
+
+    load: NodeLoad
+    marks: Marks
+    prod_marks: Marks | None
+    class_: Class = "normal"
+
+    def usage(self, prod: bool) -> dict[str, int]:
+        return self.load.prod_usage if prod else self.load.usage
+
+    def marks_for(self, prod: bool) -> Marks:
+        found = self.prod_marks if prod else self.marks
+        assert found is not None
+        return found
+
+    def is_over(self, prod: bool) -> bool:
+        return bool(self.marks_for(prod).above(self.usage(prod)))
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pool's share of a round."""
+
+    turn: Turn
+    args: LowNodeLoadArgs
+    pool: NodePool
+    condition: AnomalyCondition
+    nodes: list[_Seen]
+    memory: dict[tuple[str, str, bool], Detector]
+
+    def of(self, *classes: Class) -> list[_Seen]:
+        return [each for each in self.nodes if each.class_ in classes]
+
+
+class LowNodeLoad:
+    name = "LowNodeLoad"
+
+    def __init__(self, args: LowNodeLoadArgs, *, at_once: bool = False) -> None:
+        """`at_once`: a node that is overloaded counts in its first round, as if it had been so for long."""
+        self.args = args
+        self._at_once = at_once
+
+    def propose(self, turn: Turn, memory: Memory | None) -> Memory:
+        args = self.args
+        if args.paused:
+            return memory or {}
+        known = _recent(memory or {}, turn, args)
+        overloaded_before: set[str] = set()
+        for pool in (_default_pool(args), *args.node_pools):
+            loads = self._loads(turn, pool, overloaded_before)
+            nodes = _classified(loads, pool)
+            assert pool.anomaly_condition is not None
+            this = _Pass(turn, args, pool, pool.anomaly_condition, nodes, known)
+            overloaded_before |= {each.load.name for each in this.of("high")}
+            before = [dict(each.load.usage) for each in nodes]
+            self._balance(this)
+            for each, usage in zip(nodes, before, strict=True):
+                load = each.load
+                turn.nodes_seen[load.name] = NodeSeen(each.class_, load.has, usage, dict(load.usage))
+        return known
+
+    def _loads(self, turn: Turn, pool: NodePool, taken: set[str]) -> list[NodeLoad]:
+        sight, args = turn.sight, self.args
+        chosen = matcher_of(pool.node_selector)
+        found = []
+        for name in turn.nodes:
+            node = sight.nodes[name]
+            if pool.node_selector is not None and (name in taken or not chosen.matches(node.metadata.labels)):
+                continue
+            metric, pods = sight.metrics.get(name), sight.pods_on.get(name, ())
+            load = load_of(node, pods, metric, sight.now_s, args.node_metric_expiration_seconds)
+            if load is not None:
+                found.append(load)
+        return found
+
+    def _balance(self, this: _Pass) -> None:
+        sources = {prod: self._anomalous(this, prod) for prod in (False, True)}
+        low = this.of("low", "bothLow", "prodLow")
+        for each in low:
+            this.memory.pop((this.pool.name, each.load.name, False), None)
+        if not low or len(low) <= this.args.number_of_nodes or len(low) == len(this.nodes):
+            return
+        if sources[False]:
+            _relieve(this, sources[False], this.of("low", "bothLow"), prod=False)
+        if sources[True]:
+            _relieve(this, sources[True], this.of("prodLow", "bothLow"), prod=True)
+        for prod in (False, True):
+            for each in sources[prod]:
+                slot = this.pool.name, each.load.name, prod
+                detector = this.memory.get(slot, NOTHING_KNOWN)
+                this.memory[slot] = marked(detector, this.condition, this.turn.sight.now_s, overloaded=False)
+
+    def _anomalous(self, this: _Pass, prod: bool) -> list[_Seen]:
+        """Nodes that have been over their high marks for long enough, the most used first."""
+        found, wanted = [], "prodHigh" if prod else "high"
+        for each in this.nodes:
+            slot = this.pool.name, each.load.name, prod
+            over = each.class_ == wanted
+            if slot in this.memory or over:
+                detector = marked(
+                    this.memory.get(slot, NOTHING_KNOWN), this.condition, this.turn.sight.now_s, overloaded=over
+                )
+                this.memory[slot] = detector
+                at_once = self._at_once or this.condition.consecutive_abnormalities == 1
+                if over and (at_once or detector.is_anomalous):
+                    found.append(each)
+        weights = this.pool.resource_weights
+        found.sort(key=lambda each: (-_usage_score(each.usage(prod), each.load.has, weights), each.load.name))
+        return found
+
+
+def _default_pool(args: LowNodeLoadArgs) -> NodePool:
+    return NodePool(
+        name=DEFAULT_POOL,
+        node_selector=args.node_selector,
+        use_deviation_thresholds=args.use_deviation_thresholds,
+        high_thresholds=args.high_thresholds,
+        low_thresholds=args.low_thresholds,
+        prod_high_thresholds=args.prod_high_thresholds,
+        prod_low_thresholds=args.prod_low_thresholds,
+        resource_weights=args.resource_weights,
+        anomaly_condition=args.anomaly_condition,
+    )
+
+
+def _recent(memory: Memory, turn: Turn, args: LowNodeLoadArgs) -> dict[tuple[str, str, bool], Detector]:
+    """Without what nobody has looked at for long."""
+    kept_s = max(parse_duration(args.detector_cache_timeout), turn.interval_s)
+    return {slot: each for slot, each in memory.items() if turn.sight.now_s - each.seen_s <= kept_s}
+
+
+def completed(low: Percents, high: Percents, *, deviation: bool) -> tuple[Percents, Percents]:
+    """Percentages for every resource that either of the two names. A resource without a low one may take pods as long
+    as it is not high; one without a high one is never high."""
+    none = 0.0 if deviation else _MAX_PERCENT
+    named = dict.fromkeys((*low, *high))
+    return (
+        {name: low.get(name, high.get(name, none)) for name in named},
+        {name: high.get(name, none) for name in named},
+    )
+
+
+def _classified(loads: Sequence[NodeLoad], pool: NodePool) -> list[_Seen]:
+    deviation = pool.use_deviation_thresholds
+    low, high = completed(pool.low_thresholds, pool.high_thresholds, deviation=deviation)
+    prod = completed(pool.prod_low_thresholds, pool.prod_high_thresholds, deviation=deviation)
+    if deviation:
+        low, high = around_the_mean(loads, low, high)
+        prod = around_the_mean(loads, *prod, prod=True)
+    found = []
+    for load in loads:
+        seen = _Seen(load, marks_of(load, low, high), marks_of(load, *prod) if prod[0] else None)
+        seen.class_ = _class(seen)
+        found.append(seen)
+    return found
+
+
+def _class(seen: _Seen) -> Class:
+    open_ = not seen.load.node.spec.unschedulable
+    prod_over = seen.prod_marks is not None and seen.is_over(True)
+    prod_under = seen.prod_marks is not None and open_ and not seen.prod_marks.above(seen.load.prod_usage, low=True)
+    if open_ and not seen.marks.above(seen.load.usage, low=True):
+        return "prodHigh" if prod_over else "bothLow" if prod_under else "low"
+    if seen.is_over(False):
+        return "high"
+    return "prodHigh" if prod_over else "prodLow" if prod_under else "normal"
+
+
+def _usage_score(usage: Amounts, has: Amounts, weights: Mapping[str, int]) -> int:
+    parts = [
+        (weight, min(usage.get(name, 0), has[name]) * 1000 // has[name])
+        for name, weight in weights.items()
+        if has.get(name)
+    ]
+    total = sum(weight for weight, _ in parts)
+    return sum(weight * part for weight, part in parts) // total if total else 0
+
+
+def _excess_score(used: Amounts, excess: Amounts, weights: Mapping[str, int]) -> float:
+    """How well a pod's usage suits what its node has too much of: best is just enough."""
+    total = score = 0.0
+    for name, amount in excess.items():
+        weight, ratio = weights.get(name, 1), used.get(name, 0) / amount
+        score += weight * (ratio if ratio < 1 else 1 + 1 / ratio)
+        total += weight
+    return score / total if total else 0.0
+
+
+class _Room:
+    """What targets can still take without being high themselves, by row and in total."""
+
+    def __init__(self, targets: Iterable[_Seen], turn: Turn, prod: bool) -> None:
+        table = turn.sight.places.cluster.table
+        listed = list(targets)
+        self._loads = {each.load.name: each.load for each in listed}
+        self._rows = np.array([table.row_of[each.load.name] for each in listed], np.int64)
+        self._capacity = table.capacity
+        self._of_row = {int(row): i for i, row in enumerate(self._rows)}
+        self._row_of = table.row_of
+        names = dict.fromkeys(name for each in listed for name in each.marks_for(prod).high)
+        self._left: dict[str, Array] = {
+            name: np.array(
+                [each.marks_for(prod).high.get(name, 0) - each.usage(prod).get(name, 0) for each in listed], np.int64
+            )
+            for name in names
+        }
+        self.total = {name: int(left.sum()) for name, left in self._left.items()}
+
+    @property
+    def is_spent(self) -> bool:
+        return any(left <= 0 for left in self.total.values())
+
+    def for_pod(self, used: Amounts) -> Array:
+        """The rows that stay below their marks with such a pod."""
+        fits = np.ones(len(self._rows), np.bool_)
+        for name, left in self._left.items():
+            fits &= left >= used.get(name, 0)
+        found = np.zeros(self._capacity, np.bool_)
+        found[self._rows[fits]] = True
+        return found
+
+    def take(self, node: str, used: Amounts) -> None:
+        at = self._of_row.get(self._row_of.get(node, -1))
+        if node in self._loads:
+            add(self._loads[node].usage, used)
+        for name, left in self._left.items():
+            if at is not None:
+                left[at] -= used.get(name, 0)
+            self.total[name] -= used.get(name, 0)
+
+
+def _relieve(this: _Pass, sources: Sequence[_Seen], targets: Sequence[_Seen], *, prod: bool) -> None:
+    room = _Room(targets, this.turn, prod)
+    if not targets:
+        return
+    for source in sources:
+        for pod in _victims(this, source, prod):
+            if room.is_spent or not source.is_over(prod):
+                break
+            used = {**_used(source.load, pod), PODS: 1}
+            proposal = Proposal(pod, LowNodeLoad.name, _reason(source, prod))
+            why = this.turn.not_now(pod)
+            if why is not None:
+                this.turn.hold(proposal, why)
+                continue
+            if this.args.node_fit:
+                found = this.turn.sight.places.move(pod, room.for_pod(used))
+                if found is None:
+                    this.turn.hold(proposal, NO_TARGET)
+                    continue
+                proposal = replace(proposal, to=found)
+            if this.args.dry_run:
+                this.turn.hold(proposal, "LowNodeLoad only looks on (dryRun)")
+            else:
+                this.turn.move(proposal)
+            room.take(proposal.to, used)
+            add(source.load.usage, used, -1)
+            if prod:
+                add(source.load.prod_usage, used, -1)
+
+
+def _victims(this: _Pass, source: _Seen, prod: bool) -> list[Pod]:
+    args, load = this.args, source.load
+    usage, marks = source.usage(prod), source.marks_for(prod)
+    excess = {name: usage[name] - marks.high[name] for name in marks.above(usage) if name != PODS}
+    weights = this.pool.resource_weights
+
+    def rank(pod: Pod) -> tuple[object, ...]:
+        measured = load.of_pod.get(pod.metadata.key)
+        score = 0.0 if measured is None else _excess_score(measured, excess, weights)
+        return (importance(pod), measured is None, -score, -created_s(pod), pod.metadata.key)
+
+    chosen = [
+        pod
+        for pod in load.pods
+        if in_namespaces(pod.metadata.namespace, args.evictable_namespaces)
+        and is_selected(pod, args.pod_selectors)
+        and (not prod or priority_class(pod) is PriorityClass.PROD)
+        and this.turn.never(pod) is None
+    ]
+    return sorted(chosen, key=rank)
+
+
+def _used(load: NodeLoad, pod: Pod) -> Amounts:
+    return load.of_pod.get(pod.metadata.key) or estimated(pod)
+
+
+def _reason(source: _Seen, prod: bool) -> str:
+    usage, marks, load = source.usage(prod), source.marks_for(prod), source.load
+    told = [
+        f"{'prod' if prod else 'node'} {name} usage({load.percent(usage, name):.2f}%)"
+        f">threshold({load.percent(marks.high, name):.2f}%)"
+        for name in marks.above(usage)
+    ]
+    return f"node is overutilized, {', '.join(told)}"

@@ -1,0 +1,34 @@
+"""What one round of the descheduler looks at: the cluster as it is now, and the moves that are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.descheduler.places import Places
+from koord.descheduler.workloads import Workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    now_s: float
+    nodes: Mapping[str, Node]
+    pods_on: Mapping[str, Sequence[Pod]]
+    "By node, those that are not finished."
+    metrics: Mapping[str, NodeMetric]
+    workloads: Workloads
+    places: Places
+    moving: Sequence[Pod] = ()
+    "Pods with a PodMigrationJob that has not ended."
+
+    def ready_nodes(self) -> list[str]:
+        """Nodes that are ready, or do not say, by name."""
+        found = []
+        for name, node in self.nodes.items():
+            ready = node.status.condition("Ready")
+            if ready is None or ready.status == "True":
+                found.append(name)
+        return sorted(found)

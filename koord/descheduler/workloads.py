@@ -1,0 +1,133 @@
+"""How many pods a workload should have, and how many of them may be away at once.
+
+A pod's workload is its controller; a ReplicaSet's is its Deployment, so that a rollout counts as one. Of kinds that
+koord does not know, whoever looks brings the number of replicas (the API's scale subresource has it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
+
+Known: TypeAlias = Deployment | ReplicaSet | StatefulSet | ReplicationController | Job
+CountOrPercent: TypeAlias = int | str
+Change: TypeAlias = Literal["", "is rolling out", "is scaling down", "has not been seen by its controller yet"]
+
+_KIND_OF: Final[Mapping[type, tuple[str, str]]] = {
+    Deployment: ("apps", "Deployment"),
+    ReplicaSet: ("apps", "ReplicaSet"),
+    StatefulSet: ("apps", "StatefulSet"),
+    ReplicationController: ("", "ReplicationController"),
+    Job: ("batch", "Job"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What makes some pods."""
+
+    kind: str
+    key: str
+    uid: str
+    replicas: int
+    change: Change = ""
+    "What keeps its pods where they are until it is over."
+
+
+@dataclass(slots=True)
+class Workloads:
+    """Every workload by its uid, with its pods."""
+
+    by_uid: dict[str, Workload] = field(default_factory=dict)
+    above: dict[str, str] = field(default_factory=dict)
+    "Of a ReplicaSet, the uid of its Deployment."
+    pods: dict[str, list[Pod]] = field(default_factory=dict)
+    "By the uid of the workload; those that are not finished."
+
+    def of(self, pod: Pod) -> Workload | None:
+        """The workload of a pod; None where it has none, or none that is known."""
+        uid = self.uid_of(pod)
+        return None if uid is None else self.by_uid.get(uid)
+
+    def uid_of(self, pod: Pod) -> str | None:
+        owner = pod.metadata.controller
+        return None if owner is None else self.above.get(owner.uid, owner.uid)
+
+    def siblings(self, pod: Pod) -> list[Pod]:
+        """The pods of the same workload, itself included."""
+        uid = self.uid_of(pod)
+        return [] if uid is None else self.pods.get(uid, [])
+
+
+def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[str, int] | None = None) -> Workloads:
+    """`scales`: replicas of workloads of other kinds, by uid."""
+    found = Workloads()
+    for each in known:
+        kind = _KIND_OF[type(each)][1]
+        workload = Workload(kind, each.metadata.key, each.metadata.uid, _replicas(each), _change(each))
+        found.by_uid[workload.uid] = workload
+        above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
+        if above is not None:
+            found.above[workload.uid] = above.uid
+    for pod in pods:
+        if pod.is_finished:
+            continue
+        uid = found.uid_of(pod)
+        if uid is None:
+            continue
+        found.pods.setdefault(uid, []).append(pod)
+        owner = pod.metadata.controller
+        if owner is not None and uid not in found.by_uid and uid in (scales or {}):
+            key = f"{pod.metadata.namespace}/{owner.name}"
+            found.by_uid[uid] = Workload(owner.kind, key, uid, (scales or {})[uid])
+    return found
+
+
+def _deployment(metadata: ObjectMeta) -> OwnerReference | None:
+    owner = metadata.controller
+    return owner if owner is not None and owner.kind == "Deployment" and owner.api_version.startswith("apps/") else None
+
+
+def _replicas(workload: Known) -> int:
+    if isinstance(workload, Job):
+        return workload.spec.parallelism
+    return workload.spec.replicas
+
+
+def _change(workload: Known) -> Change:
+    """Whether the workload itself is replacing or removing pods: then nothing of it should be moved."""
+    if isinstance(workload, Job | ReplicationController):
+        return ""
+    if workload.metadata.generation > workload.status.observed_generation > 0:
+        return "has not been seen by its controller yet"
+    if _is_rolling_out(workload):
+        return "is rolling out"
+    return "is scaling down" if workload.status.replicas > _replicas(workload) else ""
+
+
+def _is_rolling_out(workload: Deployment | ReplicaSet | StatefulSet) -> bool:
+    if isinstance(workload, Deployment):
+        status = workload.status
+        return status.updated_replicas < min(workload.spec.replicas, status.replicas)
+    if isinstance(workload, StatefulSet):
+        update, current = workload.status.update_revision, workload.status.current_revision
+        return bool(update and current and update != current)
+    return False
+
+
+def at_most(configured: CountOrPercent | None, replicas: int) -> int:
+    """How many pods of a workload may be on the move, or away: as configured, else a tenth, two of four to ten, or
+    one. A percentage comes to one at least; 0 is none."""
+    if configured is None:
+        limit = replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1
+    elif isinstance(configured, int):
+        limit = configured
+    else:
+        percent = int(configured.removesuffix("%"))
+        limit = max(1, replicas * percent // 100) if percent else 0
+    return min(limit, replicas)

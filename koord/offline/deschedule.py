@@ -1,0 +1,125 @@
+"""What the descheduler would move in the cluster that manifests describe: `koord deschedule --dry-run`.
+
+One round, as if load had been like this for long. Every move has its place in the order in which moves would begin,
+whether it could begin at once, and the node to which the scheduler would send the pod now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from koord.api import kinds
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+from koord.api.kinds import Kind
+from koord.api.text.manifest import Manifests
+from koord.api.text.quantity import render
+from koord.descheduler.arbitration import Asked, arbitrate
+from koord.descheduler.evictable import Moves
+from koord.descheduler.places import Places
+from koord.descheduler.plugin import Proposal
+from koord.descheduler.round import MIGRATION, Outcome, run
+from koord.descheduler.sight import Sight
+from koord.descheduler.workloads import workloads_of
+from koord.offline.world import World, world_of
+from koord.scheduler.profiles import Profiles
+
+WORKLOADS: Final[tuple[Kind[Any], ...]] = (
+    kinds.DEPLOYMENTS,
+    kinds.REPLICA_SETS,
+    kinds.STATEFUL_SETS,
+    kinds.REPLICATION_CONTROLLERS,
+    kinds.JOBS,
+)
+
+
+class Migration(msgspec.Struct, frozen=True, rename="camel"):
+    pod: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    "Where the scheduler would send it now; empty where nobody looked."
+    by: str
+    reason: str
+    order: int
+    allowed: bool
+    why: str = ""
+    "Why it must wait."
+
+
+class NodeSeen(msgspec.Struct, frozen=True, rename="camel"):
+    class_: str = msgspec.field(name="class")
+    usage: Mapping[str, str] = {}
+    allocatable: Mapping[str, str] = {}
+    after: Mapping[str, str] = {}
+    "Usage when all that may move has moved."
+
+
+class Descheduled(msgspec.Struct, frozen=True, rename="camel"):
+    nodes: Mapping[str, NodeSeen]
+    migrations: tuple[Migration, ...]
+    skipped: str = ""
+    "Why there was no round."
+    ignored: Mapping[str, int] = {}
+
+
+def deschedule(
+    manifests: Manifests, config: DeschedulerConfiguration, profiles: Profiles, *, now_s: float, seed: int = 0
+) -> Descheduled:
+    """One round on what manifests describe. Raises `Invalid` with every fault of them."""
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed)
+    sight = _sight(manifests, world, now_s)
+    outcome = run(config, sight, at_once=True)
+    ignored = {kind: number for kind, number in world.ignored.items() if kind not in {each.kind for each in WORKLOADS}}
+    return Descheduled(_nodes(sight, outcome), _migrations(config, sight, outcome), outcome.skipped, ignored)
+
+
+def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
+    running = [pod for key, pod in world.pods.items() if key in world.running]
+    pods_on: dict[str, list[Any]] = {}
+    for pod in running:
+        pods_on.setdefault(pod.spec.node_name, []).append(pod)
+    known: list[Any] = [item.object for item in manifests.items if item.kind in WORKLOADS]
+    return Sight(
+        now_s,
+        {each.metadata.name: each for each in manifests.of(kinds.NODES)},
+        pods_on,
+        {each.metadata.name: each for each in manifests.of(kinds.NODE_METRICS)},
+        workloads_of(known, running),
+        Places(world.cluster, world.engine_of),
+    )
+
+
+def _migrations(config: DeschedulerConfiguration, sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
+    proposals = {each.pod.metadata.key: each for each in outcome.moves}
+    asked = [Asked(key, sight.now_s, each.pod) for key, each in proposals.items()]
+    args = config.profiles[0].args_of(MIGRATION, MigrationControllerArgs)
+    found = []
+    for order, ruling in enumerate(arbitrate(asked, args, sight.workloads, Moves()), 1):
+        found.append(_told(proposals[ruling.asked.name], order, ruling.outcome == "passes", ruling.why))
+    for held in outcome.held:
+        found.append(_told(held.proposal, len(found) + 1, False, held.why))
+    return tuple(found)
+
+
+def _told(proposal: Proposal, order: int, allowed: bool, why: str) -> Migration:
+    return Migration(
+        proposal.pod.metadata.key, proposal.node, proposal.to, proposal.by, proposal.reason, order, allowed, why
+    )
+
+
+def _nodes(sight: Sight, outcome: Outcome) -> dict[str, NodeSeen]:
+    found = {}
+    for name in sorted(sight.nodes):
+        seen = outcome.nodes.get(name)
+        if seen is None:
+            found[name] = NodeSeen("unknown")
+        else:
+            found[name] = NodeSeen(seen.class_, _texts(seen.usage), _texts(seen.has), _texts(seen.after))
+    return found
+
+
+def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: render(name, amount) for name, amount in amounts.items()}

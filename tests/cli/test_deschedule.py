@@ -1,0 +1,55 @@
+"""`koord deschedule --dry-run` on files, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from koord.cli.main import run
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "descheduler"
+
+
+AT = ("--now", "2026-11-15T10:00:30Z")
+
+
+def test_a_hot_node_is_cooled_down_and_services_stay_within_their_limits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["deschedule", "--dry-run", "-f", str(EXAMPLE), *AT, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    classes = {name: seen["class"] for name, seen in found["nodes"].items()}
+    assert classes == {"cool": "low", "hot": "high", "mid": "normal"}
+    moves = found["migrations"]
+    assert [each["order"] for each in moves] == list(range(1, len(moves) + 1))
+    allowed = [each for each in moves if each["allowed"]]
+    assert allowed
+    assert {each["to"] for each in allowed} == {"cool"}
+    assert allowed[0]["pod"] == "jobs/encode-0", "batch work goes before services"
+    assert all(each["why"] for each in moves if not each["allowed"])
+
+
+def test_a_person_reads_who_moves_where_and_what_the_nodes_gain(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (ROOT / "docs" / "cool-down-hot-nodes.md").read_text()
+    assert run(["deschedule", "--dry-run", "-f", str(EXAMPLE), *AT]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert told.out in guide
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-f", str(EXAMPLE)), "--dry-run"),
+        (("--dry-run",), "-f/--filename"),
+        (("--dry-run", "-f", str(EXAMPLE), "--context", "x"), "--live"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["deschedule", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert told in said.err

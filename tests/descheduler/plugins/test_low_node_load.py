@@ -1,0 +1,188 @@
+"""LowNodeLoad: the worked examples of the specification, and what must never happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koord.descheduler.round import Outcome, run
+from tests.descheduler.build import NOW_S, Scene, config, deployment, job, metric, node, pod
+
+MARKS: dict[str, Any] = {
+    "lowThresholds": {"cpu": 45, "memory": 55},
+    "highThresholds": {"cpu": 75, "memory": 80},
+    "anomalyCondition": {"consecutiveAbnormalities": 1},
+}
+FREELY = {"maxMigratingPerNode": 0, "maxMigratingPerWorkload": 50, "maxUnavailablePerWorkload": 50}
+"""Nothing but load decides."""
+
+
+def classes(outcome: Outcome) -> dict[str, str]:
+    return {name: seen.class_ for name, seen in outcome.nodes.items()}
+
+
+def moved(outcome: Outcome) -> list[str]:
+    return [each.pod.metadata.name for each in outcome.moves]
+
+
+def test_nodes_are_classified_by_their_marks() -> None:
+    scene = Scene(
+        nodes=[node("a"), node("b"), node("c"), node("d", unschedulable=True)],
+        metrics=[
+            metric("a", (26, 70), {}),
+            metric("b", (10, 60), {}),
+            metric("c", (12, 80), {}),
+            metric("d", (1, 4), {}),
+        ],
+    )
+    outcome = run(config(MARKS), scene.sight())
+    # c uses more memory than its low mark, and nobody has marks for prod pods: it is neither hot nor a target.
+    assert classes(outcome) == {"a": "high", "b": "low", "c": "normal", "d": "normal"}
+
+
+def a_hot_node() -> Scene:
+    """26 of 32 cores are used, the mark is at 24: 2 too much. The other node has room for 14 more."""
+    used = {"a1": 0.5, "a2": 2.0, "a3": 4.0, "a4": 2.5, "a5": 1.0}
+    pods = [pod(name, "a") for name in ("a1", "a2", "a3", "a4")]
+    pods.append(pod("a5", "a", priority=5500, qos="BE", owner="Job train"))
+    system = 26 - sum(used.values())
+    return Scene(
+        nodes=[node("a"), node("b")],
+        pods=pods,
+        metrics=[
+            metric("a", (system, 60), {name: (cpu, 2.0) for name, cpu in used.items()}),
+            metric("b", (10, 60), {}),
+        ],
+        workloads=[*deployment("web", 100), job("train")],
+    )
+
+
+def test_the_least_important_pods_go_and_no_more_of_them_than_needed() -> None:
+    scene = a_hot_node()
+    outcome = run(config(MARKS, FREELY), scene.sight())
+    # a5 is batch; then a2, whose 2 cores are just the excess (score 2.0), before a4 (1.8), a3 (1.5), a1 (0.25).
+    assert moved(outcome) == ["a5", "a2"]
+    assert {each.to for each in outcome.moves} == {"b"}
+    assert outcome.nodes["a"].after["cpu"] == 23_000
+    assert outcome.nodes["b"].after["cpu"] == 13_000
+    assert outcome.moves[0].reason == "node is overutilized, node cpu usage(81.25%)>threshold(75.00%)"
+
+
+def test_a_round_leaves_the_schedulers_state_as_it_was() -> None:
+    sight = a_hot_node().sight()
+    cluster = sight.places.cluster
+    before = {key: cluster.table.names[row] for key, (_, row) in cluster.pods.items()}
+    outcome = run(config(MARKS, FREELY), sight)
+    assert outcome.moves
+    assert {key: cluster.table.names[row] for key, (_, row) in cluster.pods.items()} == before
+
+
+def test_by_deviation_the_mean_of_the_pool_decides() -> None:
+    scene = Scene(
+        nodes=[node("a"), node("b"), node("c")],
+        metrics=[metric("a", (24, 8), {}), metric("b", (12, 8), {}), metric("c", (18, 8), {})],
+    )
+    marks = {
+        "useDeviationThresholds": True,
+        "lowThresholds": {"cpu": 10},
+        "highThresholds": {"cpu": 10},
+        "anomalyCondition": {"consecutiveAbnormalities": 1},
+    }
+    # The mean is 56.25%, so the marks are 46.25% and 66.25%; they use 75%, 37.5% and 56.25%.
+    assert classes(run(config(marks), scene.sight())) == {"a": "high", "b": "low", "c": "normal"}
+
+
+def test_a_node_must_be_hot_for_several_rounds_and_then_counts_anew() -> None:
+    given = config({**MARKS, "anomalyCondition": {"consecutiveAbnormalities": 5, "timeout": "1m"}}, FREELY)
+    memory: Any = None
+    acted = []
+    for round_ in range(1, 14):
+        now_s = NOW_S + 120 * round_
+        scene = a_hot_node()
+        scene.metrics = [metric(each.metadata.name, *_usage(each), at_s=now_s) for each in scene.metrics]
+        outcome = run(given, scene.sight(now_s), memory)
+        memory = outcome.memory
+        if outcome.moves:
+            acted.append(round_)
+    assert acted == [6, 12]
+
+
+def _usage(report: Any) -> tuple[tuple[float, float], dict[str, tuple[float, float]]]:
+    if report.metadata.name == "b":
+        return (10.0, 60.0), {}
+    used = {"a1": 0.5, "a2": 2.0, "a3": 4.0, "a4": 2.5, "a5": 1.0}
+    return (16.0, 60.0), {name: (cpu, 2.0) for name, cpu in used.items()}
+
+
+def test_a_resource_with_one_mark_alone_counts_by_it() -> None:
+    scene = Scene(
+        nodes=[node("a"), node("b")],
+        metrics=[metric("a", (26, 8), {}), metric("b", (10, 8), {})],
+    )
+    hot = {"highThresholds": {"cpu": 75}, "anomalyCondition": {"consecutiveAbnormalities": 1}}
+    assert classes(run(config(hot), scene.sight())) == {"a": "high", "b": "low"}
+    cold = {"lowThresholds": {"cpu": 45}, "anomalyCondition": {"consecutiveAbnormalities": 1}}
+    assert classes(run(config(cold), scene.sight())) == {"a": "normal", "b": "low"}
+
+
+def test_marks_are_of_what_a_node_really_has() -> None:
+    amplified = node("a", cpu=64, annotations={"node.koordinator.sh/raw-allocatable": '{"cpu":"32"}'})
+    scene = Scene(nodes=[amplified, node("b")], metrics=[metric("a", (26, 8), {}), metric("b", (10, 8), {})])
+    outcome = run(config(MARKS), scene.sight())
+    assert classes(outcome)["a"] == "high"
+    assert outcome.nodes["a"].has["memory"] == 128 * 2**30, "what the annotation does not name is as the node says"
+
+
+@pytest.mark.parametrize("age_s", [179, 180])
+def test_reports_count_while_they_are_fresh(age_s: int) -> None:
+    scene = a_hot_node()
+    hot, cold = scene.metrics
+    scene.metrics = [metric("a", *_usage(hot), at_s=NOW_S - age_s), cold]
+    assert (moved(run(config(MARKS, FREELY), scene.sight())) != []) is (age_s < 180)
+
+
+def test_without_a_target_that_takes_it_and_stays_cool_nobody_moves() -> None:
+    scene = a_hot_node()
+    scene.metrics = [scene.metrics[0], metric("b", (14, 60), {"big": (0.0, 0.0)})]
+    full = [pod("big", "b", cpu="32")]
+    scene.pods = [*scene.pods, *full]
+    outcome = run(config(MARKS, FREELY), scene.sight())
+    assert moved(outcome) == ["a5"], "a batch pod asks for batch CPU alone; the services have no room on b"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_no_target_becomes_hot_and_no_source_is_relieved_beyond_need(data: st.DataObject) -> None:
+    number = data.draw(st.integers(2, 5))
+    nodes = [node(f"n{i}", cpu=16, memory_gi=64) for i in range(number)]
+    pods, metrics = [], []
+    for i in range(number):
+        used = {}
+        for j in range(data.draw(st.integers(0, 6))):
+            name = f"p{i}-{j}"
+            used[name] = (data.draw(st.sampled_from([0.25, 0.5, 1.0, 3.0])), 1.0)
+            pods.append(pod(name, f"n{i}", cpu="1"))
+        metrics.append(metric(f"n{i}", (data.draw(st.sampled_from([0.5, 4.0, 9.0])), 4.0), used))
+    outcome = run(config(MARKS, FREELY), Scene(nodes, pods, metrics).sight())
+    for name, seen in outcome.nodes.items():
+        if seen.class_ == "low":
+            assert seen.after["cpu"] <= 12_000, name
+    hot = {name: seen for name, seen in outcome.nodes.items() if seen.class_ == "high"}
+    for name, seen in hot.items():
+        gone = [each for each in outcome.moves if each.node == name]
+        if gone:
+            last = gone[-1].pod.metadata.name
+            assert seen.usage["cpu"] > 12_000
+            assert seen.after["cpu"] + _cpu_of(metrics, last) > 12_000, "without the last one it was still hot"
+
+
+def _cpu_of(metrics: Any, name: str) -> int:
+    for report in metrics:
+        for each in report.status.pods_metric:
+            if each.name == name:
+                text = str(each.pod_usage.resources["cpu"])
+                return int(text.removesuffix("m"))
+    raise AssertionError(name)
