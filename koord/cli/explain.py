@@ -258,7 +258,8 @@ def _why_there(told: Explanation) -> str:
     more = f", the best {len(best)} of them" if told.feasible > len(best) else ""
     title = f"{heading('WHY THERE')}   {told.feasible} of {counted(told.nodes, 'node')} would do{more}; * is chosen"
     colours = {f"{each.node} *": "green" for each in best if each.chosen}
-    return f"{title}\n{_indented(table(rows, right=frozenset(range(1, len(best) + 2)), colours=colours))}"
+    shown = f"{title}\n{_indented(table(rows, right=frozenset(range(1, len(best) + 2)), colours=colours))}"
+    return "\n".join([shown.rstrip("\n"), *(f"  {remark}" for remark in told.remarks)]) + "\n" * shown.endswith("\n")
 
 
 def _changes(changes: tuple[ChangeTold, ...]) -> str:

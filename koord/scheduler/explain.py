@@ -93,6 +93,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "What the pod's claims wait for, where they have no volumes."
     job: tuple[str, ...] = ()
     "The pods that are placed together with it, itself included, where there are others."
+    remarks: tuple[str, ...] = ()
+    "What plugins have to say about their scores."
 
 
 def explain(
@@ -175,6 +177,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         preemption=preemption,
         suggestion=suggestion,
         volumes=awaited(ask, cluster),
+        remarks=tuple(remark for part in found.parts if part.weight for remark in part.judge.remarks()),
     )
 
 

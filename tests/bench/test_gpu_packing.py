@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from koord.bench.gpu_packing import arrivals, departures
-from koord.bench.gpu_packing.policies import FGD, POLICIES, SHADOW, set_up
+from koord.bench.gpu_packing.engine import EngineReplay
+from koord.bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
 from koord.bench.gpu_packing.replay import Placed, Replay
 from koord.bench.gpu_packing.run import Options, RuleBrokenError, run
 from koord.bench.gpu_packing.traces import NODES, TraceError, TraceNode, fleet_of, made_up, read
@@ -31,6 +32,14 @@ def test_every_policy_keeps_to_the_rules_and_below_the_ceiling(policy: str) -> N
     assert found.faults == []
     assert found.placed + found.dropped == len(trace.arrivals)
     assert 60 < found.at_full <= arrivals.ceiling(trace)
+
+
+@pytest.mark.parametrize("policy", [FGD, SHADOW])
+def test_the_engine_places_as_a_plain_replay_does(policy: str) -> None:
+    trace = made_up(5, nodes=12)
+    plain, engine = replay_of(policy, trace), EngineReplay(trace, policy)
+    shapes = [trace.pods[i].shape for i in trace.arrivals]
+    assert [engine.place(shape) for shape in shapes] == [plain.place(shape) for shape in shapes]
 
 
 def test_shadow_prices_allocate_more_than_fgd() -> None:

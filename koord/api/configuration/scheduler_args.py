@@ -95,18 +95,32 @@ def _least_allocated() -> Literal["LeastAllocated"]:
     return "LeastAllocated"
 
 
-class ScoringStrategy(Struct):
-    """Which nodes Koordinator's plugins prefer: empty ones, full ones, or evenly used ones."""
+class _Weighing(Struct):
+    """A way to rank nodes, and the resources that it looks at."""
 
-    type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation"] = field(default_factory=_least_allocated)
+    type: str = field(default_factory=_least_allocated)
     resources: tuple[ResourceWeight, ...] = ()
 
-    def over(self, resources: tuple[ResourceWeight, ...]) -> ScoringStrategy:
+    def over(self, resources: tuple[ResourceWeight, ...]) -> Self:
         """With these resources where none are named: a strategy that weighs nothing would rank nothing."""
         return self if self.resources else replace(self, resources=resources)
 
     def faults(self) -> Iterable[Fault]:
         return each("resources", self.resources, _weight_faults)
+
+
+class ScoringStrategy(_Weighing):
+    """Which nodes Koordinator's plugins prefer: empty ones, full ones, or evenly used ones."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation"] = field(default_factory=_least_allocated)
+
+
+class DeviceScoringStrategy(_Weighing):
+    """The same for devices, which may also be packed: by fragments (FGD), or by shadow prices."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation", "FGD", "ShadowPrices"] = field(
+        default_factory=_least_allocated
+    )
 
 
 def _weight_faults(resource: ResourceWeight) -> Iterable[Fault]:
@@ -270,7 +284,7 @@ DEVICE_RESOURCES: Final = tuple(
 
 class DeviceShareArgs(PluginArgs):
     allocator: str = ""
-    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
     disable_device_numa_topology_alignment: bool = False
     gpu_shared_resource_templates_config: GPUSharedResourceTemplates = GPUSharedResourceTemplates()
     gpu_share_unsupported_models: tuple[GPUModel, ...] = ()

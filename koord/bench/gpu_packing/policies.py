@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final, Protocol
 
-import numpy as np
-
 from koord.bench.gpu_packing.baselines import BASELINES, AtRandom, Baseline
+from koord.bench.gpu_packing.engine import EngineReplay
 from koord.bench.gpu_packing.replay import Placed, Replay
 from koord.bench.gpu_packing.traces import Trace, fleet_of
 from koord.scheduler.plugins.packing.fragmentation import Fragmentation, typical
@@ -23,13 +22,22 @@ POLICIES: Final = (RANDOM, *BASELINES, FGD, SHADOW)
 class Places(Protocol):
     """A cluster under a policy: what a benchmark drives."""
 
+    took_s: float
+    "CPU time of all decisions so far."
+
     def place(self, shape: PodShape) -> Placed | None: ...
 
     def remove(self, shape: PodShape, placed: Placed) -> None: ...
 
 
-def set_up(policy: str, trace: Trace, premium: float = PREMIUM) -> Places:
-    """An empty cluster under a policy, which knows the nodes and the mix of the trace, and not the order of pods."""
+def set_up(policy: str, trace: Trace) -> Places:
+    """An empty cluster under a policy, which knows the nodes and the mix of the trace, and not the order of pods.
+    Shadow prices are those of the scheduling engine and its plugin; the others are what others compare with."""
+    return EngineReplay(trace, policy) if policy == SHADOW else replay_of(policy, trace)
+
+
+def replay_of(policy: str, trace: Trace, premium: float = PREMIUM) -> Replay:
+    """The same for any policy, without the engine."""
     fleet = fleet_of(trace.nodes)
     if policy == RANDOM:
         return Replay(fleet, AtRandom(fleet, random.Random(trace.seed)))
@@ -45,6 +53,6 @@ def _refreshed(fleet: Fleet, policy: Fragmentation | Valuation) -> Replay:
     """Under a policy that counts rows when they change."""
 
     def refresh(shape: PodShape, row: int, sign: int) -> None:
-        policy.refresh(np.array([row]))
+        policy.refresh_one(row)
 
     return Replay(fleet, policy, [refresh])

@@ -33,6 +33,7 @@ PUBLISHED: Final = (
 )  # fmt: skip
 """The traces of which results are published."""
 MADE_UP: Final = "made-up"
+MADE_UP_PODS: Final = 600
 
 
 class TraceError(ValueError):
@@ -127,15 +128,16 @@ def _orders(folder: Path) -> dict[str, Array]:
 
 
 def _draw(pods: list[TracePod], nodes: int, capacity: int, rng: random.Random) -> tuple[list[int], list[int]]:
-    arrivals = list(range(len(pods)))
-    rng.shuffle(arrivals)
-    asked = sum(pod.shape.total_milli for pod in pods)
+    order = list(range(len(pods)))
+    rng.shuffle(order)
+    arrivals: list[int] = []
+    asked = 0
     while True:
-        another = rng.randrange(len(pods))
-        if asked + pods[another].shape.total_milli > ARRIVING * capacity:
+        another = order[len(arrivals)] if len(arrivals) < len(order) else rng.randrange(len(pods))
+        asked += pods[another].shape.total_milli
+        if asked > ARRIVING * capacity:
             break
         arrivals.append(another)
-        asked += pods[another].shape.total_milli
     rank = list(range(nodes))
     rng.shuffle(rank)
     return arrivals, rank
@@ -189,7 +191,7 @@ def made_up(seed: int, nodes: int = 40) -> Trace:
         (PodShape(88_000, 327_680, 8, 1000), 2), (PodShape(16_000, 65_536, 2, 1000), 4), (PodShape(8_000, 30_720), 16),
     ]  # fmt: skip
     capacity = WHOLE * sum(node.gpus for node in made)
-    drawn = rng.choices([shape for shape, _ in shapes], [often for _, often in shapes], k=6 * nodes)
+    drawn = rng.choices([shape for shape, _ in shapes], [often for _, often in shapes], k=MADE_UP_PODS)
     pods = []
     for i, shape in enumerate(drawn):
         begins_s = i * 60

@@ -201,6 +201,10 @@ class Judge:
         """An `Objection`, or what was worked out on the way: `reserve` gets it. `agreed`: what the joint settled."""
         return None
 
+    def remarks(self) -> Sequence[str]:
+        """What else there is to say about its scores: by which of several rules they are, say. For explanations."""
+        return ()
+
     def reasons(self, mask: int) -> list[str]:
         """The words for a mask that `feasible` gave."""
         return []

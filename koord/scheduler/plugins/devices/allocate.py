@@ -21,7 +21,7 @@ from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room, filled
 from koord.scheduler.plugins.devices.topology import closest
 
-Score: TypeAlias = Callable[[Request, Unit], int]
+Score: TypeAlias = Callable[[Request, Unit], float]
 Found: TypeAlias = dict[str, tuple[Grant, ...]]
 """By type."""
 

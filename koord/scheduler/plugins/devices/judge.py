@@ -97,6 +97,9 @@ class DeviceJudge(Judge):
     def score(self, cells: Cells) -> Numbers:
         return self._policy.score(cells)
 
+    def remarks(self) -> Sequence[str]:
+        return self._policy.remarks()
+
     def reasons(self, mask: int) -> list[str]:
         found = []
         if mask & _ISOLATION:
@@ -145,11 +148,11 @@ class DeviceJudge(Judge):
         labels = self._cluster.nodes[row].metadata.labels
         preferred = _held(hidden)
         if usage is None:
-            return Room(machine, labels=labels, numa_nodes=numa_nodes, preferred=preferred)
-        return Room(machine, usage, labels, numa_nodes, preferred, self._mates(ask, row))
+            return Room(machine, labels=labels, numa_nodes=numa_nodes, preferred=preferred, row=row)
+        return Room(machine, usage, labels, numa_nodes, preferred, self._mates(ask, row), row)
 
     def score_in(self, room: Room) -> Score:
-        def score(request: Request, unit: Unit) -> int:
+        def score(request: Request, unit: Unit) -> float:
             return self._policy.device(room, request, unit)
 
         return score

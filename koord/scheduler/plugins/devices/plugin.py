@@ -15,12 +15,16 @@ from koord.api.protocol import names
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins.devices.grants import Granted, render
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.ledger import Devices, Usage
 from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, InvalidRequest, asks_for_devices, wanted
 from koord.scheduler.plugins.devices.scoring import policy_of
 from koord.scheduler.plugins.devices.service import machine_told
+from koord.scheduler.plugins.packing.demand import Demand
+from koord.scheduler.plugins.packing.policy import PackingJudge, packing_of, rows_of
+from koord.scheduler.plugins.packing.rows import PolicyName
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts, Shape
 from koord.scheduler.state.table import Reason, Row
@@ -42,6 +46,8 @@ class DeviceShare(Plugin):
     def __init__(self, args: DeviceShareArgs | None = None) -> None:
         self._args = (args or DeviceShareArgs()).completed()
         self._asked: dict[Shape, Amounts] = {}
+        strategy = self._args.scoring_strategy.type
+        self._packs: PolicyName | None = strategy if strategy == "FGD" or strategy == "ShadowPrices" else None
 
     def takes(self) -> Iterable[Taking]:
         return (Taking(DEVICES, self._devices.put_device, self._devices.remove_device),)
@@ -49,17 +55,28 @@ class DeviceShare(Plugin):
     def attach(self, cluster: Cluster) -> None:
         self._devices = cluster.notes(Devices)
 
+        if self._packs:
+            rows_of(cluster, self._packs)
+            self.writes = self._renew
+
+    def _renew(self, cluster: Cluster) -> Iterable[Write]:
+        """Prices are made between decisions."""
+        if self._packs:
+            rows_of(cluster, self._packs).renew()
+        return ()
+
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not asks_for_devices(ask.requests)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         asked = self._of(ask)
         if not asked:
-            return None
+            return cluster.notes(Demand).of(ask.pod) if self._packs else None
         meta = ask.meta
         said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT])
         slots = tuple(self._devices.slots.values())
-        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots
+        packed = cluster.notes(Demand).of(ask.pod) if self._packs else None
+        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         return self._judge(ask, cluster, None)
@@ -70,14 +87,14 @@ class DeviceShare(Plugin):
     def _judge(self, ask: Ask, cluster: Cluster, view: View | None) -> Judge | None:
         asked = self._of(ask)
         if not asked:
-            return None
+            return PackingJudge(packing_of(self._packs, ask, cluster, view)) if self._packs else None
         try:
             found = wanted(asked, ask.meta)
         except InvalidRequest as error:
             return Refused(str(error))
         if found is None:
             return None
-        return DeviceJudge(found, policy_of(self._args, found, cluster, view), self._args, cluster, view)
+        return DeviceJudge(found, policy_of(self._args, ask, found, cluster, view), self._args, cluster, view)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         return found if isinstance(found, Granted) else None

@@ -12,6 +12,7 @@ from koord.scheduler.plugins.devices.inventory import ANY_NUMA, Machine, Unit
 from koord.scheduler.plugins.devices.ledger import Usage
 from koord.scheduler.plugins.devices.requests import MEMORY, RATIO, WHOLE, Request
 from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.table import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Room:
     "Devices on these alone, as a mask; None: on any."
     preferred: frozenset[tuple[str, int]] = frozenset()
     mates: frozenset[int] = frozenset()
+    row: Row | None = None
+    "Of the node, where it is one of a cluster's."
 
     def is_used(self, unit: Unit) -> bool:
         return unit.key in self.usage.holders

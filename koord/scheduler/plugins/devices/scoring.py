@@ -21,12 +21,14 @@ import numpy as np
 
 from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.scheduler.framework.amount_scores import BALANCED, LEAST_ALLOCATED, MOST_ALLOCATED, ScoreShape
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, One
 from koord.scheduler.framework.judge import Facet
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, taken, total
 from koord.scheduler.plugins.devices.requests import Request, Wanted
 from koord.scheduler.plugins.devices.room import Room
+from koord.scheduler.plugins.packing.policy import packing_of
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason
@@ -55,14 +57,20 @@ class Policy(Protocol):
         """Of one row or many, 0..100: higher is better."""
         ...
 
-    def device(self, room: Room, request: Request, unit: Unit) -> int:
+    def device(self, room: Room, request: Request, unit: Unit) -> float:
         """Of one device of the row that won: higher is better, and the lowest minor among equals."""
         ...
 
+    def remarks(self) -> Sequence[str]:
+        """What else there is to say about the scores, for people."""
+        ...
 
-def policy_of(args: DeviceShareArgs, wanted: Wanted, cluster: Cluster, view: View | None) -> Policy:
-    """The policy that the arguments name, for a class of pods."""
+
+def policy_of(args: DeviceShareArgs, ask: Ask, wanted: Wanted, cluster: Cluster, view: View | None) -> Policy:
+    """The policy that the arguments name, for the class of a pod."""
     strategy = args.scoring_strategy
+    if strategy.type == "FGD" or strategy.type == "ShadowPrices":
+        return packing_of(strategy.type, ask, cluster, view)
     return ByAllocation(
         _SHAPES[strategy.type], {each.name: each.weight for each in strategy.resources}, wanted, cluster, view
     )
@@ -83,7 +91,10 @@ class ByAllocation:
     def score(self, cells: Cells) -> Numbers:
         raise NotImplementedError("nodes are scored by the facet")
 
-    def device(self, room: Room, request: Request, unit: Unit) -> int:
+    def remarks(self) -> Sequence[str]:
+        return ()
+
+    def device(self, room: Room, request: Request, unit: Unit) -> float:
         asked, used = request.amounts, room.used(unit)
         filled = [
             (whole, min(whole, used.get(name, 0)) + asked.get(name, 0), weight)

@@ -30,11 +30,11 @@ class _Found(NamedTuple):
     "Scopes on the path that have GPUs of the same gang."
     in_use: int
     "Scopes on the path in which some device is used."
-    score: int
+    score: float
     units: tuple[Unit, ...]
 
     @property
-    def rank(self) -> tuple[int, int, int, int]:
+    def rank(self) -> tuple[int, int, int, float]:
         return self.depth, self.mates, self.in_use, self.score
 
 
@@ -44,7 +44,7 @@ def closest(
     fitting: frozenset[int],
     count: int,
     scope: str,
-    score: Callable[[Unit], int] | None,
+    score: Callable[[Unit], float] | None,
 ) -> tuple[Unit, ...] | None:
     """`count` of `units` that lie closest together, of those with a `fitting` minor. `score`: of a shared GPU, which
     device is preferred in a scope. None: no scope as deep as required has enough."""
@@ -58,7 +58,7 @@ def _search(
     fitting: frozenset[int],
     count: int,
     least_depth: int,
-    score: Callable[[Unit], int] | None,
+    score: Callable[[Unit], float] | None,
 ) -> _Found | None:
     if len(scope.units) < count:
         return None
@@ -76,7 +76,7 @@ def _search(
     return best._replace(mates=best.mates + mates, in_use=best.in_use + in_use)
 
 
-def _here(scope: _Scope, fitting: frozenset[int], count: int, score: Callable[[Unit], int] | None) -> _Found | None:
+def _here(scope: _Scope, fitting: frozenset[int], count: int, score: Callable[[Unit], float] | None) -> _Found | None:
     able = [unit for unit in scope.units if unit.minor in fitting]
     if len(able) < count:
         return None

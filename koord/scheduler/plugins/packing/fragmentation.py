@@ -44,7 +44,7 @@ class Fragmentation:
     """Scores of rows of a fleet for typical shapes. Rows are counted once when they change, for all pods."""
 
     def __init__(self, fleet: Fleet, shapes: Mix) -> None:
-        self._fleet = fleet
+        self._fleet, self._shapes = fleet, shapes
         self._often = np.array(list(shapes.values()), np.float64)
         self._cpu = np.array([each.cpu_milli for each in shapes], np.int64)
         self._gpus = np.array([each.gpus for each in shapes], np.int64)
@@ -64,6 +64,10 @@ class Fragmentation:
         self._is_first = np.zeros(fleet.devices.shape, np.bool_)
         self.refresh(np.arange(rows))
 
+    def over(self, fleet: Fleet) -> Fragmentation:
+        """Other rows, for the same shapes."""
+        return Fragmentation(fleet, self._shapes)
+
     def refresh(self, rows: Array) -> None:
         """Rows have changed."""
         fleet = self._fleet
@@ -75,6 +79,10 @@ class Fragmentation:
         self._fitting[rows], self._usable[rows], self._idle[rows] = fitting, usable, idle
         self._fragments[rows] = self._sum(idle, fitting, usable, fleet.cpu[rows], fleet.group[rows])
         self._is_first[rows] = first_of_equals(devices)
+
+    def refresh_one(self, row: int) -> None:
+        """A row has changed."""
+        self.refresh(np.array([row]))
 
     def fragments(self, rows: Array) -> Array:
         """F of rows, in milli."""

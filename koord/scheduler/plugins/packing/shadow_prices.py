@@ -26,6 +26,8 @@ PREMIUM: Final = 0.02
 """The planned chance that a pod with several GPUs finds no slot."""
 ROUNDING: Final = 1.0
 """Losses that differ by less milli are equal: it hides what floats add up to."""
+CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
+MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
 TIES: Final = 64
 """More than any node has GPUs: of equal losses, the row with the fewest wholly free devices wins."""
 
@@ -80,7 +82,7 @@ class Valuation:
     """The value of every row of a fleet at given prices."""
 
     def __init__(self, fleet: Fleet, prices: Prices) -> None:
-        self._fleet, self._slots = fleet, prices.slots
+        self._fleet, self._slots, self._prices = fleet, prices.slots, prices
         self._values = prices.values.reshape(-1, len(GRID))  # by group * LEVELS + level
         rows = len(fleet.cpu)
         self._brackets = np.zeros((rows, len(GRID)))
@@ -94,18 +96,37 @@ class Valuation:
         self._falls: dict[int, Array] = {}
         self.refresh(np.arange(rows))
 
+    def over(self, fleet: Fleet) -> Valuation:
+        """Other rows of the same groups, at the same prices."""
+        return Valuation(fleet, self._prices)
+
     def refresh(self, rows: Array) -> None:
         """Rows have changed. Every row is worked out from what it has, so the way that led there does not matter."""
         fleet = self._fleet
         devices = fleet.devices[rows]
         places = fleet.group[rows, np.newaxis] * LEVELS + devices // STEP
-        brackets = fleet.cpu[rows, np.newaxis] * GRID[:, 0] + fleet.memory[rows, np.newaxis] * GRID[:, 1]
-        for j in range(devices.shape[1]):
-            brackets += self._values[places[:, j]]
+        brackets = self._values[places].sum(axis=1)
+        brackets += fleet.cpu[rows, np.newaxis] * CPU_PRICE
+        brackets += fleet.memory[rows, np.newaxis] * MEMORY_PRICE
         whole = np.count_nonzero(devices == WHOLE, axis=1)
         self._places[rows], self._brackets[rows], self._whole[rows] = places, brackets, whole
         self._value[rows] = brackets.min(axis=1) + self._slots[fleet.group[rows], whole]
         self._is_first[rows] = first_of_equals(devices)
+
+    def refresh_one(self, row: int) -> None:
+        """The same for one row, in fewer calls."""
+        fleet = self._fleet
+        free: list[int] = fleet.devices[row].tolist()
+        group: int = fleet.group.item(row)
+        places = [group * LEVELS + each // STEP for each in free]
+        bracket = self._brackets[row]
+        self._values[places].sum(axis=0, out=bracket)
+        bracket += fleet.cpu.item(row) * CPU_PRICE
+        bracket += fleet.memory.item(row) * MEMORY_PRICE
+        whole = free.count(WHOLE)
+        self._places[row], self._whole[row] = places, whole
+        self._value[row] = bracket.min() + self._slots.item(group, whole)
+        self._is_first[row] = [free.index(each) == j for j, each in enumerate(free)]
 
     def losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
         """By how much the value of rows falls with a pod that fits there; and the device of a share, else -1."""
@@ -119,6 +140,15 @@ class Valuation:
             whole = np.maximum(whole - shape.gpus, 0)
         value = after.min(axis=1) + self._slots[group, whole]
         return self._value[rows] - value, np.full(len(rows), -1)
+
+    def by_device(self, shape: PodShape, row: int) -> list[float]:
+        """What a row is worth with a share on each of its devices."""
+        devices = self._fleet.devices[row]
+        after = self._brackets[row] + self._fall(shape.gpu_milli)[self._places[row]] - self._cost(shape)
+        whole = np.maximum(self._whole[row] - (devices == WHOLE), 0)
+        values = after.min(axis=1) + self._slots[self._fleet.group[row], whole]
+        found: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
+        return found
 
     def _share_losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
         fits = self._is_first[rows] & (self._fleet.devices[rows] >= shape.gpu_milli)
@@ -145,7 +175,7 @@ class Valuation:
         key = shape.cpu_milli, shape.memory_mib
         found = self._costs.get(key)
         if found is None:
-            found = self._costs[key] = shape.cpu_milli * GRID[:, 0] + shape.memory_mib * GRID[:, 1]
+            found = self._costs[key] = shape.cpu_milli * CPU_PRICE + shape.memory_mib * MEMORY_PRICE
         return found
 
     def _fall(self, milli: int) -> Array:

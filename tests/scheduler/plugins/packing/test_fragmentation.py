@@ -60,7 +60,7 @@ def test_rows_that_changed_one_by_one_are_as_if_made_anew() -> None:
         row = rng.randrange(6)
         fleet.devices[row, rng.randrange(3)] = rng.choice([0, 200, 500, 700, 1000])
         fleet.cpu[row] = rng.randrange(32_000)
-        kept.refresh(np.array([row]))
+        kept.refresh_one(row)
     anew = Fragmentation(fleet, mix)
     for shape in mix:
         fitting = fleet.fits(shape, slice(None)).nonzero()[0]

@@ -127,7 +127,7 @@ def test_rows_that_changed_one_by_one_are_as_if_made_anew() -> None:
         row, device = rng.randrange(10), rng.randrange(2)
         rows.devices[row, device] = rng.choice([0, 170, 340, 670, 1000])
         rows.cpu[row], rows.memory[row] = rng.randrange(32_000), rng.randrange(65_536)
-        kept.refresh(np.array([row]))
+        kept.refresh_one(row)
     anew = Valuation(rows, prices)
     for shape in shapes:
         fitting = rows.fits(shape, slice(None)).nonzero()[0]

@@ -1,0 +1,218 @@
+"""Packing as a policy of DeviceShare: what pods teach it, what it says of itself, and that what it keeps is true."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from koord.api.configuration.scheduler_args import DeviceShareArgs, NodeNUMAResourceArgs
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import DecodeError, convert
+from koord.api.protocol.crd.device import Device
+from koord.scheduler.explain import explain
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many, One
+from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.plugins.devices.ledger import Devices
+from koord.scheduler.plugins.devices.plugin import DeviceShare
+from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord.scheduler.plugins.packing.demand import HALF_LIFE_S, Demand
+from koord.scheduler.plugins.packing.pod_shapes import models_of
+from koord.scheduler.plugins.packing.policy import ByPacking, rows_of
+from koord.scheduler.plugins.packing.rows import FEWEST_PODS, RENEW_S, PackingRows
+from koord.scheduler.plugins.packing.shapes import PodShape
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.view import View
+
+K = "koordinator.sh"
+MODEL = "node.koordinator.sh/gpu-model"
+SHARE = PodShape(2000, 2048, 1, 500)
+
+
+def a_pod(name: str, *, gpu: int = 0, cpu: str = "2", memory: str = "2Gi", **spec: Any) -> Pod:
+    asked = {
+        "cpu": cpu,
+        "memory": memory,
+        **({f"{K}/gpu-core": str(gpu), f"{K}/gpu-memory-ratio": str(gpu)} if gpu else {}),
+    }
+    container = {"name": "main", "image": "a", "resources": {"requests": asked}}
+    return convert(
+        Pod, {"metadata": {"name": name, "namespace": "a", "uid": name}, "spec": {"containers": [container], **spec}}
+    )
+
+
+def add_node(cluster: Cluster, name: str, *, gpus: int = 2, cpu: str = "16", model: str = "T4") -> None:
+    percent = str(100 * gpus)
+    room = {"cpu": cpu, "memory": "64Gi", "pods": "110", f"{K}/gpu-core": percent, f"{K}/gpu-memory-ratio": percent}
+    cluster.put_node(
+        convert(Node, {"metadata": {"name": name, "labels": {MODEL: model}}, "status": {"allocatable": room}})
+    )
+    offers = {f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100", f"{K}/gpu-memory": "16Gi"}
+    devices = [{"type": "gpu", "minor": i, "health": True, "resources": offers} for i in range(gpus)]
+    cluster.notes(Devices).put_device(convert(Device, {"metadata": {"name": name}, "spec": {"devices": devices}}))
+
+
+def engine(*nodes: str, policy: str = "ShadowPrices", known: int = 400) -> Engine:
+    cluster = Cluster(seed=0)
+    args = convert(DeviceShareArgs, {"scoringStrategy": {"type": policy}})
+    plugins = (NodeResourcesFit(), DeviceShare(args))
+    made = Engine(cluster, Profile("packing", plugins, {"DeviceShare": 1}))
+    for i, name in enumerate(nodes):
+        add_node(cluster, name, gpus=2 + 2 * (i % 2), model="T4" if i % 2 else "A100")
+    mix = [SHARE, PodShape(4000, 4096, 1, 1000), PodShape(1000, 1024), PodShape(8000, 8192, 2, 1000)]
+    for i in range(known):
+        cluster.notes(Demand).see(f"known/{i}", mix[i % 4], 0.0)
+    return made
+
+
+def test_every_pod_counts_once_and_half_as_much_after_a_half_life() -> None:
+    made = engine("n1", known=0)
+    demand = made.cluster.notes(Demand)
+    made.cluster.now_s = 1000.0
+    assert made.place(Ask(a_pod("p", gpu=50))).node == "n1"
+    with made.cluster.transaction() as trial:
+        made.cluster.remove_pod("a/p")
+        trial.undo()
+    made.cluster.remove_pod("a/p")
+    assert demand.mix(1000.0) == {SHARE: 1.0}
+    assert demand.mix(1000.0 + HALF_LIFE_S) == {SHARE: 0.5}
+
+
+def test_a_restart_knows_the_same_pods() -> None:
+    again = Cluster(seed=0)
+    demand = again.notes(Demand)
+    add_node(again, "n1")
+    bound = a_pod("p", gpu=50, nodeName="n1")
+    for _ in range(2):
+        record = msgspec.structs.replace(Ask(bound).record(), notes=again.noted(bound))
+        again.place(record, again.table.row_of["n1"])
+    assert demand.mix(0.0) == {SHARE: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("spec", "models"),
+    [
+        ({}, set()),
+        ({"nodeSelector": {MODEL: "A100"}}, {"A100"}),
+        ({"affinity": [["A100", "T4"]]}, {"A100", "T4"}),
+        ({"affinity": [["A100"], ["T4"]]}, {"A100", "T4"}),
+        ({"affinity": [["A100"], []]}, set()),
+    ],
+)
+def test_models_are_those_that_the_spec_allows(spec: dict[str, Any], models: set[str]) -> None:
+    terms = [
+        {"matchExpressions": [{"key": MODEL, "operator": "In", "values": values}] if values else []}
+        for values in spec.pop("affinity", [])
+    ]
+    if terms:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec = {"affinity": {"nodeAffinity": required}}
+    assert models_of(a_pod("p", **spec).spec) == models
+
+
+def test_with_few_pods_known_it_says_by_what_it_scores() -> None:
+    for known, words in (
+        (0, "least GPU left for now; ShadowPrices begins when 300 GPU pods are known, 0 are"),
+        (40, "FGD for now; ShadowPrices begins when 300 GPU pods are known, 30 are"),
+        (400, "ShadowPrices, from the shapes of 300 GPU pods"),
+    ):
+        told = explain(engine("n1", "n2", known=known), Ask(a_pod("p", gpu=50)))
+        assert told.remarks == (f"GPU packing: {words}",)
+
+
+def test_prices_are_made_between_decisions_once_enough_pods_are_known() -> None:
+    made = engine("n1", "n2", known=100)
+    cluster, plugin = made.cluster, made.profile.plugins[1]
+    rows = rows_of(cluster, "ShadowPrices")
+    made.place(Ask(a_pod("p1", gpu=50)))
+    assert rows.in_force == "FGD"
+    for i in range(FEWEST_PODS):
+        cluster.notes(Demand).see(f"more/{i}", SHARE, 0.0)
+    assert plugin.writes is not None
+    assert list(plugin.writes(cluster)) == []
+    assert rows.in_force == "FGD"  # not so soon
+    cluster.now_s = RENEW_S
+    assert list(plugin.writes(cluster)) == []
+    assert (rows.in_force, rows.epoch) == ("ShadowPrices", 2)
+    ask = Ask(a_pod("p2", gpu=50))
+    fresh = ByPacking("ShadowPrices", SHARE, cluster, None)
+    row = cluster.table.row_of["n1"]
+    assert made.class_of(ask).scores(row)["DeviceShare"] == fresh.score(One(cluster.table.columns, row))
+    assert list(plugin.writes(cluster)) == []
+    assert rows.epoch == 2
+
+
+@pytest.mark.parametrize("policy", ["FGD", "ShadowPrices"])
+def test_scores_that_were_kept_equal_scores_from_scratch(policy: Any) -> None:
+    rng = random.Random(7)
+    made = engine(*(f"n{i}" for i in range(6)), policy=policy)
+    cluster, placed = made.cluster, list[str]()
+    shapes = [(50, "2"), (30, "1"), (100, "4"), (200, "8"), (0, "1")]
+    for i in range(80):
+        gpu, cpu = rng.choice(shapes)
+        if made.place(Ask(a_pod(f"p{i}", gpu=gpu, cpu=cpu))).node is not None:
+            placed.append(f"a/p{i}")
+        if placed and rng.random() < 0.4:
+            cluster.remove_pod(placed.pop(rng.randrange(len(placed))))
+        if i == 40:
+            add_node(cluster, "late", gpus=8, cpu="96")
+    # A cluster in which the nodes and pods are put as they are now.
+    for gpu, cpu in shapes:
+        ask = Ask(a_pod("next", gpu=gpu, cpu=cpu))
+        found = made.class_of(ask)
+        kept = {row: found.scores(row) for row in found.feasible_rows().tolist()}
+        rows, shape = rows_of(cluster, policy), cluster.notes(Demand).of(ask.pod)
+        assert shape is not None
+        alive = np.flatnonzero(cluster.table.alive)
+        anew = rows.seen_through(Many(cluster.table.columns, alive)).score(shape, np.arange(len(alive))).score
+        by_row = dict(zip(alive.tolist(), anew.tolist(), strict=True))
+        assert {row: scores["DeviceShare"] for row, scores in kept.items()} == {row: by_row[row] for row in kept}
+
+
+def test_pods_with_a_view_see_what_it_adds() -> None:
+    made = engine("n1", "n2")
+    cluster, view = made.cluster, View(made.cluster)
+    shape = PodShape(16_000, 1024)
+    row = cluster.table.row_of["n1"]
+    plain = ByPacking("ShadowPrices", shape, cluster, None).score(One(cluster.table.columns, row))
+    seen = ByPacking("ShadowPrices", shape, cluster, view)
+    assert seen.score(One(view.columns, row)) == plain
+    view.add(("allocatable", "cpu"), row, 64_000)
+    assert seen.score(One(view.columns, row)) > plain
+
+
+def test_a_pod_without_gpus_leaves_the_cpu_that_gpus_need() -> None:
+    made = engine(known=400)
+    add_node(made.cluster, "tight", gpus=4, cpu="16")
+    add_node(made.cluster, "roomy", gpus=2, cpu="64")
+    assert [made.place(Ask(a_pod(f"p{i}", cpu="4"))).node for i in range(4)] == ["roomy"] * 4
+
+
+def test_a_share_is_put_beside_the_share_that_it_completes() -> None:
+    made = engine("n1", "n2", "n3")
+    first = made.place(Ask(a_pod("p1", gpu=50)))
+    second = made.place(Ask(a_pod("p2", gpu=50)))
+    assert first.node == second.node
+    grants = [dict(made.cluster.pods[f"a/{name}"][0].notes)["DeviceShare"] for name in ("p1", "p2")]
+    assert grants[0] == grants[1]  # the same device
+
+
+def test_only_devices_are_packed() -> None:
+    with pytest.raises(DecodeError, match="ShadowPrices"):
+        convert(NodeNUMAResourceArgs, {"scoringStrategy": {"type": "ShadowPrices"}})
+
+
+def test_rows_that_come_and_go_are_followed() -> None:
+    made = engine("n1", "n2")
+    assert made.place(Ask(a_pod("p1", gpu=100))).node is not None
+    for i in range(100):
+        add_node(made.cluster, f"more-{i}", gpus=8, cpu="128", model="H100")
+    made.cluster.remove_pod("a/p1")
+    made.cluster.remove_node("n1")
+    assert made.place(Ask(a_pod("p2", gpu=800, cpu="64"))).node is not None
+    assert isinstance(made.cluster.shared[PackingRows, "ShadowPrices"], PackingRows)
