@@ -24,6 +24,10 @@ _IGNORES_ALL = "a pod that ignores reservations needs none, even if it asks for 
 _INSIDE = "what is reserved inside a reservation is not free for pods that ignore reservations"
 _ALL_THAT_IS_USED = "owners that use more than is reserved count with all that they use"
 _NOT_TWICE = "an owner counts once, though its reservation takes no other one"
+_SPLIT_IN_ORDER = "amounts are split from the NUMA node that has least, whichever numbers the nodes have"
+_BY_USE = "hints are scored by what pods hold, whatever CPUs the pod's own bind policy leaves out"
+_NEVER_REFUSES = "BestEffort takes the node without amounts of NUMA nodes where these do not suffice"
+_NOTHING_REPORTED = "a resource of which no NUMA node has anything is as good as not reported"
 
 KNOWN: dict[str, dict[int, str]] = {
     "cpus": _each(_PREFERRED_MARK, (154, 236, 246)),
@@ -33,6 +37,14 @@ KNOWN: dict[str, dict[int, str]] = {
         ),
         **_each(_NO_PREFERENCE, (21, 259)),
         **_each(_BEST_SCORE, (153,)),
+    },
+    "numa": {
+        **_each(_SPLIT_IN_ORDER, (0, 24, 79, 87, 161, 166, 180)),
+        **_each(_BY_USE, (3, 18, 50, 73, 77, 92, 117, 149, 160, 189)),
+        **_each(_NEVER_REFUSES, (38, 54, 74, 84, 85, 91, 113, 122, 133, 139, 156, 165, 182)),
+        **_each(_ONE_NUMA_NODE, (64, 153, 197)),
+        **_each(_NOTHING_REPORTED, (34, 191, 192)),
+        **_each(_BEST_SCORE, (41, 170)),
     },
     "devices": {
         **_each(_HIGHEST_PARTITION, (27, 105, 232, 254, 304, 305)),
