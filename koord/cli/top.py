@@ -1,6 +1,6 @@
 """`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band.
 
-`koord top gangs` is in `top_gangs`.
+`koord top gangs` is in `top_gangs`, `koord top devices` in `top_devices`.
 """
 
 from __future__ import annotations
@@ -157,6 +157,19 @@ def gangs(namespace: str, watch: bool, kubeconfig: str | None, context: str | No
     from koord.cli.top_gangs import show_gangs
 
     return _repeated(watch, lambda: show_gangs(namespace, kubeconfig, context, output))
+
+
+@top.command(epilog="Example: koord top devices --node gpu-a")
+@click.option("--node", default="", help="Only devices of this node.")
+@click.option("--free", is_flag=True, help="Only devices that have room.")
+@watch_option
+@kube_options
+@output_option("table", "json", "yaml")
+def devices(node: str, free: bool, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Show GPUs, RDMA cards and FPGAs: where they are attached, what is taken of each, and by which pods."""
+    from koord.cli.top_devices import show
+
+    return _repeated(watch, lambda: show(node, free, kubeconfig, context, output))
 
 
 async def _look(kubeconfig: str | None, context: str | None) -> Top:

@@ -186,3 +186,13 @@ def test_the_page_about_gangs(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("gangs.md"), tmp_path)
     assert "together with 7 other pods of its job" in printed
     assert printed.count("condition met") == 8
+
+
+@pytest.mark.kubectl
+def test_the_page_about_gpus(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("share-gpus.md"), tmp_path)
+    assert "a request of 60Gi koordinator.sh/gpu-memory instead of 100Gi" in printed
+    assert "150 must be at most 100" in printed
+    assert 'deployment "chat" successfully rolled out' in printed
+    assert '"gpu":[{"minor":' in printed
+    assert "default/train 100%" in printed

@@ -11,6 +11,7 @@ allocate    which devices a pod gets on one node
 scoring     which nodes and devices are preferred
 alignment   on which NUMA nodes the devices of a pod could be
 changes     what would make a node take a pod that it has no devices for
+figures     every device with its pods, from objects alone
 service     what is told of a node's devices
 judge       the class of a pod, over all nodes
 plugin      DeviceShare itself

@@ -184,7 +184,7 @@ def _require_shares(amounts: Mapping[str, int]) -> None:
         if amount % shares:
             raise _invalid(name, amount, f"must be a multiple of {_SHARED} ({shares})")
         if amount > shares * WHOLE:
-            raise _invalid(name, amount, f"must be at most {shares * WHOLE}, {WHOLE} for each of {shares} GPUs")
+            raise _invalid(name, amount, f"must be at most {shares * WHOLE}: {WHOLE} of each GPU")
 
 
 def _other(type_: str, amount: int, hint: DeviceHint) -> Request:

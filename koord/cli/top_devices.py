@@ -1,0 +1,75 @@
+"""The table of `koord top devices`: one line for each device, with what is taken of it and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from koord.cli import structured
+from koord.cli.tables import short, table
+
+if TYPE_CHECKING:
+    from koord.scheduler.plugins.devices.figures import DeviceFigures
+
+_COLOURS: Final = {"unhealthy": "red", "missing": "red"}
+
+
+def show(node: str, free: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
+    found = asyncio.run(_look(kubeconfig, context))
+    chosen = [each for each in found if (not node or each.node == node) and (not free or _has_room(each))]
+    if output in ("json", "yaml"):
+        structured.say({"devices": chosen}, output)
+        return 0
+    if not chosen:
+        click.echo("no device" + (f" on {node}" if node else "") + (" has room" if free else " is known"))
+        return 0
+    click.echo(device_table(chosen))
+    return 0
+
+
+def device_table(found: Sequence[DeviceFigures]) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("NODE", "TYPE", "MINOR", "STATE", "NUMA", "PCIE", "CORE%", "TAKEN%", "MEMORY", "PODS")
+    ]
+    for each in found:
+        memory = "-"
+        if each.memory_bytes is not None:
+            whole = "?" if each.memory_total_bytes is None else short("memory", each.memory_total_bytes)
+            memory = f"{short('memory', each.memory_bytes)}/{whole}"
+        rows.append(
+            (
+                each.node,
+                each.type,
+                str(each.minor),
+                each.state,
+                "-" if each.numa_node is None else str(each.numa_node),
+                each.pcie or "-",
+                "-" if each.core_percent is None else str(each.core_percent),
+                str(each.percent),
+                memory,
+                ", ".join(f"{holder.pod} {holder.percent}%" for holder in each.pods) or "-",
+            )
+        )
+    return table(rows, right=frozenset({2, 4, 6, 7, 8}), colours=_COLOURS)
+
+
+def _has_room(figures: DeviceFigures) -> bool:
+    return figures.state == "healthy" and figures.percent < 100
+
+
+async def _look(kubeconfig: str | None, context: str | None) -> Sequence[DeviceFigures]:
+    from koord.api import kinds
+    from koord.kube.client import Client
+    from koord.kube.errors import ApiError, NotFound
+    from koord.scheduler.plugins.devices.figures import figures
+
+    try:
+        async with Client.from_config(kubeconfig, context) as client:
+            return figures(await client.list(kinds.DEVICES), await client.list(kinds.PODS))
+    except NotFound:
+        raise click.ClickException("this cluster does not serve Devices: koord crds | kubectl apply -f -") from None
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,93 @@
+"""Every device of some nodes with what is taken of it and by whom, from objects alone: for people and programs.
+
+A device on which pods are and that no Device object lists is told as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.crd.device import Device
+from koord.scheduler.plugins.devices.grants import read
+from koord.scheduler.plugins.devices.inventory import Unit, machine_of
+from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, OTHERS, RATIO
+
+
+class Holder(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod on a device."""
+
+    pod: str
+    percent: int
+    "Of the device: the largest part of any of its resources."
+
+
+class DeviceFigures(msgspec.Struct, frozen=True, rename="camel"):
+    node: str
+    type: str
+    minor: int
+    state: str
+    "healthy, unhealthy or missing."
+    id: str = ""
+    numa_node: int | None = None
+    pcie: str = ""
+    core_percent: int | None = None
+    "Taken of it; of GPUs alone."
+    percent: int = 0
+    "Taken of it: of a GPU's memory, or of a card."
+    memory_bytes: int | None = None
+    "Taken of it."
+    memory_total_bytes: int | None = None
+    pods: tuple[Holder, ...] = ()
+
+
+def figures(devices: Iterable[Device], pods: Iterable[Pod]) -> tuple[DeviceFigures, ...]:
+    """By node, type and minor."""
+    taken: dict[tuple[str, str, int], list[tuple[str, dict[str, int]]]] = {}
+    for pod in pods:
+        granted = None if pod.is_finished or not pod.spec.node_name else read(pod.metadata)
+        for type_, grants in granted.by_type if granted else ():
+            for grant in grants:
+                key = (pod.spec.node_name, type_, grant.minor)
+                taken.setdefault(key, []).append((pod.metadata.key, dict(grant.amounts)))
+    found = []
+    for device in sorted(devices, key=lambda each: each.metadata.name):
+        node, machine = device.metadata.name, machine_of(device)
+        for units in machine.units.values():
+            found += [_of(node, unit, taken.pop((node, *unit.key), [])) for unit in units]
+    missing = [
+        DeviceFigures(node, type_, minor, "missing", pods=tuple(Holder(pod, _largest(has)) for pod, has in holders))
+        for (node, type_, minor), holders in taken.items()
+    ]
+    return tuple(sorted([*found, *missing], key=lambda each: (each.node, _order(each.type), each.minor)))
+
+
+def _of(node: str, unit: Unit, holders: list[tuple[str, dict[str, int]]]) -> DeviceFigures:
+    def of(name: str) -> int:
+        return sum(has.get(name, 0) for _, has in holders)
+
+    is_gpu = unit.type == GPU
+    return DeviceFigures(
+        node,
+        unit.type,
+        unit.minor,
+        "healthy" if unit.total else "unhealthy",
+        unit.id,
+        None if unit.place is None else unit.place.numa,
+        "" if unit.place is None else unit.place.pcie,
+        of(CORE) if is_gpu else None,
+        of(RATIO if is_gpu else OTHERS.get(unit.type, "")),
+        of(MEMORY) if is_gpu else None,
+        unit.total.get(MEMORY) if is_gpu else None,
+        tuple(Holder(pod, _largest(has)) for pod, has in sorted(holders, key=lambda each: each[0])),
+    )
+
+
+def _largest(has: dict[str, int]) -> int:
+    return max((amount for name, amount in has.items() if name != MEMORY), default=0)
+
+
+def _order(type_: str) -> tuple[int, str]:
+    return (0 if type_ == GPU else 1), type_

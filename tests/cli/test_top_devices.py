@@ -1,0 +1,30 @@
+"""`koord top devices`: every device with its pods, and the command on a server."""
+
+from __future__ import annotations
+
+from koord.cli.top_devices import device_table
+from koord.scheduler.plugins.devices.figures import Holder, figures
+from tests.scheduler.build import pod
+from tests.scheduler.plugins.devices.machines import device, gpu, held, rdma, share
+
+
+def test_devices_are_told_with_what_is_taken_of_them_and_by_whom() -> None:
+    pods = [
+        pod("chat-1", on="n", annotations=held(gpu={0: share(25)})),
+        pod("chat-0", on="n", annotations=held(gpu={0: share(50)})),
+        pod("train", on="n", annotations=held(rdma={0: {"rdma": 1}}, gpu={9: share(100)})),
+        pod("done", on="n", phase="Succeeded", annotations=held(gpu={1: share(100)})),
+        pod("odd", on="n", annotations=held(gpu={1: {"gpu-core": "much"}})),
+    ]
+    found = figures([device("n", [rdma(0), gpu(1, health=False), gpu(0, pcie=3, numa=1)])], pods)
+    assert [(each.type, each.minor, each.state, each.percent) for each in found] == [
+        ("gpu", 0, "healthy", 75),
+        ("gpu", 1, "unhealthy", 0),
+        ("gpu", 9, "missing", 0),
+        ("rdma", 0, "healthy", 1),
+    ]
+    assert found[0].pods == (Holder("default/chat-0", 50), Holder("default/chat-1", 25))
+    assert device_table(found).splitlines()[1].split() == [
+        *("n", "gpu", "0", "healthy", "1", "3", "75", "75", "60Gi/80Gi"),
+        *("default/chat-0", "50%,", "default/chat-1", "25%"),
+    ]
