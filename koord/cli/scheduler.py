@@ -48,6 +48,7 @@ profiles, plugins, arguments and backoffs takes effect within seconds, and one t
     is_flag=True,
     help="Log an alert for pods whose victims do not go, or to whom nothing happens for long; and measure both.",
 )
+@click.option("--feature-gates", default="", metavar="LIST", help="As in MultiQuotaTree=true.")
 @plugin_option
 @component_options
 def scheduler(
@@ -56,12 +57,15 @@ def scheduler(
     namespace: str | None,
     alone: bool,
     audit: bool,
+    feature_gates: str,
     plugins: tuple[str, ...],
     common: Common,
 ) -> int:
     """Schedule pods: the scheduler of koord, in place of or beside the one of Kubernetes."""
     from msgspec.structs import replace
 
+    from koord.api.configuration.features import SchedulerGate, parse_gates
+    from koord.api.configuration.idle_gates import gates_warning
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.scheduler.auditor import AuditLimits
     from koord.scheduler.live.diagnosis import Inspection
@@ -74,6 +78,7 @@ def scheduler(
         return found
 
     configuration = read()
+    gates = parse_gates(SchedulerGate, feature_gates)
     own = tuple(load(each) for each in plugins)
     measured: list[Metrics] = []
     inspection = Inspection()
@@ -89,6 +94,7 @@ def scheduler(
             alone=alone,
             reload=read if config is not None else None,
             plugins=own,
+            gates=gates,
             inspection=inspection,
             audit=AuditLimits() if audit else None,
         )
@@ -99,6 +105,7 @@ def scheduler(
         "scheduler",
         work,
         common,
+        warning=gates_warning(gates),
         measured=measured.append,
         served=lambda server: server.add_paths(inspection.handle),
     )

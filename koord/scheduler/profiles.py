@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_args import ARGS
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.scheduler_config import SchedulerProfile as Written
@@ -96,7 +97,9 @@ def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
     return helps
 
 
-def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -> Profiles:
+def profiles_of(
+    config: SchedulerConfiguration, own: Sequence[OwnPlugin] = (), gates: Mapping[SchedulerGate, bool] | None = None
+) -> Profiles:
     """The profiles of a configuration that `scheduler_config.parse` accepted; `own`: the user's plugins."""
     warnings: list[str] = []
     missing: dict[str, list[str]] = {}
@@ -105,7 +108,7 @@ def profiles_of(config: SchedulerConfiguration, own: Sequence[OwnPlugin] = ()) -
         for name in written.resolved().names:
             if not registry.is_built(name):
                 missing.setdefault(name, []).append(written.scheduler_name)
-        profiles[written.scheduler_name] = _profile(written, own, warnings)
+        profiles[written.scheduler_name] = _profile(written, own, warnings, gates)
     warnings += _without_effect(config)
     if missing:
         listed = ", ".join(sorted(missing))
@@ -149,7 +152,9 @@ def profile_for(profiles: Collection[str], scheduler_name: str, *, alone: bool) 
     return next(iter(profiles)) if alone and scheduler_name == SCHEDULER_DEFAULT else None
 
 
-def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) -> Profile:
+def _profile(
+    written: Written, own: Sequence[OwnPlugin], warnings: list[str], gates: Mapping[SchedulerGate, bool] | None
+) -> Profile:
     resolved = written.resolved()
     # A node meets filters in the order of that point, whatever the order of the others.
     points = ("filter", "preFilter", "score", "postFilter", "reserve", "permit", "preBind", "preEnqueue", "queueSort")
@@ -160,7 +165,7 @@ def _profile(written: Written, own: Sequence[OwnPlugin], warnings: list[str]) ->
     for name in _with_closing(order, written):
         if name not in registry.PLUGINS:
             continue
-        plugin = _make(name, written, warnings)
+        plugin = _make(name, written, warnings, gates)
         refuses = name in resolved.at["preFilter"]
         plugin.before = resolved.at["preFilter"].index(name) if refuses else len(resolved.at["preFilter"])
         if not any(name in resolved.at[point] for point in ("filter", "preFilter", "score")) and name != CLOSING:
@@ -186,10 +191,10 @@ def _with_closing(order: Collection[str], written: Written) -> Iterator[str]:
             yield CLOSING
 
 
-def _make(name: str, written: Written, warnings: list[str]) -> Plugin:
+def _make(name: str, written: Written, warnings: list[str], gates: Mapping[SchedulerGate, bool] | None) -> Plugin:
     type_ = ARGS.get(name)
     if type_ is not None and registry.takes_args(name):
-        return registry.make(name, written.args_of(name, type_))
+        return registry.make(name, written.args_of(name, type_), gates)
     if type_ is not None and written.written_args(name) != type_():
         warnings.append(f"profile {written.scheduler_name}: the arguments of {name} have no effect yet")
-    return registry.make(name, None)
+    return registry.make(name, None, gates)

@@ -12,6 +12,7 @@ from inspect import signature
 from typing import Final
 
 from koord.api.configuration.component_config import PluginArgs
+from koord.api.configuration.features import SchedulerGate
 from koord.scheduler.framework.plugin import Plugin
 
 _HERE: Final = "koord.scheduler.plugins"
@@ -39,6 +40,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "DeviceShare": f"{_HERE}.devices.plugin",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
     "ImageLocality": f"{_HERE}.image_locality",
+    "ElasticQuota": f"{_HERE}.quota.elastic_quota",
     "DefaultPreemption": f"{_HERE}.default_preemption",
 }
 """Name to module, which has a class of that name."""
@@ -56,9 +58,15 @@ def takes_args(name: str) -> bool:
     return "args" in signature(_class(name)).parameters
 
 
-def make(name: str, args: PluginArgs | None) -> Plugin:
-    """A new plugin, with its arguments where it has any."""
-    plugin = _class(name)(args) if args is not None else _class(name)()
+def takes_gates(name: str) -> bool:
+    """Whether a plugin heeds feature gates."""
+    return "gates" in signature(_class(name)).parameters
+
+
+def make(name: str, args: PluginArgs | None, gates: Mapping[SchedulerGate, bool] | None = None) -> Plugin:
+    """A new plugin, with its arguments and feature gates where it has any."""
+    given = {"args": args, "gates": gates if takes_gates(name) else None}
+    plugin = _class(name)(**{key: value for key, value in given.items() if value is not None})
     assert isinstance(plugin, Plugin)
     return plugin
 

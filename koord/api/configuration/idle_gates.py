@@ -11,6 +11,15 @@ from typing import Any, Final
 
 from koord.api.configuration.features import AgentGate, DeschedulerGate, Gate, ManagerGate, SchedulerGate
 
+_READ: Final = (
+    SchedulerGate.MULTI_QUOTA_TREE,
+    SchedulerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD,
+    SchedulerGate.ELASTIC_QUOTA_IMMEDIATE_IGNORE_TERMINATING_POD,
+    SchedulerGate.ELASTIC_QUOTA_GUARANTEE_USAGE,
+    SchedulerGate.DISABLE_DEFAULT_QUOTA,
+)
+"""Of the scheduler's gates, those that have an effect."""
+
 GATES: Final[frozenset[Gate]] = frozenset(
     (
         AgentGate.RDT_RESCTRL,
@@ -48,7 +57,7 @@ GATES: Final[frozenset[Gate]] = frozenset(
         ManagerGate.PRIORITY_TRANSFORMER,
         ManagerGate.PREEMPTION_POLICY_TRANSFORMER,
         ManagerGate.REPLACE_RESOURCES_TRANSFORMER,
-        *SchedulerGate,
+        *(gate for gate in SchedulerGate if gate not in _READ),
         *DeschedulerGate,
     )
 )

@@ -48,12 +48,6 @@ class Unacted:
 
 
 UNACTED: Final[tuple[Unacted, ...]] = (
-    Unacted(
-        "elastic quotas",
-        "neither min nor max is enforced when pods are scheduled",
-        kinds.ELASTIC_QUOTAS,
-        labels=frozenset({names.LABEL_QUOTA_NAME}),
-    ),
     Unacted("pod migrations", "there is no descheduler, and the pod stays where it is", kinds.POD_MIGRATION_JOBS),
     Unacted(
         "network topologies",

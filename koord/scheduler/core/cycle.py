@@ -54,7 +54,11 @@ class Cycle:
         if self._out:
             return self._out.popleft()
         feed = self._feed
+        feed.ease(idle=False)
         attempt = feed.queue.pop(feed.now.steady_s)
+        if attempt is None:
+            feed.ease(idle=True)
+            attempt = feed.queue.pop(feed.now.steady_s)
         if attempt is None:
             return None
         asks = attempt.entity.pods
@@ -94,6 +98,7 @@ class Cycle:
             placements = [engine.place(asks[0], explain=self._scores)]
         else:
             placements = engine.place_all(asks, explain=self._scores)
+        engine.tried(asks, placements)
         found = any(each.node is not None for each in placements)
         observer.placed(engine, found=found)
         if found:

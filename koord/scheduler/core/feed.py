@@ -41,6 +41,8 @@ FREED: Final = int(Reason.PODS | Reason.FREED)
 LENDS: Final = int(Reason.PODS | Reason.FREED | Reason.EXACT)
 LET_GO: Final = "AssignedPodDelete"
 """What metrics call it when a pod gives back a place that it never took."""
+EASED: Final = "PluginEased"
+"""What they call it when a plugin that refused a pod may let it through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class Feed:
         self._taking: dict[Kind[Any], list[Taking]] = {}
         self._standing: dict[Kind[Any], Callable[[Any], Pod]] = {}
         "Kinds whose objects are placed like pods, and what stands for one."
+        plugins = list(plugins)
+        self._easing = [plugin.eases for plugin in plugins if plugin.eases is not None]
         for plugin in plugins:
             for taking in plugin.takes():
                 if taking.kind not in BY_KIND:
@@ -110,6 +114,8 @@ class Feed:
             self._happened(event)
         if self.cluster.changed_jobs:
             self._look_at_jobs()
+        if self.cluster.may_ease:
+            self._wake()
 
     def hear_many(self, kind: Kind[Any], objects: Sequence[Any]) -> None:
         """Many objects of one kind are there: the same result as one by one, for less."""
@@ -203,6 +209,7 @@ class Feed:
             row = self.cluster.put_node(new)
             for record in self._homeless.pop(name, {}).values():
                 del self._missing_node_of[record.key]
+                self.cluster.tell_of_homeless(record, -1)
                 self.cluster.place(record, row)
         elif old is None or _node_differs(old, new):
             self.cluster.put_node(new)
@@ -286,6 +293,14 @@ class Feed:
         if pods:
             self.queue.activate([self._entity(key) for key in pods], self.now.steady_s)
             self._wake()
+
+    def ease(self, *, idle: bool) -> None:
+        """Ask plugins which pods that they refused may be let through. `idle`: nobody else is ready."""
+        self.cluster.may_ease = False
+        for eases in self._easing:
+            pods = eases(self.cluster, idle)
+            if pods:
+                self.queue.help(dict.fromkeys(map(self._entity, pods)), self.now.steady_s, EASED)
 
     def is_queued(self, key: str) -> bool:
         """Whether a pod waits, alone or with its job."""
@@ -419,12 +434,13 @@ class Feed:
     def _keep(self, record: PodRecord, node: str) -> None:
         self._homeless.setdefault(node, {})[record.key] = record
         self._missing_node_of[record.key] = node
+        self.cluster.tell_of_homeless(record, +1)
 
     def _forget_missing(self, key: str) -> None:
         node = self._missing_node_of.pop(key, None)
         if node is not None:
             there = self._homeless[node]
-            del there[key]
+            self.cluster.tell_of_homeless(there.pop(key), -1)
             if not there:
                 del self._homeless[node]
 

@@ -112,6 +112,8 @@ INPUTS: Final[tuple[Input, ...]] = (
     # What a change of one means to whom is the plugin's to say: see `Cluster.changed_jobs`.
     _plugins(kinds.POD_GROUPS, lambda old, new: None),
     _placed_like_pods(kinds.RESERVATIONS),
+    # Likewise: see `Plugin.eases`.
+    _plugins(kinds.ELASTIC_QUOTAS, lambda old, new: None),
     Input(
         kinds.PODS,
         lambda feed, new, old: feed.put_pod(new, old),

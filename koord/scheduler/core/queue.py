@@ -255,6 +255,18 @@ class Queue:
             self._ready(attempt, now_s, event.name)
         return len(woken)
 
+    def help(self, keys: Iterable[str], now_s: float, event: str) -> None:
+        """What kept these from being placed may be over: as after an event that helps them, and nobody else."""
+        for key in keys:
+            attempt = self._all.get(key)
+            if attempt is None:
+                continue
+            if attempt.where is Where.IN_FLIGHT:
+                attempt._helped = True
+            elif attempt.where is Where.UNSCHEDULABLE:
+                self._leave(attempt)
+                self._ready(attempt, now_s, event)
+
     def activate(self, keys: Iterable[str], now_s: float) -> None:
         """Have these tried now, backoff or not: their time has come for a reason that no event tells."""
         for key in keys:

@@ -99,6 +99,8 @@ class Engine:
             each for each in profile.plugins if each.view is not None and each.name not in profile.judging_not
         ]
         self._telling_apart = [each for each in profile.plugins if each in self._judging or each in self._viewing]
+        self._refusing = profile.at("preFilter", "refuses")
+        self._told = profile.at("preFilter", "tried")
         self._reserving = profile.at("reserve", "reserve")
         self._helping = profile.at("postFilter", "post_filter")
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
@@ -200,6 +202,10 @@ class Engine:
 
     def place(self, ask: Ask, *, explain: bool = False) -> Placement:
         """Decide for one pod, and count it on its node. A node that it was promised is tried first, and alone."""
+        if self._refusing and (refused := self.refusal(ask)) is not None:
+            plugin, why = refused
+            nodes = {why: len(self.cluster.table)}
+            return Placement(ask.key, None, rejections=nodes, why_not={plugin: nodes}, refusal=why)
         nominations = self.cluster.nominations
         if not nominations.any and not ask.pod.status.nominated_node_name:
             return self._place(ask, self._class(ask, None), None, explain)
@@ -210,6 +216,21 @@ class Engine:
             nominations.withdraw(ask.key)
             self.cluster.undoable(lambda: nominations.put(promise))
         return placement
+
+    def refusal(self, ask: Ask) -> tuple[str, str] | None:
+        """The plugin that turns a pod away whatever the node, as things are now, and why."""
+        for plugin in self._refusing:
+            assert plugin.refuses is not None
+            why = plugin.refuses(ask, self.cluster)
+            if why is not None:
+                return plugin.name, why
+        return None
+
+    def tried(self, asks: Sequence[Ask], placements: Sequence[Placement]) -> None:
+        """An attempt has ended: whoever refuses pods may note whom."""
+        for plugin in self._told:
+            assert plugin.tried is not None
+            plugin.tried(asks, placements, self.cluster)
 
     def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
         row = first if first is not None and self.fits(ask, first) else self._winner(ask, found)
@@ -396,11 +417,15 @@ class Engine:
 
     def fits(self, ask: Ask, row: Row) -> bool:
         """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
+        if self._refusing and self.refusal(ask) is not None:
+            return False
         found = self.class_of(ask)
         return found.is_feasible(row) and self._objection(ask, found, row) is None
 
     def words_against(self, ask: Ask, row: Row) -> list[str]:
         """Why a row will not do, in the words of the first who says so; nothing where it will."""
+        if self._refusing and (refused := self.refusal(ask)) is not None:
+            return [refused[1]]
         found = self._crowded(ask, row) or self.class_of(ask).reasons(row)
         if found is not None:
             return found[1]

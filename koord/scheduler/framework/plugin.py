@@ -2,6 +2,7 @@
 
     key(ask)                what this plugin looks at; pods with equal keys (of all plugins) are one class
     compile(ask, cluster)   the judge for that class, or None where the plugin has nothing to say
+    refuses(ask, cluster)   why a pod is turned away as things are, whatever the node: its team has used up its quota
     view(ask, cluster)      how that class sees the cluster, where some rows look otherwise to it than to all others
     notes                   what the plugin must know of pods on nodes, made from the pods themselves
     reserve(...)            the note of a pod that was just placed: what it takes there
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from koord.scheduler.core.entity import Attempt, Entity
     from koord.scheduler.core.queue import ClusterEvent
     from koord.scheduler.framework.ask import Ask
-    from koord.scheduler.framework.engine import Engine
+    from koord.scheduler.framework.engine import Engine, Placement
     from koord.scheduler.framework.writes import Step, Write
     from koord.scheduler.state.cluster import Cluster
     from koord.scheduler.state.notes import Notes
@@ -127,6 +128,14 @@ class Plugin:
     "The judge for the class of a pod, or None where the plugin has nothing to say about it."
     compile_through: Callable[[Ask, Cluster, View], Judge | None] | None = None
     "The same for a class with a view, of a plugin that looks at pods themselves: hidden ones are not there."
+    refuses: Callable[[Ask, Cluster], str | None] | None = None
+    """Why a pod is turned away whatever the node, as things are now; None: it is not. Asked at every attempt, before
+    any node is looked at. What changes all the time and says nothing of nodes belongs here and not in a class."""
+    tried: Callable[[Sequence[Ask], Sequence[Placement], Cluster], None] | None = None
+    "How an attempt at some pods ended, for a plugin that refuses pods and knows when they may be let through."
+    eases: Callable[[Cluster, bool], Sequence[str]] | None = None
+    """Keys of pods that it refused and may let through now. Asked before each decision; the second argument says that
+    nobody else is ready, so that there is time to look at all of them."""
     view: Callable[[Ask, Cluster], View | None] | None = None
     """How the class of a pod sees the cluster; None: as it is. Classes may share one. As long as the plugin's key is
     the same, so is the view; what it shows may change."""

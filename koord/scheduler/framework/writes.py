@@ -45,7 +45,29 @@ class Delete:
     namespace: str = ""
 
 
-Write: TypeAlias = Patch | PodBinding | Delete
+@dataclass(frozen=True, slots=True)
+class Create:
+    """An object that should be there. If one of its name is there already, that one stays."""
+
+    kind: Kind[Any]
+    name: str
+    body: Mapping[str, Any]
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """A pod has to go, unless a budget forbids it."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    "Why, for whoever looks at the pod."
+
+
+Write: TypeAlias = Patch | PodBinding | Delete | Create | Evict
 
 
 LATE_S: Final = 5.0

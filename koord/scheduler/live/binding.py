@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from koord.api.kinds import PODS
@@ -25,11 +25,11 @@ from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
-from koord.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unavailable
+from koord.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unavailable
 from koord.kube.retry import backoff_s
 from koord.scheduler.core.core import BindingOutcome, Core
 from koord.scheduler.core.decision import Bind, Placed
-from koord.scheduler.framework.writes import CannotBind, Delete, PodBinding, Step, Until, Write
+from koord.scheduler.framework.writes import CannotBind, Create, Delete, Evict, PodBinding, Step, Until, Write
 from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
 from koord.scheduler.live.sources import moment
 
@@ -281,6 +281,13 @@ async def carry_out(client: Client, write: Write) -> None:
         return
     if isinstance(write, Delete):
         await client.delete(write.kind, write.name, namespace=write.namespace, uid=write.uid)
+        return
+    if isinstance(write, Create):
+        with suppress(AlreadyExists):
+            await client.create(write.kind, write.body, namespace=write.namespace, field_manager=FIELD_MANAGER)
+        return
+    if isinstance(write, Evict):
+        await client.evict(write.namespace, write.name, uid=write.uid)
         return
     await client.patch(
         write.kind,

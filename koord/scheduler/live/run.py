@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.threshold_order import load_limits, of_nodes
 from koord.api.kinds import Kind
@@ -68,6 +69,8 @@ class SchedulerOptions:
     "Reads the configuration anew; None: it stays as it is."
     plugins: tuple[OwnPlugin, ...] = ()
     "The user's own, for every profile."
+    gates: Mapping[SchedulerGate, bool] = field(default_factory=dict)
+    "Feature gates that are not as they are by default, and any others."
     inspection: Inspection | None = None
     "Through which people look into it."
     audit: AuditLimits | None = None
@@ -209,7 +212,7 @@ class Runner:
     async def _keep_up(self, read: Read) -> None:
         async for config in changes(read, self._config, self._clock):
             try:
-                profiles_of(config, self._options.plugins)
+                profiles_of(config, self._options.plugins, self._options.gates)
                 self._require_order(config)
             except BadInput as error:
                 log.error("the configuration is left as it was: %s", error)
@@ -247,7 +250,7 @@ class Runner:
         """A state for a configuration, fed from the informers. What was placed and is not heard of yet goes along."""
         before = self.core
         self._disconnect()
-        profiles = profiles_of(config, self._options.plugins)
+        profiles = profiles_of(config, self._options.plugins, self._options.gates)
         for warning in profiles.warnings:
             log.warning(warning)
         self.core = Core(

@@ -13,9 +13,9 @@ from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
-from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
 from koord.kube.retry import backoff_s
-from koord.scheduler.framework.writes import Patch, PodBinding, Write
+from koord.scheduler.framework.writes import Evict, Patch, PodBinding, Write
 from koord.scheduler.live.binding import carry_out
 
 log = logging.getLogger(__name__)
@@ -38,10 +38,7 @@ class Writing:
         return len(self._tasks)
 
     def put(self, write: Write) -> None:
-        kind = "bindings"
-        if not isinstance(write, PodBinding):
-            kind = f"{write.kind.plural}/{write.subresource if isinstance(write, Patch) else ''}"
-        key = kind, write.namespace, write.name
+        key = _kind(write), write.namespace, write.name
         self._wanted[key] = write
         if key not in self._tasks:
             task = self._tasks[key] = asyncio.create_task(self._write(key), name=f"write {' '.join(key)}")
@@ -57,8 +54,8 @@ class Writing:
         while (write := self._wanted.pop(key, None)) is not None:
             try:
                 await carry_out(self._client, write)
-            except (NotFound, Conflict, NotLeader) as error:
-                # It is gone, or another one of its name is there, of which we hear.
+            except (NotFound, Conflict, NotLeader, EvictionRefused) as error:
+                # It is gone, or another one of its name is there, of which we hear. Whom a budget protects stays.
                 log.info("%s was not written: %s", " ".join(key), error)
             except (ApiError, DecodeError) as error:
                 if told != (told := str(error)):
@@ -68,3 +65,11 @@ class Writing:
                 await self._clock.sleep(backoff_s(tries, " ".join(key), base_s=FIRST_AGAIN_S, cap_s=LONGEST_AGAIN_S))
             else:
                 tries = 0
+
+
+def _kind(write: Write) -> str:
+    if isinstance(write, PodBinding):
+        return "bindings"
+    if isinstance(write, Evict):
+        return "evictions"
+    return f"{write.kind.plural}/{write.subresource if isinstance(write, Patch) else ''}"

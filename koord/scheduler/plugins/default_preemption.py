@@ -78,7 +78,8 @@ class DefaultPreemption(Plugin):
 
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         cluster = engine.cluster
-        if not cluster.table.row_of:
+        if not cluster.table.row_of or engine.refusal(ask) is not None:
+            # Whoever refuses it whatever the node knows whether somebody's going would help.
             return None
         if ask.spec.preemption_policy == PreemptionPolicy.NEVER:
             return Remedy(message=f"preemption: {NEVER}")

@@ -104,6 +104,7 @@ class Cluster:
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
         self._told_of_special: list[Callable[[PodRecord, Row, int], None]] = []
+        self._told_of_homeless: list[Callable[[PodRecord, int], None]] = []
         self.noting: dict[str, Notes] = {}
         "Who makes and counts notes of pods, by name."
         self._reading: list[Notes] = []
@@ -124,6 +125,8 @@ class Cluster:
         self.changed_jobs: dict[str, bool] = {}
         """Keys of jobs of which something changed that is no change of a pod that waits; and whether pods that wait may
         belong to another job for it. Whoever queues them looks, and empties it."""
+        self.may_ease = False
+        "Whether a plugin that refuses pods wants to be asked whom it lets through: see `Plugin.eases`."
         self.shared: WeakValueDictionary[Hashable, object] = WeakValueDictionary()
         "What several classes of pods look at, for as long as one of them does."
         self.taint_sets: list[tuple[Taint, ...]] = [()]
@@ -302,6 +305,8 @@ class Cluster:
         if getattr(type(watcher), "pod_moved", None) is not Index.pod_moved:
             is_special = isinstance(watcher, Index) and watcher.special
             (self._told_of_special if is_special else self._told_of_pods).append(watcher.pod_moved)
+        if isinstance(watcher, Index) and type(watcher).pod_homeless is not Index.pod_homeless:
+            self._told_of_homeless.append(watcher.pod_homeless)
 
     def index(self, kind: type[AnIndex]) -> AnIndex:
         """The one index of a kind, made on first use and kept up to date."""
@@ -397,6 +402,11 @@ class Cluster:
             for listener in listeners[:told]:
                 listener(record, row, -sign)
             raise
+
+    def tell_of_homeless(self, record: PodRecord, sign: int) -> None:
+        """A pod has a node that is not known, or no longer: it takes no room here, and exists all the same."""
+        for told in self._told_of_homeless:
+            told(record, sign)
 
     def _kept(self, node: Node) -> Node:
         """A node without what no decision looks at. Nodes have the same images: those are kept once."""

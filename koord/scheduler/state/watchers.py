@@ -44,3 +44,6 @@ class Index:
 
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
         """Nothing, unless overridden."""
+
+    def pod_homeless(self, record: PodRecord, sign: int) -> None:
+        """A pod has a node that is not known (+1), or no longer (-1): the node came, or the pod went."""

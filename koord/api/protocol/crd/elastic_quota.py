@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.meta import Condition, ObjectMeta
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.text.quantity import ResourceList
 from koord.api.text.selector import LabelSelector
@@ -24,6 +24,8 @@ class ElasticQuotaSpec(Struct):
 class ElasticQuotaStatus(Struct):
     used: ResourceList = EMPTY
     "What the pods of the quota use, by their requests. Written by the scheduler."
+    conditions: tuple[Condition, ...] = ()
+    "Whether the scheduler can use the quota as it is (Usable), and why not. Written by the scheduler."
 
 
 class ElasticQuota(Struct):

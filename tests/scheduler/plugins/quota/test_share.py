@@ -65,7 +65,8 @@ def test_worked_examples(example: str) -> None:
 def test_mins_shrink_with_the_cluster() -> None:
     assert [scaled(90_000, least, 120_000) for least in (60_000, 30_000, 30_000)] == [45_000, 22_500, 22_500]
     assert [scaled(9, least, 12) for least in (6, 3, 3)] == [4, 2, 2]
-    assert scaled(0, 6, 12) == 0 and scaled(-3, 6, 12) == 0
+    assert scaled(0, 6, 12) == 0
+    assert scaled(-3, 6, 12) == 0
     assert scaled(100, 6, 12) == 6
 
 

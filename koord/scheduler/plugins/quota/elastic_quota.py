@@ -1,0 +1,151 @@
+"""ElasticQuota: teams share a cluster by guarantees, limits and weights.
+
+A pod is placed only where what its quota uses, with the pod, is within the quota's share (`check`). That says nothing
+of nodes, so it is asked before any node is looked at. A pod that is refused waits until its quota has more room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from koord.api.configuration.features import SchedulerGate
+from koord.api.configuration.scheduler_args import ElasticQuotaArgs
+from koord.api.kinds import ELASTIC_QUOTAS, PODS
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol import names
+from koord.api.text.timestamp import from_seconds
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Placement
+from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.writes import Write
+from koord.scheduler.plugins.quota.check import shortage, words
+from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
+from koord.scheduler.plugins.quota.refusals import Refusals
+from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by, status_of, status_write
+from koord.scheduler.plugins.quota.tree import Bounds
+from koord.scheduler.state.cluster import Cluster
+
+CREATED_AGAIN_S: Final = 60.0
+"""So long after an object was wanted that is still not there, it is wanted again."""
+SECONDS_A_QUOTA: Final = 1e-4
+"""Objects are looked through so seldom that it costs little: so long for each of them, and at most a second."""
+
+
+class ElasticQuota(Plugin):
+    name = "ElasticQuota"
+    notes = Quotas
+
+    def __init__(self, args: ElasticQuotaArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
+        self._args = (args or ElasticQuotaArgs()).completed()
+        self._rules = rules_of(self._args, gates or {})
+        self._is_first = False
+        self._sent: dict[str, tuple[str, QuotaStatus]] = {}
+        "By object, what it was last told to say, until it is heard to say it."
+        self._said: dict[str, tuple[object, QuotaStatus]] = {}
+        self._told_at = -1
+        self._tell_again_s = 0.0
+        self._created_s: float | None = None
+
+    def attach(self, cluster: Cluster) -> None:
+        self.quotas = cluster.notes(Quotas)
+        if self.quotas.rules is None:
+            # Quotas are the cluster's: of several profiles, the first one's arguments count.
+            self.quotas.follow(self._rules)
+            self._is_first = True
+        self._refusals = cluster.index(Refusals)
+
+    def takes(self) -> Iterable[Taking]:
+        if not self._is_first:
+            return ()
+        quotas = self.quotas
+        return (
+            Taking(ELASTIC_QUOTAS, quotas.put_quota, quotas.remove_quota),
+            Taking(PODS, self._put_pod, self._remove_pod),
+        )
+
+    def _put_pod(self, pod: Pod) -> None:
+        if self._refusals and (pod.spec.node_name or pod.is_finished):
+            self._refusals.forget(pod.metadata.key)
+        self.quotas.put_pod(pod)
+
+    def _remove_pod(self, pod: Pod) -> None:
+        if self._refusals:
+            self._refusals.forget(pod.metadata.key)
+        self.quotas.remove_pod(pod)
+
+    def refuses(self, ask: Ask, cluster: Cluster) -> str | None:
+        quotas = self.quotas
+        quota = quotas.quota_of(ask)
+        if quota is None:
+            return None
+        asked = quotas.asked(ask)
+        short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod))
+        return None if short is None else words(quotas, quota, asked, short)
+
+    def tried(self, asks: Sequence[Ask], placements: Sequence[Placement], cluster: Cluster) -> None:
+        refusals = self._refusals
+        refused = [ask for ask, each in zip(asks, placements, strict=True) if self.name in each.why_not]
+        if refusals:
+            keys = {ask.key for ask in refused}
+            for ask in asks:
+                if ask.key not in keys:
+                    refusals.let_through(ask.key)
+        for ask in refused:
+            quota = self.quotas.quota_of(ask)
+            if quota is None:
+                continue
+            asked, fixed = self.quotas.asked(ask), is_fixed(ask.pod)
+            short = shortage(self.quotas, quota, asked, fixed=fixed)
+            refusals.note(ask, quota, asked, quota if short is None else short.quota, fixed=fixed)
+
+    def eases(self, cluster: Cluster, idle: bool) -> Sequence[str]:
+        return self._refusals.eased(idle=idle) if self._is_first and self._refusals else ()
+
+    def writes(self, cluster: Cluster) -> Iterable[Write]:
+        """What the objects of quotas are to say, where they say something else."""
+        quotas = self.quotas
+        if not self._is_first or quotas.uses == self._told_at or cluster.now_s < self._tell_again_s:
+            return
+        self._told_at = quotas.uses
+        self._tell_again_s = cluster.now_s + min(1.0, SECONDS_A_QUOTA * len(quotas.objects))
+        if self._created_s is None or cluster.now_s - self._created_s >= CREATED_AGAIN_S:
+            self._created_s = cluster.now_s
+            yield from built_in(quotas, self._args.quota_group_namespace)
+        for key, heard in quotas.objects.items():
+            known = self._said.get(key)
+            if known is None or known[0] is not heard:
+                known = self._said[key] = heard, said_by(heard)
+            wanted = status_of(quotas, key, heard.metadata.name)
+            if wanted == known[1]:
+                self._sent.pop(key, None)
+            elif self._sent.get(key) != (heard.metadata.uid, wanted):
+                self._sent[key] = heard.metadata.uid, wanted
+                yield status_write(heard, known[1], wanted, from_seconds(cluster.now_s))
+        for key in self._said.keys() - quotas.objects.keys():
+            del self._said[key]
+            self._sent.pop(key, None)
+
+
+def rules_of(args: ElasticQuotaArgs, gates: Mapping[SchedulerGate, bool]) -> Rules:
+    """How quotas are counted, by a configuration."""
+
+    def is_on(gate: SchedulerGate) -> bool:
+        return gates.get(gate, gate.default)
+
+    return Rules(
+        by_runtime=args.enable_runtime_quota,
+        scales=args.enable_min_quota_scale,
+        checks_parents=args.enable_check_parent_quota,
+        protects_default=args.disable_default_quota_preemption,
+        outside={
+            names.QUOTA_DEFAULT: Bounds(max=amounts(args.default_quota_group_max, capped=True)),
+            names.QUOTA_SYSTEM: Bounds(max=amounts(args.system_quota_group_max, capped=True)),
+        },
+        several_trees=is_on(SchedulerGate.MULTI_QUOTA_TREE),
+        keeps=is_on(SchedulerGate.ELASTIC_QUOTA_GUARANTEE_USAGE),
+        has_default=not is_on(SchedulerGate.DISABLE_DEFAULT_QUOTA),
+        ignores_overhead=is_on(SchedulerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD),
+        ignores_terminating=is_on(SchedulerGate.ELASTIC_QUOTA_IMMEDIATE_IGNORE_TERMINATING_POD),
+    )

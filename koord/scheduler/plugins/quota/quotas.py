@@ -1,0 +1,378 @@
+"""What pods ask for and use of each quota, in the whole cluster.
+
+A pod asks for its requests from when it exists until it is gone or has ended, and uses them while it has a node. Pods
+are added up by what tells their quota: the label that names one, and their namespace. So a quota that comes, goes or
+takes another namespace moves sums and not pods, and everything follows from the objects that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import amounts as amounts_of
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.annotations import quota as protocol
+from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.quota.forest import DEFAULT_TREE, OUTSIDE, Forest
+from koord.scheduler.plugins.quota.spec import quota_spec
+from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Sums
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord, requests_of
+from koord.scheduler.state.table import Row
+
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How quotas are counted and checked: arguments and feature gates."""
+
+    by_runtime: bool = True
+    "Whether the share bounds a quota; otherwise max does."
+    scales: bool = True
+    checks_parents: bool = False
+    protects_default: bool = True
+    "Whether pods of the default quota are never preempted for their quota's sake."
+    outside: Mapping[str, Bounds] = field(default_factory=dict)
+    "Bounds of the default and the system quota."
+    several_trees: bool = False
+    keeps: bool = False
+    "Whether what is used is guaranteed."
+    has_default: bool = True
+    ignores_overhead: bool = False
+    ignores_terminating: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """Pods that are told apart by nothing that matters to which quota they are in."""
+
+    label: str
+    namespace: str
+    quota: Quota | None
+    sums: Sums = field(default_factory=Sums)
+    rows: dict[Row, int] = field(default_factory=dict)
+    "Where they are, and how many."
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What counts of a pod that has no node."""
+
+    bucket: Bucket
+    amounts: Mapping[str, int]
+    fixed: bool
+
+
+class Quotas(Notes):
+    """All quotas of a cluster, and what pods ask for and use of them. A note is what counts of a pod instead of its
+    requests."""
+
+    name: ClassVar[str] = "ElasticQuota"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.rules: Rules | None = None
+        self.forest = Forest()
+        self.objects: dict[str, ElasticQuota] = {}
+        "By namespace and name."
+        self.changes = 0
+        "Counts everything that could let a pod through that was refused."
+        self.uses = 0
+        "Counts changes of what is used or asked for."
+        self.somebody_waits = False
+        "Whether a pod was refused, and waits for a quota to have room."
+        self._buckets: dict[tuple[str, str], Bucket] = {}
+        self._of_label: dict[str, list[Bucket]] = {}
+        self._of_namespace: dict[str, list[Bucket]] = {}
+        self._of_quota: dict[str, list[Bucket]] = {}
+        self._waiting: dict[str, Waiting] = {}
+        self._homeless: dict[str, PodRecord] = {}
+        self._nodes: dict[Row, Mapping[str, int]] = {}
+        self._allocatable: Amounts = {}
+        self._total_is_stale = True
+
+    def follow(self, rules: Rules) -> None:
+        """Count by these rules: before anything is heard of."""
+        self.rules = rules
+        self.forest = Forest(scales=rules.scales, keeps=rules.keeps, several=rules.several_trees, outside=rules.outside)
+
+    # What is heard.
+
+    def put_quota(self, quota: ElasticQuota) -> None:
+        spec = quota_spec(quota)
+        self.objects[spec.key] = quota
+        self._regroup(self.forest.put(spec))
+
+    def remove_quota(self, quota: ElasticQuota) -> None:
+        meta = quota.metadata
+        if self.objects.pop(meta.key, None) is not None:
+            self._regroup(self.forest.remove(meta.key, meta.name))
+
+    def put_pod(self, pod: Pod) -> None:
+        key = pod.metadata.key
+        known = self._waiting.get(key)
+        if pod.spec.node_name or pod.is_finished or self._is_ignored(pod):
+            if known is not None:
+                self._wait_no_more(key, known)
+            return
+        try:
+            found = Waiting(self.bucket(pod.metadata.labels, pod.metadata.namespace), self._asked(pod), is_fixed(pod))
+        except BadInput:
+            return
+        if found == known:
+            return
+        if known is not None:
+            self._wait_no_more(key, known)
+        else:
+            self._ask_by_record(key, -1)
+        self._waiting[key] = found
+        self._count(found.bucket, found.amounts, +1, fixed=found.fixed)
+
+    def remove_pod(self, pod: Pod) -> None:
+        known = self._waiting.get(pod.metadata.key)
+        if known is not None:
+            self._wait_no_more(pod.metadata.key, known)
+
+    def of(self, pod: Pod) -> object | None:
+        rules = self.rules
+        if rules is None or not (rules.ignores_overhead and pod.spec.overhead):
+            return None
+        return tuple(sorted(pod_requests(pod, overhead=False).items()))
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        """Counted with all others, by `pod_moved`."""
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        bucket = self.bucket(record.labels, record.namespace)
+        rows = bucket.rows
+        number = rows.get(row, 0) + sign
+        if number:
+            rows[row] = number
+        else:
+            del rows[row]
+        self._use(bucket, record, sign)
+
+    def pod_homeless(self, record: PodRecord, sign: int) -> None:
+        if sign > 0:
+            self._homeless[record.key] = record
+        else:
+            del self._homeless[record.key]
+        self._use(self.bucket(record.labels, record.namespace), record, sign)
+
+    def node_put(self, row: Row) -> None:
+        has = amounts_of(self.cluster.nodes[row].status.allocatable, capped=True)
+        if has != self._nodes.get(row):
+            self._node_has(row, has)
+
+    def node_removed(self, row: Row) -> None:
+        self._node_has(row, {})
+        del self._nodes[row]
+
+    # What is asked.
+
+    def bucket(self, labels: Mapping[str, str], namespace: str) -> Bucket:
+        label = labels.get(names.LABEL_QUOTA_NAME, "") if labels else ""
+        found = self._buckets.get((label, namespace))
+        if found is None:
+            quota = self._resolve(label, namespace)
+            found = self._buckets[label, namespace] = Bucket(label, namespace, quota)
+            self._of_label.setdefault(label, []).append(found)
+            self._of_namespace.setdefault(namespace, []).append(found)
+            if quota is not None:
+                self._of_quota.setdefault(quota.name, []).append(found)
+        return found
+
+    def quota_of(self, ask: Ask) -> Quota | None:
+        return self.bucket(ask.meta.labels, ask.meta.namespace).quota
+
+    def asked(self, ask: Ask) -> Mapping[str, int]:
+        """What a pod that waits counts for."""
+        rules = self.rules
+        if rules is not None and rules.ignores_overhead and ask.spec.overhead:
+            return pod_requests(ask.pod, overhead=False)
+        return dict(ask.requests)
+
+    def buckets_of(self, quota: str) -> list[Bucket]:
+        return self._of_quota.get(quota, [])
+
+    def sums(self, quota: Quota) -> Sums:
+        """Of a quota's own pods."""
+        if quota.name not in OUTSIDE:
+            return quota.own
+        found = Sums()
+        for bucket in self.buckets_of(quota.name):
+            for into, part in zip(found.parts(), bucket.sums.parts(), strict=True):
+                for key, amount in part.items():
+                    into[key] = into.get(key, 0) + amount
+        return found
+
+    def used(self, quota: Quota) -> Amounts:
+        """What a quota's pods use, of what its max speaks of."""
+        return quota.used if quota.parent is not None else _masked(self.sums(quota).used, quota.bounds.max)
+
+    def fixed_used(self, quota: Quota) -> Amounts:
+        if quota.parent is not None:
+            return quota.fixed_used
+        return _masked(self.sums(quota).fixed_used, quota.bounds.max)
+
+    def limit(self, quota: Quota) -> Mapping[str, int]:
+        """What a quota's pods may use. A resource that is not in it is not bounded."""
+        tree = self.forest.tree_of(quota.name)
+        if tree is None or (self.rules is not None and not self.rules.by_runtime):
+            return quota.bounds.max
+        return self.runtime(quota)
+
+    def runtime(self, quota: Quota) -> Amounts:
+        """A quota's share; empty where it takes no part in the sharing."""
+        tree = self.forest.tree_of(quota.name)
+        if tree is None:
+            return {}
+        self.refresh()
+        return tree.runtime(quota)
+
+    def refresh(self) -> None:
+        """Bring what there is to share up to date."""
+        if not self._total_is_stale:
+            return
+        self._total_is_stale = False
+        left = dict(self._allocatable)
+        taken = [self.forest.others_have()]
+        taken += [self.sums(self.forest.quotas[name]).used for name in OUTSIDE]
+        for part in taken:
+            for key, amount in part.items():
+                if key in left:
+                    left[key] -= amount
+        self.forest.trees[DEFAULT_TREE].has({key: max(0, amount) for key, amount in left.items()})
+
+    # How it is counted.
+
+    def _use(self, bucket: Bucket, record: PodRecord, sign: int) -> None:
+        if self._passes_over(record):
+            return
+        amounts, fixed = self._noted(record), _is_fixed(record)
+        self._count(bucket, amounts, sign, used=True, fixed=fixed)
+        if record.key not in self._waiting:
+            self._count(bucket, amounts, sign, fixed=fixed)
+
+    def _passes_over(self, record: PodRecord) -> bool:
+        return record.terminating and self.rules is not None and self.rules.ignores_terminating
+
+    def _noted(self, record: PodRecord) -> Mapping[str, int]:
+        for name, note in record.notes:
+            if name == self.name and isinstance(note, tuple):
+                return dict(note)
+        return dict(record.shape.requests)
+
+    def _wait_no_more(self, key: str, known: Waiting) -> None:
+        """Where it counts on a node, it goes on asking for what it has there."""
+        del self._waiting[key]
+        self._count(known.bucket, known.amounts, -1, fixed=known.fixed)
+        self._ask_by_record(key, +1)
+
+    def _ask_by_record(self, key: str, sign: int) -> None:
+        placed = self.cluster.pods.get(key)
+        record = placed[0] if placed is not None else self._homeless.get(key)
+        if record is not None and not self._passes_over(record):
+            bucket = self.bucket(record.labels, record.namespace)
+            self._count(bucket, self._noted(record), sign, fixed=_is_fixed(record))
+
+    def _count(
+        self, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, used: bool = False, fixed: bool = False
+    ) -> None:
+        sums, quota = bucket.sums, bucket.quota
+        parts = (sums.used, sums.fixed_used) if used else (sums.request, sums.fixed_request)
+        for part in parts if fixed else parts[:1]:
+            for key, amount in amounts.items():
+                part[key] = part.get(key, 0) + sign * amount
+        self.uses += 1
+        if sign < 0 or not used:
+            self._may_ease()
+        if quota is None:
+            return
+        if quota.name in OUTSIDE:
+            if used:
+                self._total_is_stale = True
+        else:
+            tree = self.forest.tree_of(quota.name) or self.forest.trees[DEFAULT_TREE]
+            tree.add(quota, amounts, sign, used=used, fixed=fixed)
+
+    def _may_ease(self) -> None:
+        self.changes += 1
+        if self.somebody_waits:
+            self.cluster.may_ease = True
+
+    def _regroup(self, changed: set[str]) -> None:
+        """Quotas of some names or namespaces are others than they were: pods that they concern change sides."""
+        if not changed:
+            return
+        self._may_ease()
+        self.uses += 1
+        self._total_is_stale = True
+        stale = {id(each): each for name in changed for each in self._of_label.get(name, ())}
+        old = (old for old, current in names.OLD_QUOTAS.items() if current in changed)
+        stale |= {id(each): each for name in old for each in self._of_label.get(name, ())}
+        stale |= {id(each): each for name in changed for each in self._of_namespace.get(name, ())}
+        for bucket in stale.values():
+            quota = self._resolve(bucket.label, bucket.namespace)
+            if quota is bucket.quota:
+                continue
+            self._shift(bucket, -1)
+            if bucket.quota is not None:
+                self._of_quota[bucket.quota.name].remove(bucket)
+            bucket.quota = quota
+            if quota is not None:
+                self._of_quota.setdefault(quota.name, []).append(bucket)
+            self._shift(bucket, +1)
+
+    def _shift(self, bucket: Bucket, sign: int) -> None:
+        """All that a bucket holds leaves its quota, or comes to it."""
+        quota, sums = bucket.quota, bucket.sums
+        if quota is None or quota.name in OUTSIDE:
+            return
+        tree = self.forest.tree_of(quota.name) or self.forest.trees[DEFAULT_TREE]
+        for used, whole, fixed in ((False, sums.request, sums.fixed_request), (True, sums.used, sums.fixed_used)):
+            loose = {key: amount - fixed.get(key, 0) for key, amount in whole.items()}
+            tree.add(quota, loose, sign, used=used, fixed=False)
+            tree.add(quota, fixed, sign, used=used, fixed=True)
+
+    def _resolve(self, label: str, namespace: str) -> Quota | None:
+        return self.forest.quota_of(label, namespace, default=self.rules is None or self.rules.has_default)
+
+    def _node_has(self, row: Row, has: Mapping[str, int]) -> None:
+        for sign, amounts in ((-1, self._nodes.get(row, {})), (+1, has)):
+            for key, amount in amounts.items():
+                self._allocatable[key] = self._allocatable.get(key, 0) + sign * amount
+        self._nodes[row] = has
+        self._total_is_stale = True
+        self._may_ease()
+        self.uses += 1
+
+    def _asked(self, pod: Pod) -> Mapping[str, int]:
+        if self.rules is not None and self.rules.ignores_overhead and pod.spec.overhead:
+            return pod_requests(pod, overhead=False)
+        return dict(requests_of(pod))
+
+    def _is_ignored(self, pod: Pod) -> bool:
+        rules = self.rules
+        return rules is not None and rules.ignores_terminating and pod.metadata.deletion_timestamp is not None
+
+
+def is_fixed(pod: Pod) -> bool:
+    """Whether a pod must not be preempted, and so may use no more than is guaranteed."""
+    return not protocol.PREEMPTIBLE.read(pod.metadata)
+
+
+def _is_fixed(record: PodRecord) -> bool:
+    return bool(record.labels) and record.labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false"
+
+
+def _masked(amounts: Mapping[str, int], keys: Mapping[str, int]) -> Amounts:
+    return {key: amount for key, amount in amounts.items() if key in keys}

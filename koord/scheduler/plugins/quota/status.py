@@ -1,0 +1,161 @@
+"""What the objects of quotas say: their share, what is asked for and used, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from koord.api.kinds import ELASTIC_QUOTAS
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
+from koord.api.protocol.annotations import quota as protocol
+from koord.api.protocol.annotations.value import Annotation
+from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.api.text.quantity import ResourceList
+from koord.scheduler.framework.writes import Create, Patch
+from koord.scheduler.plugins.quota.forest import DEFAULT_TREE
+from koord.scheduler.plugins.quota.quotas import Quotas
+from koord.scheduler.plugins.quota.spec import written
+from koord.scheduler.plugins.quota.tree import Amounts, Quota
+
+CONDITION: Final = "Usable"
+"""False where the scheduler cannot use the quota, or not as its object says."""
+
+ANNOTATIONS: Final[Mapping[str, Annotation[ResourceList, Any]]] = {
+    "runtime": protocol.RUNTIME,
+    "request": protocol.REQUEST,
+    "child_request": protocol.CHILD_REQUEST,
+    "fixed_request": protocol.NON_PREEMPTIBLE_REQUEST,
+    "fixed_used": protocol.NON_PREEMPTIBLE_USED,
+    "guaranteed": protocol.GUARANTEED,
+    "allocated": protocol.ALLOCATED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaStatus:
+    """All amounts without zeros, which say nothing."""
+
+    used: Mapping[str, int] = field(default_factory=dict)
+    runtime: Mapping[str, int] = field(default_factory=dict)
+    request: Mapping[str, int] = field(default_factory=dict)
+    child_request: Mapping[str, int] = field(default_factory=dict)
+    fixed_request: Mapping[str, int] = field(default_factory=dict)
+    fixed_used: Mapping[str, int] = field(default_factory=dict)
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    allocated: Mapping[str, int] = field(default_factory=dict)
+    complaint: str = ""
+
+
+def status_of(quotas: Quotas, key: str, name: str) -> QuotaStatus:
+    """What an object should say."""
+    complaint = "; ".join(quotas.forest.complaints(key, name))
+    spec = quotas.forest.specs.get(name)
+    if spec is not None and spec.key != key:
+        return QuotaStatus(complaint=complaint)
+    if name == names.QUOTA_ROOT:
+        return _of_root(quotas)
+    return told(quotas, quotas.forest.quotas[name], complaint)
+
+
+def told(quotas: Quotas, quota: Quota, complaint: str = "") -> QuotaStatus:
+    """What is to be said of a quota."""
+    keeps = quotas.rules is not None and quotas.rules.keeps
+    if quota.parent is not None:
+        return QuotaStatus(
+            _some(quota.used),
+            _some(quotas.runtime(quota)),
+            _some(quota.request),
+            _some(quota.child_request),
+            _some(quota.fixed_request),
+            _some(quota.fixed_used),
+            _some(quota.least) if keeps else {},
+            _some(quota.allocated) if keeps else {},
+            complaint,
+        )
+    sums, most = quotas.sums(quota), quota.bounds.max
+    request, used, fixed_request, fixed_used = (
+        _some({key: amount for key, amount in part.items() if key in most}) for part in sums.parts()
+    )
+    return QuotaStatus(used, {}, request, request, fixed_request, fixed_used, complaint=complaint)
+
+
+def _of_root(quotas: Quotas) -> QuotaStatus:
+    quotas.refresh()
+    tree = quotas.forest.trees[DEFAULT_TREE]
+    root = tree.root
+    asked = _some(root.child_request)
+    return QuotaStatus(
+        _some(root.used), _some(dict(tree.total)), asked, asked, _some(root.fixed_request), _some(root.fixed_used)
+    )
+
+
+def said_by(quota: ElasticQuota) -> QuotaStatus:
+    """What an object says. What cannot be read says nothing."""
+    read = {name: _read(annotation, quota) for name, annotation in ANNOTATIONS.items()}
+    condition = next((each for each in quota.status.conditions if each.type == CONDITION), None)
+    complaint = condition.message if condition is not None and condition.status == "False" else ""
+    try:
+        used = _some(amounts(quota.status.used, capped=True))
+    except BadInput:
+        used = {}
+    return QuotaStatus(used, **read, complaint=complaint)
+
+
+def _read(annotation: Annotation[ResourceList, Any], quota: ElasticQuota) -> Mapping[str, int]:
+    try:
+        return _some(amounts(annotation.read(quota.metadata), capped=True))
+    except BadInput:
+        return {}
+
+
+def status_write(quota: ElasticQuota, said: QuotaStatus, wanted: QuotaStatus, now: str) -> Patch:
+    """What makes an object say it: only what it says otherwise."""
+    annotations = {
+        annotation.key: annotation.render(written(getattr(wanted, name)))
+        for name, annotation in ANNOTATIONS.items()
+        if getattr(wanted, name) != getattr(said, name)
+    }
+    status: dict[str, object] = {}
+    if wanted.used != said.used:
+        # A merge patch leaves what it does not name: what is used no longer is named with 0.
+        status["used"] = {**dict.fromkeys(quota.status.used, "0"), **written(wanted.used)}
+    if wanted.complaint != said.complaint:
+        condition = {
+            "type": CONDITION,
+            "status": "False" if wanted.complaint else "True",
+            "reason": "Malformed" if wanted.complaint else "WellFormed",
+            "message": wanted.complaint,
+            "lastTransitionTime": now,
+        }
+        status["conditions"] = [condition]
+    meta = quota.metadata
+    body: dict[str, object] = {"metadata": {"uid": meta.uid, **({"annotations": annotations} if annotations else {})}}
+    if status:
+        body["status"] = status
+    # The definition of this kind has no subresource for it.
+    return Patch(ELASTIC_QUOTAS, meta.name, body, meta.namespace)
+
+
+def built_in(quotas: Quotas, namespace: str) -> Iterator[Create]:
+    """The objects of the quotas that are always there, where they have none."""
+    for name in (names.QUOTA_ROOT, names.QUOTA_SYSTEM, names.QUOTA_DEFAULT):
+        if name in quotas.forest.specs:
+            continue
+        body: dict[str, object] = {
+            "apiVersion": f"{ELASTIC_QUOTAS.group}/{ELASTIC_QUOTAS.version}",
+            "kind": ELASTIC_QUOTAS.kind,
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        if name == names.QUOTA_ROOT:
+            labels = {names.LABEL_QUOTA_IS_PARENT: "true", names.LABEL_QUOTA_ALLOW_LENT_RESOURCE: "false"}
+            body["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
+        else:
+            body["spec"] = {"max": dict(written(quotas.forest.quotas[name].bounds.max))}
+        yield Create(ELASTIC_QUOTAS, name, body, namespace)
+
+
+def _some(amounts: Mapping[str, int]) -> Amounts:
+    return {key: amount for key, amount in amounts.items() if amount}

@@ -1,0 +1,272 @@
+"""Pods within the quotas of their teams: who is placed, who waits and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.api.configuration.features import SchedulerGate
+from koord.api.kinds import NODES
+from koord.scheduler.core.decision import Bind, Nowhere
+from koord.scheduler.core.entity import Where
+from tests.scheduler.builders import node
+from tests.scheduler.quotas import PREFIX, Teams, configured, quota, team_pod
+
+ROOT, DEFAULT, SYSTEM = "koordinator-root-quota", "koordinator-default-quota", "koordinator-system-quota"
+
+
+def test_a_pod_is_placed_as_long_as_its_quota_has_room() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "10", "10"))
+    teams.put(*(team_pod(f"p{i}", "a", "2") for i in range(4)))
+    assert len(teams.settle()) == 4
+    teams.put(team_pod("over", "a", "2001m"))
+    assert teams.refusal() == ("Insufficient quotas: quota a may use cpu 10 and uses 8; the pod asks for 2001m")
+    teams.put(team_pod("within", "a", "2"))
+    assert teams.settle() == {"within"}
+
+
+def test_a_resource_that_max_does_not_name_is_not_bounded() -> None:
+    teams = Teams(100)
+    teams.core.put(NODES, node("fpgas", cpu="10", extended={"example.com/fpga": "8"}))
+    teams.put(quota("a", "10", "10"), team_pod("p", "a", "2", more={"example.com/fpga": "4"}))
+    assert teams.settle() == {"p"}
+
+
+def test_pods_that_must_not_be_preempted_stay_within_min() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "5", "20"))
+    teams.put(team_pod("held", "a", "4", fixed=True), team_pod("other", "a", "2"))
+    assert teams.settle() == {"held", "other"}
+    teams.put(team_pod("fixed", "a", "2", fixed=True))
+    assert "pods that must not be preempted may use the min of quota a, cpu 5, and use 4" in teams.refusal()
+    teams.put(team_pod("loose", "a", "2"))
+    assert teams.settle() == {"loose"}
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_parents_are_checked_on_demand(checks: bool) -> None:
+    teams = Teams(100, config=configured(enable_check_parent_quota=checks))
+    teams.put(quota("p", "12", "12", is_parent=True), quota("leaf", "0", "10", parent="p"))
+    teams.put(quota("sister", "0", "10", parent="p"))
+    # Shares of a parent add up to its own: only what is used beyond one's share can make the parent short.
+    teams.put(team_pod("big", "sister", "9", on="n0"), team_pod("small", "leaf", "2", on="n0"))
+    teams.put(quota("p", "11", "11", is_parent=True), team_pod("next", "leaf", "1"))
+    assert teams.settle() == (set() if checks else {"next"})
+    assert teams.quotas.forest.quotas["p"].used == {"cpu": 11_000 if checks else 12_000}
+
+
+def test_who_lends_gets_it_back_when_it_asks() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "50", "100"), quota("b", "50", "100"))
+    teams.put(*(team_pod(f"a{i}", "a", "10") for i in range(10)))
+    assert len(teams.settle()) == 10
+    assert teams.runtime("a", "b") == [100_000, 0]
+    teams.put(*(team_pod(f"b{i}", "b", "10") for i in range(10)))
+    assert teams.settle() == set()
+    assert teams.runtime("a", "b") == [50_000, 50_000]
+
+
+def test_a_pod_that_ends_lets_the_next_one_in_and_no_more() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "2", "2"), *(team_pod(f"p{i}", "a") for i in range(40)))
+    first = teams.settle()
+    assert len(first) == 2
+    teams.wait(20)
+    ended = sorted(first)[0]
+    teams.put(team_pod(ended, "a", on="n0", phase="Succeeded"))
+    decisions = teams.decide()
+    assert sum(isinstance(each, Bind) for each in decisions) == 1
+    assert len(decisions) <= 3
+
+
+def test_the_most_important_that_fits_goes_first() -> None:
+    teams = Teams(100)
+    runs = team_pod("runs", "a", "2", on="n0")
+    teams.put(quota("a", "2", "2"), runs)
+    teams.put(
+        team_pod("low", "a", "2"), team_pod("high", "a", "2", priority=9), team_pod("huge", "a", "3", priority=10)
+    )
+    assert teams.settle() == set()
+    teams.wait(20)
+    teams.delete(runs)
+    assert teams.settle() == {"high"}
+
+
+@pytest.mark.parametrize(
+    "helps", ["another asks for less", "the cluster grows", "the quota grows", "a pod changes team"]
+)
+def test_whatever_gives_a_quota_room_wakes_its_pods(helps: str) -> None:
+    teams = Teams(10)
+    teams.put(quota("a", "5", "10"), quota("b", "5", "10"))
+    pending = team_pod("pending", "b", "5", nodeSelector={"nobody": "has-it"})
+    runs = team_pod("runs", "a", "5", on="n0")
+    teams.put(runs, pending, team_pod("waits", "a", "2"))
+    assert teams.settle() == set()
+    teams.wait(20)
+    if helps == "another asks for less":
+        teams.delete(pending)
+    elif helps == "the cluster grows":
+        teams.core.put(NODES, node("n1", cpu="10"))
+    elif helps == "the quota grows":
+        teams.put(quota("a", "7", "10"), quota("b", "3", "10"))
+    else:
+        teams.put(team_pod("pending", "", "5", nodeSelector={"nobody": "has-it"}))
+    assert teams.settle() == {"waits"}
+
+
+def test_a_pod_finds_its_quota_by_label_then_namespace_then_list() -> None:
+    teams = Teams(100)
+    teams.put(quota("shop", namespace="shop"), quota("lists", namespaces=["shop", "lab"]), quota("named"))
+    quota_of = teams.quotas.bucket
+    for pod, expected in (
+        (team_pod("p", "named"), "named"),
+        (team_pod("p"), "shop"),
+        (team_pod("p", namespace="lab"), "lists"),
+        (team_pod("p", namespace="elsewhere"), DEFAULT),
+        (team_pod("p", "unknown", namespace="lab"), DEFAULT),
+        (team_pod("p", "system"), SYSTEM),
+    ):
+        found = quota_of(pod.metadata.labels, pod.metadata.namespace).quota
+        assert found is not None
+        assert found.name == expected
+
+
+def test_pods_move_to_their_quota_once_it_exists() -> None:
+    teams = Teams(100)
+    teams.put(team_pod("runs", "late", "3", on="n0"), team_pod("waits", "late", "4"))
+    assert teams.status(DEFAULT, "koordinator-system").used == {"cpu": 3000}
+    late = quota("late", "5", "10")
+    teams.put(late)
+    assert teams.status("late").used == {"cpu": 3000}
+    assert teams.status("late").request == {"cpu": 7000}
+    assert teams.status(DEFAULT, "koordinator-system").used == {}
+    teams.delete(late)
+    assert teams.status(DEFAULT, "koordinator-system").used == {"cpu": 3000}
+
+
+def test_what_default_and_system_pods_use_is_not_shared() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "0", "100"), team_pod("big", "a", "100"))
+    teams.put(team_pod("d", "", "10", on="n0"), team_pod("s", SYSTEM, "5", on="n0"))
+    assert teams.runtime("a") == [85_000]
+    assert teams.status(ROOT, "koordinator-system").runtime["cpu"] == 85_000
+    # What they ask for and do not have is no claim.
+    teams.put(team_pod("waits", "", "50", nodeSelector={"nobody": "has-it"}))
+    assert teams.runtime("a") == [85_000]
+
+
+def test_the_default_quota_has_a_limit_if_it_is_given_one() -> None:
+    teams = Teams(100, config=configured(default_quota_group_max={"cpu": "3"}))
+    teams.put(team_pod("p", "", "2"), team_pod("q", "", "2"))
+    assert len(teams.settle()) == 1
+
+
+def test_without_runtime_max_is_the_limit() -> None:
+    teams = Teams(10, config=configured(enable_runtime_quota=False))
+    teams.put(quota("a", "0", "8"), quota("b", "10", "10", lends=False))
+    teams.put(team_pod("p", "a", "8"), team_pod("q", "a", "1"))
+    assert len(teams.settle()) == 1
+
+
+def test_without_a_default_quota_only_labels_count() -> None:
+    teams = Teams(100, gates={SchedulerGate.DISABLE_DEFAULT_QUOTA: True})
+    teams.put(quota("shop", "0", "1", namespace="shop"), team_pod("free", "", "9"), team_pod("bound", "shop", "9"))
+    assert teams.settle() == {"free"}
+
+
+def test_overhead_counts_unless_it_is_ignored() -> None:
+    for ignored, used in ((False, 3000), (True, 2000)):
+        teams = Teams(100, gates={SchedulerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD: ignored})
+        teams.put(quota("a", "0", "100"), team_pod("p", "a", "2", overhead={"cpu": "1"}))
+        assert teams.settle() == {"p"}
+        assert teams.status("a").used == {"cpu": used}
+        assert teams.status("a").request == {"cpu": used}
+
+
+def test_terminating_pods_count_unless_they_are_ignored() -> None:
+    from msgspec.structs import replace
+
+    runs = team_pod("p", "a", "2", on="n0")
+    going = replace(runs, metadata=replace(runs.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+    for ignored, used in ((False, {"cpu": 2000}), (True, {})):
+        teams = Teams(100, gates={SchedulerGate.ELASTIC_QUOTA_IMMEDIATE_IGNORE_TERMINATING_POD: ignored})
+        teams.put(quota("a", "0", "100"), runs, going)
+        assert teams.status("a").used == used
+        assert teams.status("a").request == used
+
+
+def test_members_of_a_gang_must_fit_their_quota_together() -> None:
+    gang = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "4"}
+    teams = Teams(100)
+    blocker = team_pod("blocker", "a", "2", on="n0")
+    teams.put(quota("a", "5", "5"), blocker, *(team_pod(f"m{i}", "a", annotations=gang) for i in range(4)))
+    decisions = teams.decide()
+    assert len(decisions) == 1
+    assert isinstance(decisions[0], Nowhere)
+    assert "needs 4 pods at once, 3 fit" in decisions[0].message
+    assert "Insufficient quotas" in decisions[0].message
+    assert teams.status("a").used == {"cpu": 2000}
+    teams.wait(20)
+    teams.delete(blocker)
+    assert teams.settle() == {f"m{i}" for i in range(4)}
+
+
+def test_trees_of_profiles_have_what_their_roots_say() -> None:
+    teams = Teams(100, gates={SchedulerGate.MULTI_QUOTA_TREE: True})
+    root = quota(
+        "gpu-root",
+        "40",
+        "1000",
+        is_parent=True,
+        labels={f"{PREFIX}tree-id": "g", f"{PREFIX}is-root": "true"},
+        annotations={f"{PREFIX}total-resource": '{"cpu":"40"}'},
+    )
+    child = quota("lab", "10", "100", parent="gpu-root", labels={f"{PREFIX}tree-id": "g"})
+    teams.put(child, quota("a", "0", "100"), team_pod("p", "a", "100"), team_pod("q", "lab", "90"))
+    assert teams.runtime("a") == [100_000]
+    assert "the quota tree g has no root quota" in teams.status("lab").complaint
+    teams.put(root)
+    assert teams.runtime("a", "lab") == [60_000, 40_000]
+    teams.delete(root)
+    assert teams.runtime("a") == [100_000]
+
+
+def test_a_quota_that_is_malformed_stands_alone() -> None:
+    teams = Teams(100)
+    teams.put(
+        quota("good", "10", "10"),
+        quota("negative", "-1", "10"),
+        quota("orphan", parent="nobody"),
+        quota("child-of-orphan", parent="orphan"),
+        quota("x", parent="y"),
+        quota("y", parent="x"),
+        quota("greedy", "20", "20", parent="good"),
+        quota("one", namespaces=["lab"], made="2026-01-02T00:00:00Z"),
+        quota("two", namespaces=["lab"], made="2026-01-01T00:00:00Z"),
+        quota("good", "99", "99", namespace="other", made="2026-02-01T00:00:00Z"),
+    )
+    complaints = {name: teams.status(name).complaint for name in ("good", "negative", "orphan", "child-of-orphan", "x")}
+    assert complaints["good"] == ""
+    assert "spec.min.cpu is -1" in complaints["negative"]
+    assert complaints["orphan"] == "its parent nobody does not exist"
+    assert complaints["child-of-orphan"] == "its parent orphan cannot be used: its parent nobody does not exist"
+    assert complaints["x"] == "its parents form a circle: x -> y -> x"
+    assert "its min (cpu 20) is above that of its parent good" in teams.status("greedy").complaint
+    assert teams.status("one").complaint == "namespace lab belongs to the older quota two"
+    assert "teams/good has the same name and is older" in teams.status("good", "other").complaint
+    teams.put(team_pod("stuck", "x"), team_pod("runs", "good"))
+    assert teams.settle() == {"runs"}
+    teams.wait(20)
+    teams.put(quota("y"))
+    assert teams.settle() == {"stuck"}
+
+
+def test_a_refused_pod_costs_nothing_until_there_is_room() -> None:
+    teams = Teams(100)
+    teams.put(quota("a", "1", "1"), quota("b", "50", "50"))
+    teams.put(team_pod("p", "a"), team_pod("waits", "a"))
+    assert teams.settle() == {"p"}
+    teams.wait(20)
+    teams.put(*(team_pod(f"b{i}", "b") for i in range(20)))
+    assert len(teams.settle()) == 20
+    assert teams.core.queue.where("shop/waits") is Where.UNSCHEDULABLE
