@@ -224,6 +224,9 @@ class ElasticQuotaArgs(PluginArgs):
     system_quota_group_max: ResourceList = EMPTY
     quota_group_namespace: str = names.NAMESPACE_KOORDINATOR
     monitor_all_quotas: bool = False
+    "Evict pods of quotas that have used more than their share for longer than delayEvictTime."
+    only_report_overuse: bool = False
+    "With monitorAllQuotas: evict nobody, and say in the quota's condition Overused which pods would go."
     enable_check_parent_quota: bool = False
     enable_runtime_quota: bool = True
     enable_min_quota_scale: bool = True

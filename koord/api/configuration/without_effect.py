@@ -15,6 +15,7 @@ from koord.api.configuration.component_config import PluginArgs
 from koord.api.configuration.scheduler_args import (
     CoschedulingArgs,
     DeviceShareArgs,
+    ElasticQuotaArgs,
     LoadAwareSchedulingArgs,
     VolumeBindingArgs,
 )
@@ -31,6 +32,7 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
         "aware_network_topology",
     ),
     DeviceShareArgs: ("allocator", "gpu_shared_resource_templates_config"),
+    ElasticQuotaArgs: ("enable_queue_hint", "quota_snapshot_update_interval", "hook_plugins"),
     LoadAwareSchedulingArgs: ("estimator",),
     VolumeBindingArgs: ("shape",),
 }

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from koord.api.kinds import PODS
+from koord.api.kubernetes.words import PodConditionType
 from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -287,7 +288,7 @@ async def carry_out(client: Client, write: Write) -> None:
             await client.create(write.kind, write.body, namespace=write.namespace, field_manager=FIELD_MANAGER)
         return
     if isinstance(write, Evict):
-        await client.evict(write.namespace, write.name, uid=write.uid)
+        await _evict(client, write)
         return
     await client.patch(
         write.kind,
@@ -298,3 +299,25 @@ async def carry_out(client: Client, write: Write) -> None:
         subresource=write.subresource,
         field_manager=FIELD_MANAGER,
     )
+
+
+async def _evict(client: Client, write: Evict) -> None:
+    """The pod says why it goes. Where it may not go, it does not say so."""
+    await client.evict(write.namespace, write.name, uid=write.uid, dry_run=True)
+    condition = {
+        "type": PodConditionType.DISRUPTION_TARGET,
+        "status": "True",
+        "reason": write.reason,
+        "message": write.message,
+    }
+    body = {"metadata": {"uid": write.uid}, "status": {"conditions": [condition]}}
+    await client.patch(
+        PODS,
+        write.name,
+        body,
+        namespace=write.namespace,
+        type="strategic",
+        subresource="status",
+        field_manager=FIELD_MANAGER,
+    )
+    await client.evict(write.namespace, write.name, uid=write.uid)

@@ -22,6 +22,7 @@ import numpy as np
 
 from koord.api.configuration.scheduler_args import DefaultPreemptionArgs
 from koord.api.kubernetes.words import PreemptionPolicy
+from koord.api.protocol import names
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.bounds import trials
 from koord.scheduler.framework.cells import Many
@@ -103,11 +104,11 @@ class DefaultPreemption(Plugin):
         return any(each.preempted or (each.key, each.uid) in victims for each in lower)
 
     def _remedy(self, ask: Ask, engine: Engine, found: PodClass, rows: Array) -> Remedy:
-        cluster, names = engine.cluster, engine.cluster.table.names
+        cluster, called = engine.cluster, engine.cluster.table.names
         candidates, hopeless = self._candidates(ask, rows, cluster, self._trial(ask, engine, found))
         if candidates:
             best = min(candidates, key=lambda each: each[:5])
-            return Remedy(names[best.row], best.victims)
+            return Remedy(called[best.row], best.victims)
         nodes = len(cluster.table)
         counts = Counter(reason for each in hopeless for reason in each)
         if len(hopeless) < nodes:
@@ -296,14 +297,24 @@ def candidate(row: Row, victims: list[PodRecord], violations: int) -> Found:
 
 def less_important(cluster: Cluster, row: Row, priority: int, view: View | None) -> list[PodRecord]:
     """The pods of a row that may have to go for one of some priority, which sees no hidden ones."""
-    lower = cluster.index(Ranking).of(row).below(priority)
+    lower = [each for each in cluster.index(Ranking).of(row).below(priority) if not (each.labels and is_held(each))]
     return lower if view is None else view.visible(lower, row)
 
 
+def is_held(record: PodRecord) -> bool:
+    """Whether a pod says that nobody may preempt it."""
+    labels = record.labels
+    return labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false" or labels.get(names.LABEL_DISABLE_PREEMPTIBLE) == "true"
+
+
 def _tried_out(ask: Ask, engine: Engine, row: Row, view: View | None) -> Found:
-    """By taking pods off a row, and putting back those whose leaving is not needed."""
+    return tried_out(ask, engine, row, less_important(engine.cluster, row, ask.priority, view))
+
+
+def tried_out(ask: Ask, engine: Engine, row: Row, lower: list[PodRecord]) -> Found:
+    """By taking pods off a row, and putting back those whose leaving is not needed. `lower`: who may have to go, the
+    most important first."""
     cluster = engine.cluster
-    lower = less_important(cluster, row, ask.priority, view)
     if not lower:
         return (NO_VICTIMS,)
     with cluster.transaction() as attempt:

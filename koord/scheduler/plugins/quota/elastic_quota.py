@@ -15,18 +15,23 @@ from koord.api.kinds import ELASTIC_QUOTAS, PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
+from koord.api.text.duration import parse_duration
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.engine import Placement
-from koord.scheduler.framework.plugin import Plugin, Taking
-from koord.scheduler.framework.writes import Write
+from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.framework.plugin import Plugin, Remedy, Taking
+from koord.scheduler.framework.writes import Evict, Write
 from koord.scheduler.plugins.quota.check import shortage, words
+from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
+from koord.scheduler.plugins.quota.revoke import Overuse, is_over
 from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by, status_of, status_write
 from koord.scheduler.plugins.quota.tree import Bounds
 from koord.scheduler.state.cluster import Cluster
 
+REVOKED: Final = "QuotaOverused"
+"""Why a pod is evicted, for programs."""
 CREATED_AGAIN_S: Final = 60.0
 """So long after an object was wanted that is still not there, it is wanted again."""
 SECONDS_A_QUOTA: Final = 1e-4
@@ -47,6 +52,8 @@ class ElasticQuota(Plugin):
         self._told_at = -1
         self._tell_again_s = 0.0
         self._created_s: float | None = None
+        self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
+        self._revoke_again_s = 0.0
 
     def attach(self, cluster: Cluster) -> None:
         self.quotas = cluster.notes(Quotas)
@@ -103,10 +110,40 @@ class ElasticQuota(Plugin):
     def eases(self, cluster: Cluster, idle: bool) -> Sequence[str]:
         return self._refusals.eased(idle=idle) if self._is_first and self._refusals else ()
 
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        return remedy(self.quotas, ask, engine)
+
     def writes(self, cluster: Cluster) -> Iterable[Write]:
+        if self._is_first:
+            yield from self._revocations(cluster)
+            yield from self._statuses(cluster)
+
+    def _revocations(self, cluster: Cluster) -> Iterable[Write]:
+        """Pods that have to go because their quotas use more than their shares."""
+        args = self._args
+        if not (args.monitor_all_quotas and args.enable_runtime_quota) or cluster.now_s < self._revoke_again_s:
+            return
+        self._revoke_again_s = cluster.now_s + parse_duration(args.revoke_pod_interval)
+        for found in self._overuse.look(self.quotas, cluster):
+            if args.only_report_overuse:
+                pods = ", ".join(record.key for record in found.pods)
+                self.quotas.overuse[found.quota] = f"it uses more than its share; these pods would be evicted: {pods}"
+                continue
+            for record in found.pods:
+                namespace, _, name = record.key.partition("/")
+                why = f"quota {found.quota} has used more than its share for longer than {args.delay_evict_time}"
+                yield Evict(namespace, name, record.uid, REVOKED, why)
+        for name in [each for each in self.quotas.overuse if not self._is_over(each)]:
+            del self.quotas.overuse[name]
+
+    def _is_over(self, name: str) -> bool:
+        quota = self.quotas.forest.quotas.get(name)
+        return quota is not None and is_over(self.quotas, quota)
+
+    def _statuses(self, cluster: Cluster) -> Iterable[Write]:
         """What the objects of quotas are to say, where they say something else."""
         quotas = self.quotas
-        if not self._is_first or quotas.uses == self._told_at or cluster.now_s < self._tell_again_s:
+        if quotas.uses == self._told_at or cluster.now_s < self._tell_again_s:
             return
         self._told_at = quotas.uses
         self._tell_again_s = cluster.now_s + min(1.0, SECONDS_A_QUOTA * len(quotas.objects))

@@ -83,6 +83,8 @@ class Quotas(Notes):
         self.forest = Forest()
         self.objects: dict[str, ElasticQuota] = {}
         "By namespace and name."
+        self.overuse: dict[str, str] = {}
+        "By name of quota, what is to be reported of its over-use."
         self.changes = 0
         "Counts everything that could let a pod through that was refused."
         self.uses = 0
@@ -257,7 +259,7 @@ class Quotas(Notes):
     def _use(self, bucket: Bucket, record: PodRecord, sign: int) -> None:
         if self._passes_over(record):
             return
-        amounts, fixed = self._noted(record), _is_fixed(record)
+        amounts, fixed = self.counted(record), _is_fixed(record)
         self._count(bucket, amounts, sign, used=True, fixed=fixed)
         if record.key not in self._waiting:
             self._count(bucket, amounts, sign, fixed=fixed)
@@ -265,7 +267,7 @@ class Quotas(Notes):
     def _passes_over(self, record: PodRecord) -> bool:
         return record.terminating and self.rules is not None and self.rules.ignores_terminating
 
-    def _noted(self, record: PodRecord) -> Mapping[str, int]:
+    def counted(self, record: PodRecord) -> Mapping[str, int]:
         for name, note in record.notes:
             if name == self.name and isinstance(note, tuple):
                 return dict(note)
@@ -282,7 +284,7 @@ class Quotas(Notes):
         record = placed[0] if placed is not None else self._homeless.get(key)
         if record is not None and not self._passes_over(record):
             bucket = self.bucket(record.labels, record.namespace)
-            self._count(bucket, self._noted(record), sign, fixed=_is_fixed(record))
+            self._count(bucket, self.counted(record), sign, fixed=_is_fixed(record))
 
     def _count(
         self, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, used: bool = False, fixed: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from koord.api.kinds import ELASTIC_QUOTAS
@@ -20,8 +20,10 @@ from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.spec import written
 from koord.scheduler.plugins.quota.tree import Amounts, Quota
 
-CONDITION: Final = "Usable"
+USABLE: Final = "Usable"
 """False where the scheduler cannot use the quota, or not as its object says."""
+OVERUSED: Final = "Overused"
+"""True where pods of the quota would have to go, and that is only reported."""
 
 ANNOTATIONS: Final[Mapping[str, Annotation[ResourceList, Any]]] = {
     "runtime": protocol.RUNTIME,
@@ -47,6 +49,7 @@ class QuotaStatus:
     guaranteed: Mapping[str, int] = field(default_factory=dict)
     allocated: Mapping[str, int] = field(default_factory=dict)
     complaint: str = ""
+    overuse: str = ""
 
 
 def status_of(quotas: Quotas, key: str, name: str) -> QuotaStatus:
@@ -57,7 +60,7 @@ def status_of(quotas: Quotas, key: str, name: str) -> QuotaStatus:
         return QuotaStatus(complaint=complaint)
     if name == names.QUOTA_ROOT:
         return _of_root(quotas)
-    return told(quotas, quotas.forest.quotas[name], complaint)
+    return replace(told(quotas, quotas.forest.quotas[name], complaint), overuse=quotas.overuse.get(name, ""))
 
 
 def told(quotas: Quotas, quota: Quota, complaint: str = "") -> QuotaStatus:
@@ -95,13 +98,15 @@ def _of_root(quotas: Quotas) -> QuotaStatus:
 def said_by(quota: ElasticQuota) -> QuotaStatus:
     """What an object says. What cannot be read says nothing."""
     read = {name: _read(annotation, quota) for name, annotation in ANNOTATIONS.items()}
-    condition = next((each for each in quota.status.conditions if each.type == CONDITION), None)
-    complaint = condition.message if condition is not None and condition.status == "False" else ""
+    conditions = {each.type: each for each in quota.status.conditions}
+    usable, over = conditions.get(USABLE), conditions.get(OVERUSED)
+    complaint = usable.message if usable is not None and usable.status == "False" else ""
+    overuse = over.message if over is not None and over.status == "True" else ""
     try:
         used = _some(amounts(quota.status.used, capped=True))
     except BadInput:
         used = {}
-    return QuotaStatus(used, **read, complaint=complaint)
+    return QuotaStatus(used, **read, complaint=complaint, overuse=overuse)
 
 
 def _read(annotation: Annotation[ResourceList, Any], quota: ElasticQuota) -> Mapping[str, int]:
@@ -122,15 +127,23 @@ def status_write(quota: ElasticQuota, said: QuotaStatus, wanted: QuotaStatus, no
     if wanted.used != said.used:
         # A merge patch leaves what it does not name: what is used no longer is named with 0.
         status["used"] = {**dict.fromkeys(quota.status.used, "0"), **written(wanted.used)}
-    if wanted.complaint != said.complaint:
-        condition = {
-            "type": CONDITION,
-            "status": "False" if wanted.complaint else "True",
-            "reason": "Malformed" if wanted.complaint else "WellFormed",
-            "message": wanted.complaint,
-            "lastTransitionTime": now,
-        }
-        status["conditions"] = [condition]
+    if (wanted.complaint, wanted.overuse) != (said.complaint, said.overuse):
+        status["conditions"] = [
+            {
+                "type": USABLE,
+                "status": "False" if wanted.complaint else "True",
+                "reason": "Malformed" if wanted.complaint else "WellFormed",
+                "message": wanted.complaint,
+                "lastTransitionTime": now,
+            },
+            {
+                "type": OVERUSED,
+                "status": "True" if wanted.overuse else "False",
+                "reason": "MoreThanItsShare" if wanted.overuse else "WithinItsShare",
+                "message": wanted.overuse,
+                "lastTransitionTime": now,
+            },
+        ]
     meta = quota.metadata
     body: dict[str, object] = {"metadata": {"uid": meta.uid, **({"annotations": annotations} if annotations else {})}}
     if status:

@@ -1,0 +1,78 @@
+"""Preemption inside a quota: less important pods of the same quota go so that a pod gets room in it, and a node.
+
+Who must not be preempted never goes, and neither do pods of the default quota unless that is allowed. Each node on
+which such pods are is tried out: they are taken off, and as many as possible put back. What is left to go gives the pod
+both its node and its quota, so nobody goes in vain.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koord.api.kubernetes.words import PreemptionPolicy
+from koord.api.protocol.names import QUOTA_DEFAULT
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.plugins.default_preemption import AWAITED, NEVER, Candidate, less_important, tried_out
+from koord.scheduler.plugins.quota.quotas import Bucket, Quotas
+from koord.scheduler.plugins.quota.tree import Quota
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Row
+
+MOST_ROWS: Final = 100
+"""So many nodes with victims are enough to choose from."""
+
+
+def remedy(quotas: Quotas, ask: Ask, engine: Engine) -> Remedy | None:
+    """Who of its own quota would have to go for a pod; None where that is no question of its quota."""
+    quota = quotas.quota_of(ask)
+    if quota is None or not quotas.forest.is_usable(quota.name):
+        return None
+    if quota.name == QUOTA_DEFAULT and (quotas.rules is None or quotas.rules.protects_default):
+        return None
+    is_refused = engine.refusal(ask) is not None
+    if ask.spec.preemption_policy == PreemptionPolicy.NEVER:
+        return Remedy(message=f"preemption: {NEVER}") if is_refused else None
+    with engine.cluster.nominations.without(ask.key) as promise:
+        named = engine.cluster.table.row_of.get(ask.pod.status.nominated_node_name)
+        row = named if promise is None else promise.row
+        going = frozenset[tuple[str, str]]() if promise is None else promise.victims
+        if row is not None:
+            there = victims_on(quotas, quota, ask, engine, row)
+            if any(each.preempted or (each.key, each.uid) in going for each in there):
+                return Remedy(message=f"preemption: {AWAITED}")
+        found = _best(quotas, quota, ask, engine)
+    if found is not None:
+        return Remedy(engine.cluster.table.names[found.row], found.victims)
+    if not is_refused:
+        return None
+    why = f"preemption: no less important pods of quota {quota.name} on one node would make enough room."
+    return Remedy(message=why, clears=True)
+
+
+def _best(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine) -> Candidate | None:
+    cluster = engine.cluster
+    hashes = cluster.node_hashes()
+    rows = {row for bucket in quotas.buckets_of(quota.name) for row in bucket.rows}
+    candidates: list[Candidate] = []
+    for row in sorted(rows, key=lambda row: int(hashes[row])):
+        lower = victims_on(quotas, quota, ask, engine, row)
+        found = tried_out(ask, engine, row, lower) if lower else ()
+        if isinstance(found, Candidate):
+            candidates.append(found)
+            if len(candidates) >= MOST_ROWS:
+                break
+    return min(candidates, key=lambda each: each[:5], default=None)
+
+
+def victims_on(quotas: Quotas, quota: Quota, ask: Ask, engine: Engine, row: Row) -> list[PodRecord]:
+    """Pods of a quota on a row that may have to go for one, the most important first."""
+    view = engine.class_of(ask).view
+    return [
+        each for each in less_important(engine.cluster, row, ask.priority, view) if _bucket(quotas, each).quota is quota
+    ]
+
+
+def _bucket(quotas: Quotas, record: PodRecord) -> Bucket:
+    return quotas.bucket(record.labels, record.namespace)

@@ -1,0 +1,118 @@
+"""Over-use: pods that have to go because their quota's share shrank below what they use.
+
+Nothing is taken back at once: a quota that has used more than its share for longer than the delay loses pods, the least
+important first, until the rest is within the share. Then those are let stay who still fit, the most important first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from koord.scheduler.plugins.default_preemption import is_held
+from koord.scheduler.plugins.quota.quotas import Quotas
+from koord.scheduler.plugins.quota.tree import Quota
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.ranking import importance
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod, as far as over-use goes."""
+
+    key: str
+    amounts: Mapping[str, int]
+    fixed: bool = False
+    "Whether it must not go."
+
+
+def to_revoke(pods: Sequence[Holder], used: Mapping[str, int], share: Mapping[str, int]) -> list[Holder]:
+    """Who has to go so that what is used is within a share. `pods`: the most important first."""
+    left = dict(used)
+    going: list[Holder] = []
+    for pod in reversed(pods):
+        if _is_within(left, share):
+            break
+        if not pod.fixed:
+            _add(left, pod.amounts, -1)
+            going.append(pod)
+    if not _is_within(left, share):
+        return going[::-1]
+    stays: set[str] = set()
+    for pod in reversed(going):
+        _add(left, pod.amounts, +1)
+        if _is_within(left, share):
+            stays.add(pod.key)
+        else:
+            _add(left, pod.amounts, -1)
+    return [pod for pod in reversed(going) if pod.key not in stays]
+
+
+def _is_within(used: Mapping[str, int], share: Mapping[str, int]) -> bool:
+    return all(used.get(key, 0) <= bound for key, bound in share.items())
+
+
+def _add(into: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+    for key, amount in amounts.items():
+        if key in into:
+            into[key] += sign * amount
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Pods of a quota that has used more than its share for too long."""
+
+    quota: str
+    pods: tuple[PodRecord, ...]
+
+
+@dataclass(slots=True)
+class Overuse:
+    """How long each quota has used more than its share."""
+
+    delay_s: float
+    since_s: dict[str, float] = field(default_factory=dict)
+
+    def look(self, quotas: Quotas, cluster: Cluster) -> list[Revocation]:
+        """Who has to go now. Whoever is told of starts anew."""
+        found: list[Revocation] = []
+        over = [each for each in quotas.forest.quotas.values() if is_over(quotas, each)]
+        self.since_s = {each.name: self.since_s.get(each.name, cluster.now_s) for each in over}
+        for quota in over:
+            if cluster.now_s - self.since_s[quota.name] <= self.delay_s:
+                continue
+            del self.since_s[quota.name]
+            pods = revoked(quotas, quota, cluster)
+            if pods:
+                found.append(Revocation(quota.name, pods))
+        return found
+
+
+def is_over(quotas: Quotas, quota: Quota) -> bool:
+    """Whether a quota uses more than its share."""
+    return quota.parent is not None and not _is_within(quota.used, quotas.runtime(quota))
+
+
+def revoked(quotas: Quotas, quota: Quota, cluster: Cluster) -> tuple[PodRecord, ...]:
+    """The pods that would bring a quota back within its share, the most important first."""
+    records = sorted(
+        (
+            record
+            for bucket in quotas.buckets_of(quota.name)
+            for row in bucket.rows
+            for record in cluster.pods_on[row].values()
+            if quotas.bucket(record.labels, record.namespace) is bucket and not record.terminating
+        ),
+        key=importance,
+    )
+    by_key = {record.key: record for record in records}
+    pods = [Holder(record.key, quotas.counted(record), is_held(record)) for record in records]
+    used = dict(quota.used)
+    for bucket in quotas.buckets_of(quota.name):
+        # Who is going already counts as gone.
+        for row in bucket.rows:
+            for record in cluster.pods_on[row].values():
+                if record.terminating and quotas.bucket(record.labels, record.namespace) is bucket:
+                    _add(used, quotas.counted(record), -1)
+    return tuple(by_key[pod.key] for pod in to_revoke(pods, used, quotas.runtime(quota)))
