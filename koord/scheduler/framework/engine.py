@@ -217,6 +217,18 @@ class Engine:
             self.cluster.undoable(lambda: nominations.put(promise))
         return placement
 
+    @property
+    def refuses(self) -> bool:
+        """Whether a plugin may turn pods away as things are, whatever the node."""
+        return bool(self._refusing)
+
+    def lets_through(self, asks: Sequence[Ask]) -> int:
+        """How many of some pods, the first ones, nobody refuses if they are placed one after the other."""
+        most = len(asks)
+        for plugin in self._refusing:
+            most = min(most, 0 if plugin.lets_through is None else plugin.lets_through(asks[:most], self.cluster))
+        return most
+
     def refusal(self, ask: Ask) -> tuple[str, str] | None:
         """The plugin that turns a pod away whatever the node, as things are now, and why."""
         for plugin in self._refusing:

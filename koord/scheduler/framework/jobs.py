@@ -92,7 +92,12 @@ class JobPlacing:
                 placement = engine.place(ask, explain=places.explain) if known is None else _also(known, ask)
                 if placement.node is not None:
                     turned_away.clear()
-                elif not (class_.exact or self._cluster.nominations.any or ask.pod.status.nominated_node_name):
+                elif not (
+                    class_.exact
+                    or self._cluster.nominations.any
+                    or ask.pod.status.nominated_node_name
+                    or (placement.refusal and engine.refuses)
+                ):
                     turned_away[class_] = placement
             found[i] = placement
             number += placement.node is not None
@@ -115,6 +120,7 @@ class JobPlacing:
         if gains is None or not self._cluster.table.sums_are_small:
             return None
         members = list(takewhile(lambda ask: self._is_like(ask, first, class_), (asks[i] for i in islice(left, most))))
+        members = members[: engine.lets_through(members)]
         if len(members) < FEW_ALIKE:
             return None
         if places.is_lone and len(members) in (len(left), most):

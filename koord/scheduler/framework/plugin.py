@@ -131,6 +131,9 @@ class Plugin:
     refuses: Callable[[Ask, Cluster], str | None] | None = None
     """Why a pod is turned away whatever the node, as things are now; None: it is not. Asked at every attempt, before
     any node is looked at. What changes all the time and says nothing of nodes belongs here and not in a class."""
+    lets_through: Callable[[Sequence[Ask], Cluster], int] | None = None
+    """Of a plugin that refuses pods: how many of some pods, the first ones, it would let through one after the other if
+    each were placed. Fewer than that may be said: whoever is left is asked about alone."""
     tried: Callable[[Sequence[Ask], Sequence[Placement], Cluster], None] | None = None
     "How an attempt at some pods ended, for a plugin that refuses pods and knows when they may be let through."
     eases: Callable[[Cluster, bool], Sequence[str]] | None = None

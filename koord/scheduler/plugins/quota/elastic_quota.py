@@ -6,6 +6,8 @@ of nodes, so it is asked before any node is looked at. A pod that is refused wai
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -34,6 +36,8 @@ REVOKED: Final = "QuotaOverused"
 """Why a pod is evicted, for programs."""
 CREATED_AGAIN_S: Final = 60.0
 """So long after an object was wanted that is still not there, it is wanted again."""
+AT_ONCE: Final = 1000
+"""So many objects are looked at in one go, so that decisions need not wait long."""
 SECONDS_A_QUOTA: Final = 1e-4
 """Objects are looked through so seldom that it costs little: so long for each of them, and at most a second."""
 
@@ -49,7 +53,9 @@ class ElasticQuota(Plugin):
         self._sent: dict[str, tuple[str, QuotaStatus]] = {}
         "By object, what it was last told to say, until it is heard to say it."
         self._said: dict[str, tuple[object, QuotaStatus]] = {}
-        self._told_at = -1
+        self._told_at = self._telling = -1
+        self._to_tell: deque[str] = deque()
+        "Objects that are still to be looked at in this round."
         self._tell_again_s = 0.0
         self._created_s: float | None = None
         self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
@@ -90,6 +96,25 @@ class ElasticQuota(Plugin):
         asked = quotas.asked(ask)
         short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod))
         return None if short is None else words(quotas, quota, asked, short)
+
+    def lets_through(self, asks: Sequence[Ask], cluster: Cluster) -> int:
+        quotas = self.quotas
+        found = {(id(quotas.quota_of(ask)), is_fixed(ask.pod)) for ask in asks}
+        shapes = {(ask.requests, bool(ask.spec.overhead)) for ask in asks}
+        quota = quotas.quota_of(asks[0])
+        if len(found) > 1 or len(shapes) > 1:
+            return 0
+        if quota is None:
+            return len(asks)
+        asked, fixed = quotas.asked(asks[0]), is_fixed(asks[0].pod)
+
+        def is_room_for(number: int) -> bool:
+            together = {key: number * amount for key, amount in asked.items()}
+            return shortage(quotas, quota, together, fixed=fixed) is None
+
+        if is_room_for(len(asks)):
+            return len(asks)
+        return bisect_left(range(1, len(asks) + 1), True, key=lambda number: not is_room_for(number))
 
     def tried(self, asks: Sequence[Ask], placements: Sequence[Placement], cluster: Cluster) -> None:
         refusals = self._refusals
@@ -145,12 +170,17 @@ class ElasticQuota(Plugin):
         quotas = self.quotas
         if quotas.uses == self._told_at or cluster.now_s < self._tell_again_s:
             return
-        self._told_at = quotas.uses
-        self._tell_again_s = cluster.now_s + min(1.0, SECONDS_A_QUOTA * len(quotas.objects))
+        if not self._to_tell:
+            self._telling = quotas.uses
+            self._to_tell = deque(quotas.objects)
         if self._created_s is None or cluster.now_s - self._created_s >= CREATED_AGAIN_S:
             self._created_s = cluster.now_s
             yield from built_in(quotas, self._args.quota_group_namespace)
-        for key, heard in quotas.objects.items():
+        for _ in range(min(AT_ONCE, len(self._to_tell))):
+            key = self._to_tell.popleft()
+            heard = quotas.objects.get(key)
+            if heard is None:
+                continue
             known = self._said.get(key)
             if known is None or known[0] is not heard:
                 known = self._said[key] = heard, said_by(heard)
@@ -160,6 +190,10 @@ class ElasticQuota(Plugin):
             elif self._sent.get(key) != (heard.metadata.uid, wanted):
                 self._sent[key] = heard.metadata.uid, wanted
                 yield status_write(heard, known[1], wanted, from_seconds(cluster.now_s))
+        if self._to_tell:
+            return
+        self._told_at = self._telling
+        self._tell_again_s = cluster.now_s + min(1.0, SECONDS_A_QUOTA * len(quotas.objects))
         for key in self._said.keys() - quotas.objects.keys():
             del self._said[key]
             self._sent.pop(key, None)

@@ -24,7 +24,7 @@ from koord.scheduler.plugins.quota.spec import quota_spec
 from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Sums
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
-from koord.scheduler.state.pods import PodRecord, requests_of
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -360,7 +360,7 @@ class Quotas(Notes):
     def _asked(self, pod: Pod) -> Mapping[str, int]:
         if self.rules is not None and self.rules.ignores_overhead and pod.spec.overhead:
             return pod_requests(pod, overhead=False)
-        return dict(requests_of(pod))
+        return dict(Ask(pod).requests)
 
     def _is_ignored(self, pod: Pod) -> bool:
         rules = self.rules

@@ -239,7 +239,7 @@ class Tree:
         for key in bounds.max:
             quota.least[key] = self._guaranteed(quota, key)
             parent.mins[key] = parent.mins.get(key, 0) + quota.least[key]
-            self._limit(quota, key)
+            quota.limit_request[key] = self._limited(quota, key)
             self._count_demand(quota, parent, key, +1)
         if self._keeps:
             self._allocate(parent, quota.least)
@@ -278,13 +278,13 @@ class Tree:
     def _settle(self, quota: Quota, key: str) -> None:
         """What a quota asks for of a resource has changed, and so may what all above it do."""
         while (parent := quota.parent) is not None and key in quota.bounds.max:
-            before = quota.limit_request.get(key, 0)
-            self._count_demand(quota, parent, key, -1)
-            self._limit(quota, key)
-            self._count_demand(quota, parent, key, +1)
-            change = quota.limit_request[key] - before
+            before, after = quota.limit_request[key], self._limited(quota, key)
+            change = after - before
             if not change:
                 return
+            self._count_demand(quota, parent, key, -1)
+            quota.limit_request[key] = after
+            self._count_demand(quota, parent, key, +1)
             parent.contended.pop(key, None)
             self.version += 1
             parent.child_request[key] = parent.child_request.get(key, 0) + change
@@ -298,12 +298,13 @@ class Tree:
                 parent.child_request[key] = parent.child_request.get(key, 0) + change
                 self._settle(parent, key)
 
-    def _limit(self, quota: Quota, key: str) -> None:
+    def _limited(self, quota: Quota, key: str) -> int:
+        """What a quota asks for of a resource, as its parent sees it."""
         bounds = quota.bounds
         request = max(quota.child_request.get(key, 0), 0)
         if not bounds.lends or self._keeps:
             request = max(request, bounds.min.get(key, 0))
-        quota.limit_request[key] = min(request, bounds.max[key])
+        return min(request, bounds.max[key])
 
     def _count_demand(self, quota: Quota, parent: Quota, key: str, sign: int) -> None:
         """What the parent must have for nobody to get less than it asks for."""
