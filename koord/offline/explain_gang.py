@@ -52,6 +52,8 @@ class GangExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "Why no node will do for the first pod without a place, with those placed that fit."
     changes: tuple[str, ...]
     "The smallest changes after which it would fit, each of them tried out."
+    victims: tuple[str, ...] = ()
+    "Less important pods that would make room for it."
 
 
 class GangAnswer(msgspec.Struct, frozen=True):
@@ -123,8 +125,11 @@ def _decided(engine: Engine, entity: Entity, mine: list[str], told: GangExplaine
         )
     against = next((each for each in placements if each.why_not), placements[0])
     changes = () if against.refusal else tuple(each.text for each in changes_for(engine, asks))
+    remedy = engine.remedy_for_job(asks) if len(asks) > 1 else engine.remedy(asks[0])
+    moving = [*remedy.victims, *(key for move in remedy.others for key in move.victims)]
     return msgspec.structs.replace(
         told,
+        victims=tuple(moving),
         outcome="unschedulable",
         message=against.short_of or fits_nowhere(against, len(engine.cluster.table)),
         why_not={against.refusal: len(engine.cluster.table)} if against.refusal else dict(against.rejections),

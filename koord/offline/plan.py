@@ -228,22 +228,24 @@ class _Run:
         self._note(each.ask.key, _nowhere(each.placement, len(self.world.cluster.table)))
 
     def _nowhere(self, decision: Nowhere) -> None:
-        remedy = decision.remedy
         if len(decision.asks) > 1:
             self.in_jobs.update(ask.key for ask in decision.asks)
         for key in decision.outbid:
             self._note(key, replace(self.pods[key], nominated_node=None, victims=()))
+        moves = {move.pod: move for move in decision.moves}
+        everybody = [key for move in decision.moves for key in move.victims]
         for ask in decision.asks:
             told = _nowhere(decision.placement, len(self.world.cluster.table))
             self.said[ask.key] = decision.message
-            if remedy.node is not None and ask is decision.ask:
-                gone = _listed(remedy.victims)
-                reason = f"{told.reason} It would fit on {remedy.node} once {gone} made room."
-                told = replace(told, reason=reason, nominated_node=remedy.node, victims=remedy.victims)
+            move = moves.get(ask.key)
+            if move is not None:
+                reason = f"{told.reason} It would fit on {move.node} once {_listed(everybody)} made room."
+                told = replace(told, reason=reason, nominated_node=move.node, victims=move.victims)
             self._note(ask.key, told)
-        if remedy.node is not None and decision.attempt.tries < self.rounds:
-            for key in remedy.victims:
-                self._evict(key, decision.ask.key, remedy.node)
+        if decision.attempt.tries < self.rounds:
+            for move in decision.moves:
+                for key in move.victims:
+                    self._evict(key, move.pod, self.world.running.get(key) or move.node)
 
     def _evict(self, key: str, by: str, node: str) -> None:
         pod = self.world.pods[key]

@@ -154,7 +154,7 @@ class Cycle:
             remedy = Remedy(message=patience.MESSAGE, clears=True)
         else:
             remedy = engine.remedy_for_job(asks) if is_job else engine.remedy(ask)
-        helped = remedy.node is not None
+        helped = remedy.helps
         self._observer.helped(engine, found=helped)
         # What would help is found out on the state as it is: without the members of a job that would have had a place.
         suggestion = None if is_job else suggestion_for(engine, ask, placement, remedy)
@@ -168,7 +168,7 @@ class Cycle:
         by_whom = {name for each in placements for name in each.rejected_by}
         turned_away = by_whom or {plugin.name for plugin in profile.plugins}
         feed.queue.rejected(attempt, turned_away, now_s)
-        outbid = self._promise(engine, asks, ask, remedy)
+        outbid = self._promise(engine, asks, asks[0], remedy)
         for group in remedy.rejects:
             for bind in self.waiting.leave(group):
                 self._let_go(bind, remedy.message or "others that it waited for cannot be placed")
@@ -185,6 +185,10 @@ class Cycle:
 
     def _promise(self, engine: Engine, asks: Sequence[Ask], first: Ask, remedy: Remedy) -> tuple[str, ...]:
         outbid = list(self._feed.nominate(first, engine, remedy))
+        if remedy.clears and not remedy.helps:
+            for ask in asks:
+                if ask is not first:
+                    self._feed.nominate(ask, engine, remedy)
         by_key = {ask.key: ask for ask in asks}
         for move in remedy.others:
             outbid += self._feed.nominate(by_key[move.pod], engine, Remedy(move.node, move.victims))

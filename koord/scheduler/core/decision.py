@@ -11,7 +11,7 @@ from typing import TypeAlias
 from koord.scheduler.core.entity import Attempt
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Placement
-from koord.scheduler.framework.plugin import Remedy
+from koord.scheduler.framework.plugin import Move, Remedy
 from koord.scheduler.framework.writes import BindingPlan
 from koord.scheduler.suggestion import Suggestion
 
@@ -115,6 +115,14 @@ class Nowhere:
     @property
     def ask(self) -> Ask:
         return self.asks[0]
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """Which of its pods are promised which nodes, and who has to go for each."""
+        remedy = self.remedy
+        if remedy.node is None:
+            return remedy.others
+        return (Move(self.ask.key, remedy.node, remedy.victims), *remedy.others)
 
 
 @dataclass(frozen=True, slots=True)

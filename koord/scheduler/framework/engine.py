@@ -548,7 +548,7 @@ def _first(remedies: Iterable[Remedy | None]) -> Remedy:
     for found in remedies:
         if found is None:
             continue
-        if found.node is not None or found.final:
+        if found.helps or found.final:
             return found
         words.append(found.message)
         clears, event = clears or found.clears, event or found.event

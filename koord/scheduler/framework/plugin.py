@@ -93,7 +93,7 @@ class Remedy:
     """How a pod that fits nowhere could be helped."""
 
     node: str | None = None
-    "Where it will fit once the victims are gone; None where that is nowhere."
+    "Where it, or the first pod of a job, will fit once the victims are gone; None where that is nowhere."
     victims: tuple[str, ...] = ()
     "Keys of the pods that have to go."
     message: str = ""
@@ -106,6 +106,12 @@ class Remedy:
     "Groups whose waiting members give up their places."
     final: bool = False
     "Whether no other plugin is to be asked, though this one has no node."
+
+    @property
+    def helps(self) -> bool:
+        """Whether somebody is promised a place."""
+        return self.node is not None or bool(self.others)
+
     event: tuple[str, str] | None = None
     "An event for the pod beside the usual one: its reason, and its text."
 

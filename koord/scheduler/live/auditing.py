@@ -92,10 +92,11 @@ class Auditing:
         record, victims = Record.FAILED, frozenset[tuple[str, str]]()
         if isinstance(decision, Nowhere):
             remedy = decision.remedy
-            if remedy.node is not None and remedy.victims:
+            if any(move.victims for move in decision.moves):
                 record = Record.PROMISED
-                promise = self.core.cluster.nominations.of(decision.ask.key) if self.core is not None else None
-                victims = promise.victims if promise is not None else victims
+                for move in decision.moves:
+                    promise = self.core.cluster.nominations.of(move.pod) if self.core is not None else None
+                    victims |= promise.victims if promise is not None else victims
             elif AWAITED in remedy.message:
                 record = Record.VICTIMS_GOING
             elif remedy.message:

@@ -142,8 +142,8 @@ class Loop:
                     reasons = ", ".join(sorted(decision.placement.rejections))
                     self._telling.job(self._core.about(decision.asks), decision.message, reasons)
                 self._preempting.start(decision)
-                if decision.remedy.node is not None or decision.remedy.message:
-                    self._metrics.preempted(len(decision.remedy.victims))
+                if decision.remedy.helps or decision.remedy.message:
+                    self._metrics.preempted(sum(len(move.victims) for move in decision.moves))
                 self._attempted(UNSCHEDULABLE, decision.profile, began_s)
             case Broken():
                 if decision.error is not None:

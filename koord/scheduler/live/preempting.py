@@ -63,11 +63,8 @@ class Preempting:
             pod = self._pod_of(key)
             if pod is not None:
                 self._telling.not_promised(pod)
-        remedy, asks = decision.remedy, {ask.key: ask for ask in decision.asks}
-        moves = [*remedy.others]
-        if remedy.node is not None:
-            moves.insert(0, Move(decision.ask.key, remedy.node, remedy.victims))
-        for move in moves:
+        asks = {ask.key: ask for ask in decision.asks}
+        for move in decision.moves:
             if not move.victims:
                 continue
             task = asyncio.create_task(

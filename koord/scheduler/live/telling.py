@@ -128,7 +128,7 @@ class Telling:
         placement = decision.placement
         # How many nodes there are for each reason changes all the time; the condition has the present numbers.
         reasons = placement.refusal or ", ".join(sorted(placement.rejections))
-        theme = f"{reasons}{' makes room' if remedy.node is not None else ''}"
+        theme = f"{reasons}{' makes room' if remedy.helps else ''}"
         promises = {decision.ask.key: promised, **{move.pod: move.node for move in remedy.others}}
         for ask in decision.asks:
             word = _Word(UNSCHEDULABLE, decision.message, promises.get(ask.key))

@@ -16,9 +16,10 @@ from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT
 from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Taking
+from koord.scheduler.framework.plugin import JobNeed, Permit, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins import gang_rules
+from koord.scheduler.plugins.gang_preemption import Checkpoints, remedy_for
 from koord.scheduler.plugins.gang_service import gang_told
 from koord.scheduler.plugins.gang_status import status_of, status_write
 from koord.scheduler.plugins.gangs import Gangs
@@ -27,6 +28,7 @@ from koord.scheduler.state.table import Row
 
 if TYPE_CHECKING:
     from koord.scheduler.core.entity import Entity
+    from koord.scheduler.framework.engine import Engine
 
 _SAID: Final = (BIND_GROUP_ID.key, *BIND_GROUP_ID.old_keys)
 _COUNTED: Final = (BIND_MEMBER_COUNT.key, *BIND_MEMBER_COUNT.old_keys)
@@ -40,12 +42,15 @@ class Coscheduling(Plugin):
         args = args or CoschedulingArgs()
         wait_s = parse_duration(args.default_timeout) or GangDefaults().waiting_time_s
         self._defaults = GangDefaults(args.default_match_policy, wait_s)
+        self._preempts = args.enable_preemption
         self._is_first = False
         self._sent: dict[str, tuple[str, PodGroupStatus]] = {}
         "By gang, what its PodGroup was last told to say, until it is heard to say it."
 
     def attach(self, cluster: Cluster) -> None:
         self._gangs = cluster.notes(Gangs)
+        if self._preempts:
+            cluster.notes(Checkpoints)
         if self._gangs.defaults is None:
             # Gangs are the cluster's: of several profiles, the first one's arguments count.
             self._gangs.defaults, self._is_first = self._defaults, True
@@ -80,6 +85,12 @@ class Coscheduling(Plugin):
         if gang is None or gang.settings is None or gang.settings.mode != "Strict":
             return None
         return Permit(keeps_s=gang.settings.waiting_time_s)
+
+    def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
+        return remedy_for((ask,), engine) if self._preempts else None
+
+    def post_filter_job(self, asks: Sequence[Ask], engine: Engine) -> Remedy | None:
+        return remedy_for(asks, engine) if self._preempts else None
 
     def pre_bind_together(self, asks: Sequence[Ask], cluster: Cluster) -> Mapping[str, Any] | None:
         """Who is bound together says so; who is bound alone does not say what it said before."""

@@ -1,0 +1,307 @@
+"""Job-level preemption: which less important pods have to go so that a whole job gets its places, or nobody goes.
+
+Members that fit as things are keep those places. For the others, nodes are cleared of what may go, the cheapest first,
+until all have a place; then whoever need not go is let stay, the most valuable first. What is left was tried out once
+more as a whole: nobody goes for a job that then does not fit.
+
+    a victim        has a lower priority than every member of the job, and does not say that it must stay
+    its gang        goes with it, if without it the gang has less than its minimum; where one of them must stay, all do
+    the order       budgets that would be violated, priority, number, who began last, whose checkpoint is the newest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import ClassVar, Final, TypeAlias
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.words import PreemptionPolicy
+from koord.api.protocol.names import LABEL_DISABLE_PREEMPTIBLE, LABEL_QUOTA_PREEMPTIBLE
+from koord.api.text.timestamp import parse_timestamp
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.plugin import Move, Remedy
+from koord.scheduler.plugins.gangs import Gangs
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.ranking import Ranking, started_s
+from koord.scheduler.state.table import Row
+
+CHECKPOINTED_AT: Final = "scheduling.koord.sh/checkpointed-at"
+"""By this annotation a pod says when it last saved what it has computed, as in 2026-11-15T04:25:02Z."""
+NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
+AWAITED: Final = "preemption: not eligible due to a terminating pod on the nominated node."
+NO_HELP: Final = "preemption: the job does not fit, whichever less important pods go."
+_LEAST_PRIORITY: Final = 1 << 31
+
+Unit: TypeAlias = tuple[tuple[PodRecord, Row], ...]
+"""Pods that go together, and where they are."""
+
+
+class Checkpoints(Notes):
+    """When pods on nodes last saved what they have computed, as they say. A note is that time in seconds."""
+
+    name: ClassVar[str] = "Checkpoints"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.at_s: dict[str, float] = {}
+        "By key of pod."
+
+    def of(self, pod: Pod) -> object | None:
+        text = pod.metadata.annotations.get(CHECKPOINTED_AT)
+        try:
+            return None if text is None else float(parse_timestamp(text))
+        except ValueError:
+            # As if it had said nothing: that costs the pod its rank among equals, and nothing else.
+            return None
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        assert isinstance(note, float)
+        if sign > 0:
+            self.at_s[record.key] = note
+        else:
+            self.at_s.pop(record.key, None)
+
+    def usual_s(self) -> float:
+        """When those count as having saved who never say so: when those who do began, in the middle."""
+        pods = self.cluster.pods
+        began = [pods[key][0].start_s for key in self.at_s if key in pods]
+        known = [each for each in began if each is not None]
+        return median(known) if known else 0.0
+
+
+def is_preemptible(record: PodRecord) -> bool:
+    """Whether a pod may go at all, as its labels say."""
+    labels = record.labels
+    return labels.get(LABEL_DISABLE_PREEMPTIBLE) != "true" and labels.get(LABEL_QUOTA_PREEMPTIBLE) != "false"
+
+
+def remedy_for(asks: Sequence[Ask], engine: Engine) -> Remedy | None:
+    """For a job that does not fit, or a pod alone."""
+    if not engine.cluster.table.row_of:
+        return None
+    if any(ask.spec.preemption_policy == PreemptionPolicy.NEVER for ask in asks):
+        return Remedy(message=NEVER, final=True)
+    if _awaits_victims(asks, engine.cluster):
+        return Remedy(message=AWAITED, final=True)
+    found = _Search(asks, engine).run()
+    if found is None:
+        return Remedy(message=NO_HELP, clears=True, final=True)
+    first = next((each for each in found if each.pod == asks[0].key), None)
+    others = tuple(each for each in found if each is not first)
+    node, victims = (None, ()) if first is None else (first.node, first.victims)
+    return Remedy(node, victims, others=others, final=True)
+
+
+def _awaits_victims(asks: Iterable[Ask], cluster: Cluster) -> bool:
+    """Whether pods are going already to make room for the job."""
+    for ask in asks:
+        promise = cluster.nominations.of(ask.key)
+        for key, uid in () if promise is None else promise.victims:
+            known = cluster.pods.get(key)
+            if known is not None and known[0].uid == uid:
+                return True
+        row = cluster.table.row_of.get(ask.pod.status.nominated_node_name)
+        if row is not None:
+            here = cluster.pods_on[row].values()
+            if any(each.preempted and each.priority < ask.priority for each in here):
+                return True
+    return False
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Places, and who goes for each."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    "By key of member."
+    units: list[tuple[Unit, str]] = field(default_factory=list)
+    "With the member for which each goes."
+
+
+class _Search:
+    """For one job."""
+
+    def __init__(self, asks: Sequence[Ask], engine: Engine) -> None:
+        self._asks, self._engine, self._cluster = asks, engine, engine.cluster
+        self._by_key = {ask.key: ask for ask in asks}
+        self._priority = min(ask.priority for ask in asks)
+        self._gangs = engine.cluster.notes(Gangs)
+        self._checkpoints = engine.cluster.notes(Checkpoints)
+        self._usual_s = self._checkpoints.usual_s()
+
+    def run(self) -> list[Move] | None:
+        """Where members go, and who goes for them; None where that does not help."""
+        with self._cluster.transaction() as trial:
+            promises = [self._cluster.nominations.withdraw(ask.key) for ask in self._asks]
+            try:
+                plan = self._cleared()
+                if plan is not None:
+                    everything = list(plan.units)
+                    self._let_stay(plan)
+                    trial.undo()
+                    if not self._stands(plan):
+                        plan.units = everything
+                        if not self._stands(plan):
+                            return None
+                else:
+                    trial.undo()
+            finally:
+                for promise in promises:
+                    if promise is not None:
+                        self._cluster.nominations.put(promise)
+        return None if plan is None else self._moves(plan)
+
+    def _cleared(self) -> _Plan | None:
+        """All places that the job needs, with everybody gone who may go on the nodes that it takes."""
+        plan, engine = _Plan(), self._engine
+        missing: list[list[Ask]] = []
+        for need in engine.needs(self._asks):
+            members = [self._asks[i] for i in need.members]
+            left = need.at_least
+            waiting: list[Ask] = []
+            for ask in members:
+                placement = engine.place(ask) if left > 0 else None
+                if placement is None or placement.node is None:
+                    waiting.append(ask)
+                else:
+                    plan.rows[ask.key] = self._cluster.table.row_of[placement.node]
+                    left -= 1
+            missing.append(waiting[:left] if left > 0 else [])
+            if len(missing[-1]) < left:
+                return None
+        wanted = [ask for part in missing for ask in part]
+        for row in self._in_order(wanted):
+            if not wanted:
+                break
+            wanted = self._clear(row, wanted, plan)
+        return None if wanted else plan
+
+    def _in_order(self, wanted: Sequence[Ask]) -> list[Row]:
+        """Nodes that might help, those first whose pods matter least."""
+        classes = {id(found): found for found in (self._engine.class_of(ask) for ask in wanted)}
+        rows = {row for found in classes.values() for row in found.resolvable().tolist()}
+        ranked = []
+        for row in rows:
+            going = [record for unit in self._units(row) for record, _ in unit]
+            if going:
+                ranked.append((*self._cost(going), self._cluster.table.names[row], row))
+        return [each[-1] for each in sorted(ranked)]
+
+    def _cost(self, going: Sequence[PodRecord]) -> tuple[float, ...]:
+        violations = sum(self._cluster.budgets.violated(going))
+        highest = max(each.priority for each in going)
+        total = sum(each.priority + _LEAST_PRIORITY for each in going)
+        began, saved = min(started_s(each) for each in going), max(self._saved_s(each) for each in going)
+        return violations, highest, total, len(going), -began, -saved
+
+    def _saved_s(self, record: PodRecord) -> float:
+        return self._checkpoints.at_s.get(record.key, self._usual_s)
+
+    def _units(self, row: Row) -> list[Unit]:
+        """Who may go from a row: each with the gang that is of no use without it."""
+        found: dict[str, Unit] = {}
+        for record in self._cluster.index(Ranking).of(row).below(self._priority):
+            if record.key in found or record.key in self._by_key:
+                continue
+            unit = self._unit(record, row)
+            if all(self._may_go(each) for each, _ in unit):
+                found.update({each.key: unit for each, _ in unit})
+        return list({id(unit): unit for unit in found.values()}.values())
+
+    def _unit(self, record: PodRecord, row: Row) -> Unit:
+        gang = self._gangs.of_pod.get(record.key)
+        if gang is None or gang.settings is None or len(gang.placed) > gang.settings.min_available:
+            return ((record, row),)
+        gangs = (self._gangs.all.get(id_) for id_ in gang.group)
+        keys = sorted({key for each in gangs if each is not None for key in each.placed} | {record.key})
+        return tuple(self._cluster.pods[key] for key in keys if key in self._cluster.pods)
+
+    def _may_go(self, record: PodRecord) -> bool:
+        return record.priority < self._priority and is_preemptible(record) and record.key not in self._by_key
+
+    def _clear(self, row: Row, wanted: list[Ask], plan: _Plan) -> list[Ask]:
+        """Clear a row, and place there as many as fit; who still wants a place."""
+        left: list[Ask] = []
+        with self._cluster.transaction() as step:
+            # One after the other: with each that goes, a gang may come to its minimum.
+            going: list[Unit] = []
+            for record in self._cluster.index(Ranking).of(row).below(self._priority)[::-1]:
+                if record.key in self._cluster.pods and record.key not in self._by_key:
+                    unit = self._unit(record, row)
+                    if all(self._may_go(each) for each, _ in unit):
+                        going.append(unit)
+                        for each, _ in unit:
+                            self._cluster.remove_pod(each.key)
+            placed: list[str] = []
+            for ask in wanted:
+                if self._engine.fits(ask, row):
+                    self._engine.place_on(ask, row)
+                    placed.append(ask.key)
+                else:
+                    left.append(ask)
+            if not placed or not going:
+                step.undo()
+                return wanted
+        plan.rows.update(dict.fromkeys(placed, row))
+        plan.units += [(unit, placed[0]) for unit in going]
+        return left
+
+    def _let_stay(self, plan: _Plan) -> None:
+        """Put back whoever need not go: first whose going violates a budget, then who is worth most."""
+        records = [record for unit, _ in plan.units for record, _ in unit]
+        violated = dict(zip([each.key for each in records], self._cluster.budgets.violated(records), strict=True))
+
+        def worth(unit: Unit) -> tuple[float, ...]:
+            going = [record for record, _ in unit]
+            return (
+                -sum(violated[each.key] for each in going),
+                -max(each.priority for each in going),
+                -len(going),
+                min(started_s(each) for each in going),
+                max(self._saved_s(each) for each in going),
+            )
+
+        stays = []
+        for unit, _ in sorted(plan.units, key=lambda each: worth(each[0])):
+            with self._cluster.transaction() as step:
+                for record, row in unit:
+                    self._cluster.place(record, row)
+                if self._all_fit({row for _, row in unit}, plan):
+                    stays.append(unit)
+                else:
+                    step.undo()
+        plan.units = [each for each in plan.units if each[0] not in stays]
+
+    def _all_fit(self, rows: set[Row], plan: _Plan) -> bool:
+        """Whether members still fit on some rows, beside whoever is there."""
+        members = [self._by_key[key] for key, row in plan.rows.items() if row in rows]
+        with self._cluster.transaction() as trial:
+            for ask in members:
+                self._cluster.remove_pod(ask.key)
+            fits = all(self._engine.place_on(ask, plan.rows[ask.key]).node is not None for ask in members)
+            if not fits:
+                trial.undo()
+        return fits
+
+    def _stands(self, plan: _Plan) -> bool:
+        """Whether the whole job fits once those are gone who are to go, from the state as it is."""
+        with self._cluster.transaction() as trial:
+            for unit, _ in plan.units:
+                for record, _ in unit:
+                    self._cluster.remove_pod(record.key)
+            rows = plan.rows.items()
+            fits = all(self._engine.place_on(self._by_key[key], row).node is not None for key, row in rows)
+            trial.undo()
+        return fits
+
+    def _moves(self, plan: _Plan) -> list[Move]:
+        victims: dict[str, list[str]] = {}
+        for unit, member in plan.units:
+            victims.setdefault(member, []).extend(record.key for record, _ in unit)
+        names = self._cluster.table.names
+        return [Move(key, names[row], tuple(victims.get(key, ()))) for key, row in plan.rows.items()]
