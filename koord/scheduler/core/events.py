@@ -6,11 +6,13 @@ here: a node that has less, or a pod that asks for more, makes nobody's chance b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from koord.api.kubernetes.core import Namespace
 from koord.api.kubernetes.node import Node
-from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod import ContainerPort, Pod
+from koord.api.kubernetes.resources import pod_limits
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_metric import NodeMetric
@@ -24,6 +26,7 @@ from koord.scheduler.state.table import Reason
 
 _OfNode: TypeAlias = NodeMetric | NodeSLO | NodeResourceTopology
 """Named as their node."""
+_DOMAIN: Final = "koordinator.sh/"
 _CAME: Final = Reason.PODS
 _LEFT: Final = Reason.PODS | Reason.FREED
 _POD_NAMES: Final = {
@@ -53,15 +56,40 @@ def pod_event(old: Pod | None, new: Pod | None) -> ClusterEvent | None:
     going = (old.metadata.deletion_timestamp, new.metadata.deletion_timestamp)
     if old.metadata.labels != new.metadata.labels or going[0] != going[1]:
         reasons |= Reason.PODS
-    if old.spec != new.spec or old.status != new.status:
-        try:
-            before, now = dict(requests_of(old)), dict(requests_of(new))
-        except BadInput:
-            # What it takes cannot be told: it may be less than before.
-            return ClusterEvent(int(_LEFT), new, "AssignedPodUpdate")
-        if any(now.get(name, 0) < amount for name, amount in before.items()):
-            reasons |= Reason.FREED
+    if _gives_room(old, new):
+        reasons |= Reason.FREED
     return ClusterEvent(int(reasons), new, _POD_NAMES.get(reasons, "AssignedPodUpdate")) if reasons else None
+
+
+def _gives_room(old: Pod, new: Pod) -> bool:
+    """Whether a pod that keeps its node may take less there than before: of any amount, by requests or by limits, or of
+    what is no amount. Another pod of the same name may take anything."""
+    if old.metadata.uid != new.metadata.uid or _told_to_plugins(old) != _told_to_plugins(new):
+        return True
+    if old.spec == new.spec and old.status == new.status:
+        return False
+    if _ports(old) != _ports(new) or old.spec.volumes != new.spec.volumes:
+        return True
+    try:
+        before, now = dict(requests_of(old)), dict(requests_of(new))
+        limited, limits = pod_limits(old, use_status=False), pod_limits(new, use_status=False)
+    except BadInput:
+        # What it takes cannot be told: it may be less than before.
+        return True
+    return _falls(before, now) or _falls(limited, limits)
+
+
+def _falls(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    return any(now.get(name, 0) < amount for name, amount in before.items())
+
+
+def _ports(pod: Pod) -> list[tuple[ContainerPort, ...]]:
+    return [each.ports for each in (*pod.spec.containers, *pod.spec.init_containers)]
+
+
+def _told_to_plugins(pod: Pod) -> dict[str, str]:
+    """What plugins may read of what a pod takes: CPUs, devices, its own estimate of load."""
+    return {key: text for key, text in pod.metadata.annotations.items() if _DOMAIN in key}
 
 
 def node_event(old: Node | None, new: Node | None) -> ClusterEvent | None:

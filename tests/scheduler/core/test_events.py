@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
 from koord.api.kubernetes.meta import ObjectMeta
@@ -33,6 +34,11 @@ def reasons(event: ClusterEvent | None) -> Reason:
 
 WAITING = pod("p", requests={"cpu": "2"})
 THERE = pod("p", on="n", requests={"cpu": "2"})
+LIMITED = pod("p", on="n", requests={"cpu": "2"}, limits={"cpu": "4"})
+
+
+def noted(pod: Pod, key: str) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, annotations={key: "{}"}))
 
 
 @pytest.mark.parametrize(
@@ -49,6 +55,12 @@ THERE = pod("p", on="n", requests={"cpu": "2"})
         (THERE, pod("p", on="n", requests={"cpu": "2"}, deleted=True), Reason.PODS),
         (THERE, pod("p", on="n", requests={"cpu": "1"}), Reason.FREED),
         (THERE, pod("p", on="n", requests={"cpu": "3"}), Reason(0)),
+        (LIMITED, THERE, Reason.FREED),
+        (THERE, LIMITED, Reason(0)),
+        (THERE, replace(THERE, metadata=replace(THERE.metadata, uid="another")), Reason.FREED),
+        (pod("p", on="n", ports=[{"hostPort": 80}]), pod("p", on="n"), Reason.FREED),
+        (noted(THERE, "scheduling.koordinator.sh/device-allocated"), THERE, Reason.FREED),
+        (noted(THERE, "cni.example.com/address"), THERE, Reason(0)),
     ],
 )
 def test_a_pod_helps_by_coming_near_and_by_leaving_room(old: Pod | None, new: Pod | None, wanted: Reason) -> None:
@@ -137,6 +149,8 @@ FEW_NODES = Sizes(nodes=(1, 3), placed=(0, 12), pending=(4, 8))
 @given(st.integers(0, 2**32))
 @example(1274260).via("a pod brings volumes to a full node, where others then find them attached")
 @example(1274440).via("the same, where nobody else turns the pod away")
+@example(675332815).via("the limit of a pod falls, and with it what it is taken to use")
+@example(313202494).via("a pod gives up its ports")
 def test_no_pod_that_could_be_placed_is_left_among_the_unschedulable(seed: int) -> None:
     """Whatever happens, but for time, owners and namespaces, of which nobody tells: there the sweep helps."""
     story = Story(generate._scene(Dice(seed), FEW_NODES, stock=False), Dice(seed ^ 0x5EED), heard_of_only=True)
