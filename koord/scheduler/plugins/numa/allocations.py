@@ -11,9 +11,9 @@ A pod with CPUs and without amounts counts on the NUMA nodes of its CPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Column, Reason, Row, countable
 
 Amounts = tuple[tuple[str, int], ...]
+K = TypeVar("K", bound=Hashable)
 
 NAME: Final = "NodeNUMAResource"
 POLICY: Final = "numa policy"
@@ -114,25 +115,18 @@ class OnNode:
         if held.cpus:
             self._count_cpus(held, key, sign)
         for zone, name, number in self._amounts(held):
-            place = zone, name
-            now = self.zones.get(place, 0) + sign * number
-            if now:
-                self.zones[place] = now
-            else:
-                del self.zones[place]
+            _add(self.zones, (zone, name), sign * number)
 
     def _count_cpus(self, held: Held, key: str, sign: int) -> None:
         cpus, more = held.cpus, self.more
         if sign > 0:
             for cpu in cpus_in(cpus & self.taken):
-                more[cpu] = more.get(cpu, 0) + 1
+                _add(more, cpu, 1)
             self.taken |= cpus
         else:
             for cpu in [cpu for cpu in more if cpus >> cpu & 1]:
                 cpus &= ~(1 << cpu)
-                more[cpu] -= 1
-                if not more[cpu]:
-                    del more[cpu]
+                _add(more, cpu, -1)
             self.taken &= ~cpus
         if held.exclusive:
             if sign > 0:
@@ -144,7 +138,7 @@ class OnNode:
             nodes = [number for number, _ in topology.nodes_of(held.cpus)]
             uses = self.spanning if len(nodes) > 1 else self.single
             for number in nodes:
-                uses[number] = uses.get(number, 0) + sign
+                _add(uses, number, sign)
 
     def _amounts(self, held: Held) -> Iterable[tuple[int, str, int]]:
         if held.zones:
@@ -208,6 +202,15 @@ class OnNode:
             return number
         bound = self.bound_on(zone) * 1000
         return max(0, number - bound) + amplified(bound, self.facts.ratio)
+
+
+def _add(counts: dict[K, int], key: K, number: int) -> None:
+    """What comes to nothing is not there."""
+    now = counts.get(key, 0) + number
+    if now:
+        counts[key] = now
+    else:
+        del counts[key]
 
 
 class Allocations(Notes):

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ResourceWeight, ScoringStrategy
+from koord.scheduler.plugins.numa.allocations import Held
+from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.split import split
-from tests.scheduler.plugins.numa.machines import World, big, bound, pod, report
+from koord.scheduler.state.view import View
+from tests.scheduler.plugins.numa.machines import World, big, bound, pod, report, told
 
 BIND_LABEL, POLICY_LABEL = "node.koordinator.sh/cpu-bind-policy", "node.koordinator.sh/numa-topology-policy"
 STRATEGY_LABEL = "node.koordinator.sh/numa-allocate-strategy"
@@ -15,6 +18,7 @@ RATIO = "node.koordinator.sh/resource-amplification-ratio"
 REQUIRED_FULL, REQUIRED_SPREAD = {"requiredCPUBindPolicy": "FullPCPUs"}, {"requiredCPUBindPolicy": "SpreadByPCPUs"}
 NOT_ENOUGH = "not enough cpus available to satisfy request"
 LEAST, MOST = ScoringStrategy("LeastAllocated"), ScoringStrategy("MostAllocated")
+ONE_CPU = '{"id":0,"core":0,"socket":0,"node":0}'
 SPEC = "scheduling.koordinator.sh/resource-spec"
 
 
@@ -340,3 +344,48 @@ def test_a_malformed_wish_keeps_the_pod_pending_and_says_why() -> None:
     assert "requiredCPUBindPolicy" in why
     assert "FullPCPUs" in why
     assert one.place(bound("q")).cpuset == "0-3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{", id="not JSON"),
+        pytest.param(
+            '{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":0,"core":1,"socket":0,"node":0}]}', id="twice"
+        ),
+        pytest.param('{"detail":[{"id":-1,"core":0,"socket":0,"node":0}]}', id="negative"),
+        pytest.param('{"detail":[]}', id="none"),
+    ],
+)
+def test_a_malformed_topology_concerns_its_own_node_alone(text: str) -> None:
+    one = world()
+    one.put(big("n2"), report("n2", annotations={"node.koordinator.sh/cpu-topology": text}))
+    assert one.engine.place(bound("p")).node == "n1"
+    assert one.why_not(bound("q", "24")) == {"Insufficient cpu": 1, "node(s) invalid CPU Topology": 1}
+    assert one.engine.place(pod("r", "24")).node == "n2"
+
+
+def test_a_malformed_status_of_a_running_pod_holds_nothing() -> None:
+    status = "scheduling.koordinator.sh/resource-status"
+    for text in ("{", '{"cpuset":"x"}', '{"numaNodeResources":[{"node":0,"resources":{"cpu":"many"}}]}'):
+        one = world()
+        ask = bound("p", annotations={status: text})
+        assert one.cluster.noted(ask.pod) == ()
+    assert world().cluster.noted(bound("p", annotations={status: '{"cpuset":"0-3"}'}).pod) != ()
+
+
+def test_a_reservations_cpus_are_seen_by_whoever_may_use_them() -> None:
+    """The view of its owners hides the reservation: its CPUs are free to them, and are taken first."""
+    one = world()
+    held = bound("held", "4")
+    one.place(bound("other", "2"))
+    assert one.place(held).cpuset == "12-15"
+    record, row = one.cluster.pods[held.key]
+    view = View(one.cluster)
+    view.hide(record, row)
+    judge = one.numa.compile(bound("owner", "6"), one.cluster)
+    assert isinstance(judge, NUMAJudge)
+    judge.view = view
+    found = judge.check(bound("owner", "6"), row)
+    assert isinstance(found, Held)
+    assert told(found.cpus) == "2-3,12-15"
