@@ -31,7 +31,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
-from koord.bench import api_servers, preemption, reservations, reserved_room
+from koord.bench import api_servers, own_cpus, preemption, reservations, reserved_room
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
 from koord.scheduler.core.entity import Entity
@@ -102,6 +102,9 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
             number, teams = (100, 20) if quick else (nodes * 2 // 5, 200)
             made = (_node(i) for i in range(nodes))
             results += reservations.results(BENCH, made, _pod, number=number, teams=teams, goals=not quick)
+            progress(f"CPUs of their own on {nodes} nodes")
+            made = (_node(i) for i in range(nodes))
+            results += own_cpus.results(BENCH, made, _pod, pods=500 if quick else 5_000, goals=not quick)
     nodes, pods = (1_000, 5_000) if quick else (50_000, 500_000)
     progress(f"memory of {nodes} nodes and {pods} bound pods")
     return results + _memory(nodes, pods, with_goals=not quick)

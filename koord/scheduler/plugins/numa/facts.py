@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 from koord.api.kubernetes.meta import ObjectMeta
@@ -93,7 +94,7 @@ def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
         return Facts(policy=wanted, bind=bind, most=most, ratio=ratio)
     told = report.metadata
     kubelet = _read(cpu.CPU_MANAGER_POLICY, told, cpu.KubeletCPUManagerPolicy())
-    topology = topology_of(_read(cpu.CPU_TOPOLOGY, told, cpu.CPUTopology()).detail)
+    topology = _topology(told.annotations.get(cpu.CPU_TOPOLOGY.key, ""))
     reserved = _reserved(meta) | _reserved(told) | kubelet.cpus.mask
     for alloc in _read(cpu.POD_CPU_ALLOCS, told, ()):
         if alloc.managed_by_kubelet:
@@ -107,6 +108,17 @@ def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
         ratio=ratio,
         zones=_zones(report, topology, reserved, {} if RESOURCE_AMPLIFICATION_RATIO.is_on(told) else ratios),
     )
+
+
+@lru_cache(maxsize=256)
+def _topology(text: str) -> Topology | None:
+    """From the annotation's text: reading thousands of CPUs takes long, and machines of a kind say the same."""
+    if not text:
+        return None
+    try:
+        return topology_of(cpu.CPU_TOPOLOGY.form.parse(text).detail)
+    except ValueError:
+        return None
 
 
 def _read(value: Value[T, D], meta: ObjectMeta, otherwise: T | D) -> T | D:

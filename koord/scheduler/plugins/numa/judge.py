@@ -19,6 +19,7 @@ from koord.scheduler.framework.cells import Cells, Many, Numbers, One
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Objection
 from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Wish, take, trimmed
+from koord.scheduler.plugins.numa.alike import Alike
 from koord.scheduler.plugins.numa.allocations import (
     BIND,
     BIND_POLICIES,
@@ -40,7 +41,7 @@ from koord.scheduler.plugins.numa.allocations import (
     held_among,
 )
 from koord.scheduler.plugins.numa.facts import CPU, Facts
-from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hint, Offer, Policy, Rule
+from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hint, Hints, Offer, Rule
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.plugins.numa.topology import Topology
 from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
@@ -91,10 +92,16 @@ class NUMAJudge(Judge):
         self._own = BIND_POLICIES.index(wants.bind)
         self._required = BIND_POLICIES.index(wants.required)
         self._policy = POLICIES.index(wants.policy)
+        self._alike = Alike(self.zones.inputs(with_cpus=bool(self._own or allocations.binds)))
         if allocations.amplifies:
             self.filters_on |= Reason.REQUESTED | Reason.ALLOCATABLE
 
     def feasible(self, cells: Cells) -> Numbers:
+        if type(cells) is not One or self._allocations.amplifies:
+            return self._feasible(cells)
+        return self._alike.verdict(cells, self._feasible)
+
+    def _feasible(self, cells: Cells) -> Numbers:
         policy, bind = cells[POLICY], cells[BIND]
         out: Numbers = 0
         if self._policy:
@@ -144,13 +151,12 @@ class NUMAJudge(Judge):
     def score(self, cells: Cells) -> Numbers:
         policy = cells[POLICY]
         policy = policy + (policy == 0) * self._policy
-        bound = self._bound(cells)
-        plain = self._score_node(cells, bound)
-        if not self.zones.zones:
-            return plain
         by_zones = (policy > 0) * (cells[ZONES] != 0)
+        if type(cells) is One and by_zones:
+            return self._alike.score(cells, self._score_zones_of_one)
+        plain = self._score_node(cells, self._bound(cells))
         if not isinstance(by_zones, np.ndarray):
-            return int(self._score_zones(cells, 1, np.array([policy]), bound)[0]) if by_zones else plain
+            return plain
         rows = np.flatnonzero(by_zones)
         if len(rows):
             found = np.asarray(plain).copy() if isinstance(plain, np.ndarray) else np.full(len(by_zones), plain)
@@ -177,6 +183,10 @@ class NUMAJudge(Judge):
 
     def choice(self, cells: Cells, rows: int, bound: Bound) -> Choice:
         return choice(self.zones, cells, rows, bound, self._zone_score, self._adds(cells, bound))
+
+    def _score_zones_of_one(self, cells: Cells) -> int:
+        policy = np.array([cells[POLICY] or self._policy])
+        return int(self._score_zones(cells, 1, policy, self._bound(cells))[0])
 
     def _score_zones(self, cells: Cells, rows: int, policy: Array, bound: Bound) -> Array:
         """By the NUMA nodes that the pod would use, were they up to this plugin alone."""
@@ -217,11 +227,14 @@ class NUMAJudge(Judge):
         policy = state.facts.policy or self.wants.policy
         if not policy or not state.facts.zones:
             return None
-        cells = self._cells(row)
-        sets = self.choice(cells, 1, self._bound(cells))
-        hints = {name: _hints(sets, name, policy) for name in self.zones.needs}
+        hints = self._alike.hints(self._cells(row), self._hints)
         all_nodes = sum(1 << zone for zone in state.facts.zones)
         return Offer(hints, Rule(policy, all_nodes, state.uses() if self.wants.alone else None))
+
+    def _hints(self, cells: Cells) -> dict[str, Hints]:
+        sets = self.choice(cells, 1, self._bound(cells))
+        policy = cells[POLICY] or self._policy
+        return {name: hints_of(sets, name, is_restricted=POLICIES[policy] == "Restricted") for name in self.zones.needs}
 
     def _cells(self, row: Row) -> Cells:
         return One(self._cluster.table.columns if self.view is None else self.view.columns, row)
@@ -313,7 +326,7 @@ def _cpus_of(topology: Topology, nodes: int) -> int:
     return sum(cpus for zone, cpus in topology.nodes.items() if nodes >> zone & 1)
 
 
-def _hints(sets: Choice, name: str, policy: Policy) -> tuple[Hint, ...] | None:
+def hints_of(sets: Choice, name: str, *, is_restricted: bool) -> Hints:
     """None where no NUMA node reports the resource."""
     if not sets.reported[name][0]:
         return None
@@ -322,8 +335,7 @@ def _hints(sets: Choice, name: str, policy: Policy) -> tuple[Hint, ...] | None:
     smallest = sizes[open_].min() if open_.any() else 0
     found = np.flatnonzero(open_).tolist()
     return tuple(
-        Hint(int(sets.sets[i]), bool(policy == "Restricted" or sizes[i] == smallest), int(sets.scores[0, i]))
-        for i in found
+        Hint(int(sets.sets[i]), bool(is_restricted or sizes[i] == smallest), int(sets.scores[0, i])) for i in found
     )
 
 

@@ -57,6 +57,12 @@ class Zones:
     def columns(self, kind: str, name: str) -> list[Hashable | None]:
         return [(kind, zone, name) if (zone, name) in self._declared else None for zone in self.zones]
 
+    def inputs(self, *, with_cpus: bool) -> list[Hashable]:
+        """All columns that anything here depends on. `with_cpus`: also if pods get CPUs of their own."""
+        amounts = [(kind, zone, name) for kind in (HAS, TAKEN) for zone, name in sorted(self._declared)]
+        cpus = [(name, zone) for name in (CPUS, WHOLE, CORES, BOUND) for zone in self.zones] if with_cpus else []
+        return [*amounts, *cpus]
+
     def numbers(self, cells: Cells, kind: str, name: str) -> list[Numbers]:
         """Of every NUMA node, what it has of a resource, or what is taken; 0 where nothing is known of it."""
         return [0 if column is None else cells[column] for column in self.columns(kind, name)]

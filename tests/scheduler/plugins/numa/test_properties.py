@@ -1,5 +1,6 @@
 """After any history, no CPU belongs to two pods, and what is counted is what pods say of themselves."""
 
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY, CPUTopology
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.numa.allocations import TAKEN, Allocations, held_by
+from koord.scheduler.plugins.numa.allocations import TAKEN, Allocations, Held, held_by
 from koord.scheduler.state.table import Row
 from tests.scheduler.plugins.numa.machines import World, big, bound, details, pod, report
 
@@ -113,7 +114,7 @@ def _sums(world: World, pods: dict[str, Any]) -> None:
                 )
 
 
-def _said(world: World, held: Any, row: Row, zone: int, resource: str) -> int:
+def _said(world: World, held: Held, row: Row, zone: int, resource: str) -> int:
     if held.zones:
         return dict(dict(held.zones).get(zone, ())).get(resource, 0)
     topology = world.cluster.notes(Allocations).on[row].facts.topology
@@ -161,7 +162,7 @@ def test_rows_are_judged_alike_one_by_one_and_together(kinds: list[str]) -> None
     for i in range(14):
         labels = _LABELS[i % 3]
         world.put(big(f"n{i}", "8", labels=labels), report(f"n{i}", _SHAPES[i % len(_SHAPES)], memory="4Gi"))
-    asks = {
+    asks: dict[str, Callable[[str], Ask]] = {
         "bind": lambda name: bound(name, "2"),
         "share": lambda name: pod(name, "1500m"),
         "single": lambda name: pod(name, "2", numa={"numaTopologyPolicy": "SingleNUMANode"}),
