@@ -34,7 +34,7 @@ def to_revoke(pods: Sequence[Holder], used: Mapping[str, int], share: Mapping[st
     for pod in reversed(pods):
         if _is_within(left, share):
             break
-        if not pod.fixed:
+        if not pod.fixed and any(pod.amounts.get(key) for key in share):
             _add(left, pod.amounts, -1)
             going.append(pod)
     if not _is_within(left, share):

@@ -70,7 +70,7 @@ def told(quotas: Quotas, quota: Quota, complaint: str = "") -> QuotaStatus:
         return QuotaStatus(
             _some(quota.used),
             _some(quotas.runtime(quota)),
-            _some(quota.request),
+            _some(quota.request(keeps=keeps)),
             _some(quota.child_request),
             _some(quota.fixed_request),
             _some(quota.fixed_used),

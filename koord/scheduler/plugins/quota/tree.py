@@ -77,10 +77,9 @@ class Quota:
         self.contended: dict[str, tuple[int, dict[str, int]]] = {}
         "By resource: of how much, and what each child gets of it, where there is not enough for all."
 
-    @property
-    def request(self) -> Amounts:
-        """What it asks for."""
-        if self.bounds.lends:
+    def request(self, *, keeps: bool = False) -> Amounts:
+        """What it asks for. `keeps`: what is used is guaranteed, and nothing is lent."""
+        if self.bounds.lends and not keeps:
             return dict(self.child_request)
         keys = dict.fromkeys((*self.child_request, *self.bounds.min))
         return {key: max(self.child_request.get(key, 0), self.bounds.min.get(key, 0)) for key in keys}

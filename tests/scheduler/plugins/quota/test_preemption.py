@@ -86,6 +86,11 @@ def test_all_go_where_that_is_not_enough() -> None:
     assert [pod.key for pod in to_revoke(pods, {"cpu": 14}, {"cpu": 5})] == ["p1", "p2"]
 
 
+def test_a_pod_that_holds_nothing_of_the_quota_does_not_go() -> None:
+    pods = [Holder("p1", {"cpu": 4}), Holder("fixed", {"cpu": 6}, fixed=True), Holder("p2", {"memory": 1})]
+    assert [pod.key for pod in to_revoke(pods, {"cpu": 10}, {"cpu": 5})] == ["p1"]
+
+
 def overused(**args: bool) -> Teams:
     """Team a uses 100 of 100 that it borrowed, and team b asks for its half."""
     teams = Teams(100, config=configured(**args))

@@ -53,7 +53,7 @@ def test_what_a_child_asks_for_beyond_its_max_is_invisible_above() -> None:
 def test_who_does_not_lend_asks_for_its_min_even_without_pods() -> None:
     tree = built({CPU: 100_000}, {"p": cores("", 20, 100, lends=False), "c": cores("p", 5, 100, 12)})
     assert tree.quotas["p"].child_request == {CPU: 12_000}
-    assert tree.quotas["p"].request == {CPU: 20_000}
+    assert tree.quotas["p"].request() == {CPU: 20_000}
     assert tree.tree.root.child_request == {CPU: 20_000}
     idle = built({CPU: 50_000}, {"a": cores("", 20, 50, lends=False), "b": cores("", 10, 50, 50)})
     assert idle.runtimes(CPU) == {"a": 20_000, "b": 30_000}
