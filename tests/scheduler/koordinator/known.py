@@ -28,6 +28,7 @@ _SPLIT_IN_ORDER = "amounts are split from the NUMA node that has least, whicheve
 _BY_USE = "hints are scored by what pods hold, whatever CPUs the pod's own bind policy leaves out"
 _NEVER_REFUSES = "BestEffort takes the node without amounts of NUMA nodes where these do not suffice"
 _NOTHING_REPORTED = "a resource of which no NUMA node has anything is as good as not reported"
+_ALL_KEYS = "all resources of a quota are compared, whichever of them the last pod asked for"
 
 KNOWN: dict[str, dict[int, str]] = {
     "cpus": _each(_PREFERRED_MARK, (154, 236, 246)),
@@ -64,5 +65,7 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_ALL_THAT_IS_USED, (71, 274)),
         **_each(_NOT_TWICE, (217,)),
     },
+    "quota": {},
+    "revocations": _each(_ALL_KEYS, (52,)),
 }
 """By subject, the number of a case in its recording -> why."""
