@@ -7,6 +7,7 @@ again. One `Notes` counts for all profiles of a cluster; plugins find it by `clu
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import ClassVar, TypeAlias
 
 from koord.api.kubernetes.pod import Pod
@@ -30,6 +31,10 @@ class Notes(Index):
     def of(self, pod: Pod) -> object | None:
         """What a pod says of itself; None where it has nothing to note."""
         return None
+
+    def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
+        """What a pod with this note adds to columns of its row, which a view gives back to whoever does not see it."""
+        return ()
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         """A pod with this note came to a row (+1), or left it (-1)."""

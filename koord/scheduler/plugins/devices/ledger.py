@@ -130,7 +130,12 @@ class Devices(Notes):
                 cluster.table.declare(Column(taken(type_, resource), np.int64, Reason.EXACT))
 
     def of(self, pod: Pod) -> Granted | None:
-        return read(pod.metadata)
+        # What a pod that waits says is of an attempt that came to nothing.
+        return read(pod.metadata) if pod.spec.node_name else None
+
+    def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
+        machine = self._written.get(row)
+        return () if machine is None or not isinstance(note, Granted) else cells_of(note, machine)
 
     def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
         usage = self._usage.get(row)

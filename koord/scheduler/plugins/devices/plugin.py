@@ -100,9 +100,11 @@ class DeviceShare(Plugin):
         return found if isinstance(found, Granted) else None
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
-        if not isinstance(note, Granted):
-            return None
-        return {"metadata": {"annotations": {names.ANNOTATION_DEVICE_ALLOCATED: render(note)}}}
+        key = names.ANNOTATION_DEVICE_ALLOCATED
+        if isinstance(note, Granted):
+            return {"metadata": {"annotations": {key: render(note)}}}
+        # An attempt that came to nothing may have said something else.
+        return {"metadata": {"annotations": {key: None}}} if key in ask.meta.annotations else None
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
         return {

@@ -24,7 +24,7 @@ from koord.api.text.selector import NodeMatcher, compile_nodes
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.reservation.owners import OwnerLists, OwnersId
 from koord.scheduler.plugins.reservation.room import COUNT, Room
-from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.pods import Amounts, PodRecord
 from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
 
@@ -140,6 +140,7 @@ class Matching:
         self.first: Room | None = None
         "The one with the lowest order, of those that have one."
         self.number = 0
+        self._given_back: dict[str, list[tuple[Hashable, int]]] = {}
 
     def enter(self, room: Room) -> None:
         """A room can be used from now on."""
@@ -151,6 +152,7 @@ class Matching:
         self.number += 1
         self.view.hide(room.record, room.row)
         self.view.add(COUNT, room.row, -1)
+        self._noted(room.record, room.row)
         self.lends(room, room.lent(), +1)
         if room.terms.order:
             self._find_first()
@@ -166,9 +168,20 @@ class Matching:
         self.number -= 1
         self.view.show(room.record, room.row)
         self.view.add(COUNT, room.row, +1)
+        for column, amount in self._given_back.pop(room.record.key, ()):
+            self.view.add(column, room.row, amount)
         self.lends(room, lent.items(), -1)
         if self.first is room:
             self._find_first()
+
+    def _noted(self, record: PodRecord, row: Row) -> None:
+        """Give back what plugins counted for a room, its devices for example; what owners have counts with them."""
+        noting = self._cluster.noting
+        found = [cell for name, note in record.notes if name in noting for cell in noting[name].cells(note, row)]
+        if found:
+            self._given_back[record.key] = found
+            for column, amount in found:
+                self.view.add(column, row, -amount)
 
     def lends(self, room: Room, lent: Iterable[tuple[Hashable, int]], sign: int) -> None:
         for column, amount in lent:

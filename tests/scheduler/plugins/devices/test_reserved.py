@@ -1,0 +1,79 @@
+"""Reservations of devices: held like a pod's, written on the reservation, and given to its owners."""
+
+from __future__ import annotations
+
+import json
+
+from koord.api.kinds import DEVICES
+from koord.scheduler.plugins.devices.ledger import Devices
+from tests.scheduler.builders import node
+from tests.scheduler.plugins.devices.machines import ALLOCATED, K, device, gpu
+from tests.scheduler.reservations import World, pod, reservation
+
+WHOLE = {f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100"}
+HALF = {f"{K}/gpu-core": "50", f"{K}/gpu-memory-ratio": "50"}
+TOTALS = {f"{K}/gpu-core": "200", f"{K}/gpu-memory-ratio": "200"}
+
+
+def world() -> World:
+    found = World(node("n0", cpu="32", extended=TOTALS))
+    found.core.put(DEVICES, device("n0", [gpu(0), gpu(1)]))
+    return found
+
+
+def minors(world: World, key: str) -> list[int]:
+    said = world.pods[key].metadata.annotations.get(ALLOCATED, "{}")
+    return [each["minor"] for each in json.loads(said).get("gpu", [])]
+
+
+def test_owners_get_the_devices_of_their_reservation_and_others_do_not() -> None:
+    found = world()
+    found.put(reservation(more=WHOLE, allocateOnce=False))
+    assert found.settle() == {"reservation:r": "n0"}
+    assert json.loads(found.reservations["r"].metadata.annotations[ALLOCATED])["gpu"][0]["minor"] == 0
+    found.put(pod("other", app="other", more=WHOLE), pod("late", app="other", more=HALF))
+    found.settle()
+    assert (minors(found, "shop/other"), minors(found, "shop/late")) == ([1], [])
+    found.put(pod("a", more=HALF), pod("b", more=HALF))
+    found.settle()
+    assert (minors(found, "shop/a"), minors(found, "shop/b")) == ([0], [0])
+    found.put(pod("c", more=HALF))
+    found.settle()
+    assert minors(found, "shop/c") == []
+
+
+def test_a_restarted_scheduler_holds_the_same_devices_for_the_same_pods() -> None:
+    found = world()
+    found.put(reservation(more=WHOLE, allocateOnce=False))
+    found.settle()
+    found.put(pod("a", more=HALF))
+    found.settle()
+    again = found.restarted()
+    again.core.put(DEVICES, device("n0", [gpu(0), gpu(1)]))
+    row = again.core.cluster.table.row_of["n0"]
+    before, after = (each.core.cluster.notes(Devices).usage(row) for each in (found, again))
+    assert before is not None
+    assert after is not None
+    assert (before.amounts, before.holders) == (after.amounts, after.holders)
+    again.put(pod("b", more=HALF), pod("other", app="other", more=WHOLE))
+    again.settle()
+    assert (minors(again, "shop/b"), minors(again, "shop/other")) == ([0], [1])
+
+
+def test_devices_are_free_again_when_their_reservation_is_gone() -> None:
+    found = world()
+    found.put(reservation(more=WHOLE))
+    found.settle()
+    found.delete("r")
+    found.put(*(pod(f"p{i}", app="other", more=WHOLE) for i in range(2)))
+    found.settle()
+    assert sorted(minors(found, "shop/p0") + minors(found, "shop/p1")) == [0, 1]
+
+
+def test_what_an_attempt_that_came_to_nothing_said_is_not_counted_and_taken_back() -> None:
+    found = world()
+    stale = {ALLOCATED: '{"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}]}'}
+    found.put(pod("waits", more=HALF, annotations=stale), pod("plain", app="other", annotations=stale))
+    found.settle()
+    assert minors(found, "shop/waits") == [0]
+    assert ALLOCATED not in found.pods["shop/plain"].metadata.annotations
