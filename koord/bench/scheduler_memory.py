@@ -54,7 +54,9 @@ def measure(nodes: int, pods: int) -> dict[str, float]:
         gc.enable()
         began = time.thread_time()
         for bound in decoded:
-            cluster.place(Ask(bound).record(cluster.now_s), cluster.table.row_of[bound.spec.node_name])
+            ask = Ask(bound)
+            notes = cluster.noted(bound, template=ask.template)
+            cluster.place(ask.record(cluster.now_s, notes), cluster.table.row_of[bound.spec.node_name])
         feeding_s += time.thread_time() - began
     for i in range(CLASSES):
         waiting = pod(pods + i * PODS_PER_APP)

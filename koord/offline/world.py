@@ -35,6 +35,7 @@ from koord.scheduler.core.inputs import BY_KIND, INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.plugins.load_basis import load_basis_of
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.state.cluster import Cluster
 
@@ -174,7 +175,8 @@ class _Builder:
             if found:
                 pod = replace(pod, spec=replace(pod.spec, priority=found))
         ask = Ask(pod)
-        _ = ask.requests, ask.non_zero, ask.load  # what cannot be counted is found out here, with its place at hand
+        # What cannot be counted is found out here, with its place at hand.
+        _ = ask.requests, ask.non_zero, load_basis_of(ask.pod, ask.template)
         world.pods[key] = pod
         if node:
             world.running[key] = node

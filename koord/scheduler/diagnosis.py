@@ -24,6 +24,9 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.framework.pod_class import Part
+from koord.scheduler.plugins.node_ports import ports_of
+from koord.scheduler.plugins.volume_restrictions import VolumeUsers
+from koord.scheduler.plugins.volume_use import noted_use
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
@@ -276,8 +279,9 @@ def _beside(pods: Collection[PodRecord]) -> dict[str, object]:
     ports: dict[str, list[dict[str, object]]] = {}
     claims: Counter[str] = Counter()
     for each in pods:
-        claims.update(f"{each.namespace}/{name}" for name in (*each.claims, *each.own_claims))
-        for port in each.ports:
+        use = noted_use(each, VolumeUsers.name)
+        claims.update(f"{each.namespace}/{name}" for name in (*use.claims, *use.own_claims))
+        for port in ports_of(each):
             ports.setdefault(port.ip, []).append({"Protocol": port.protocol, "Port": port.port})
     found: dict[str, object] = {
         "podsWithAffinity": sorted(each.key for each in pods if each.held),

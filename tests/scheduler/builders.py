@@ -17,6 +17,7 @@ from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from koord.scheduler.plugins.taint_toleration import TaintToleration
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
 
 ROW_LOCAL: tuple[Plugin, ...] = (
     NodeUnschedulable(),
@@ -60,6 +61,11 @@ def ask(name: str, *, cpu: str = "500m", memory: str = "1Gi", namespace: str = "
         "spec": {"containers": containers, **spec},
     }
     return Ask(convert(Pod, data))
+
+
+def recorded(cluster: Cluster, ask: Ask) -> PodRecord:
+    """What is kept of a pod that comes to a node, with what plugins note of it."""
+    return ask.record(notes=cluster.noted(ask.pod, template=ask.template))
 
 
 def engine(*nodes: Node, plugins: tuple[Plugin, ...] = ROW_LOCAL, seed: int = 0) -> Engine:

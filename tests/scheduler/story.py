@@ -30,11 +30,12 @@ from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import BIND_COMPLETED_ANNOTATION, is_bound
 from tests.scheduler import generate, generate_pod
+from tests.scheduler.builders import recorded
 from tests.scheduler.dice import Dice
 from tests.scheduler.generate import Scene
 from tests.scheduler.reference.cluster import Cluster as Plain
 from tests.scheduler.reference.volume_rules import claim_name
-from tests.scheduler.world import engine_on, feed, load_aware, put_pod
+from tests.scheduler.world import engine_on, feed, load_aware, put_pod, put_pods
 
 T = TypeVar("T")
 LOAD = "LoadAwareScheduling"
@@ -235,7 +236,8 @@ class Story:
                     elif self.dice.chance(0.6):
                         self.engine.place(Ask(self.new_pod()))
                     elif self.dice.chance(0.5) and row_of:
-                        self.cluster.place(Ask(self.new_pod()).record(), row_of[self.dice.one(sorted(row_of))])
+                        record = recorded(self.cluster, Ask(self.new_pod()))
+                        self.cluster.place(record, row_of[self.dice.one(sorted(row_of))])
                     elif self.cluster.pods:
                         self.engine.cluster.remove_pod(self.dice.one(sorted(self.cluster.pods)))
                     if self.dice.chance(0.3):
@@ -475,8 +477,11 @@ def scratch(story: Story, dice: Dice, *, seed: int = 0) -> Engine:
     shuffled: dict[str, Any] = {
         field: tuple(_shuffled(dice, getattr(plain, field))) for _, field in generate.KINDS.values()
     }
-    feed(cluster, Plain(**shuffled, now_s=plain.now_s, assigned_at_s=plain.assigned_at_s))
-    engine = engine or engine_on(cluster, story.profile)
+    present = Plain(**shuffled, now_s=plain.now_s, assigned_at_s=plain.assigned_at_s)
+    feed(cluster, present)
+    if engine is None:
+        engine = engine_on(cluster, story.profile)
+        put_pods(cluster, present)
     for plugin in load_aware(engine):
         for metric in plain.node_metrics:
             plugin.put_node_metric(metric)

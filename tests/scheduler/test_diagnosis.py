@@ -17,9 +17,11 @@ from koord.scheduler.diagnosis import (
 )
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from koord.scheduler.plugins.node_ports import NodePorts
+from koord.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from koord.scheduler.state.nominations import Nomination
 from koord.scheduler.suggestion import suggestion_for
-from tests.scheduler.builders import ROW_LOCAL, ask, engine, node
+from tests.scheduler.builders import ROW_LOCAL, ask, engine, node, recorded
 
 GPU = {"key": "gpu", "effect": "NoSchedule"}
 
@@ -162,7 +164,7 @@ def test_a_node_is_told_as_it_is_counted() -> None:
 
 
 def test_a_node_tells_of_ports_claims_and_affinities_of_its_pods() -> None:
-    found = engine(node("n1"))
+    found = engine(node("n1"), plugins=(NodePorts(), VolumeRestrictions()))
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     claimed = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -173,7 +175,7 @@ def test_a_node_tells_of_ports_claims_and_affinities_of_its_pods() -> None:
         ask("edge", containers=[container]),
     )
     for each in pods:
-        found.cluster.place(each.record(), found.cluster.table.row_of["n1"])
+        found.cluster.place(recorded(found.cluster, each), found.cluster.table.row_of["n1"])
     told = node_told(found.cluster, "n1")
     assert told is not None
     assert told["podsWithAffinity"] == told["podsWithRequiredAntiAffinity"] == ["shop/web"]

@@ -210,8 +210,8 @@ def trace(cluster: Cluster) -> dict[Any, Any]:
     for held, holders in cluster.counts._tallies.items():
         if holders.total:
             found["held", held] = _numbers(holders, cluster)
-    storage, ports = cluster.storage, cluster.index(PortsInUse)
-    users, attached = cluster.index(VolumeUsers), cluster.index(Attached)
+    storage, ports = cluster.storage, cluster.notes(PortsInUse).uses
+    users, attached = cluster.notes(VolumeUsers).users, cluster.notes(Attached)
     attached.catch_up()
     found["pods"] = dict(cluster.pods)
     found["pods on"] = {row: dict(pods) for row, pods in cluster.pods_on.items()}

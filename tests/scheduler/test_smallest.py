@@ -20,7 +20,7 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.profiles import profiles_of
 from koord.scheduler.smallest import Hints, Way, ways
 from koord.scheduler.state.cluster import Cluster
-from tests.scheduler.builders import ask, node
+from tests.scheduler.builders import ask, node, recorded
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -32,7 +32,7 @@ def shipped(nodes: list[Node], running: list[tuple[Ask, str]] = []) -> Engine:  
     for each in nodes:
         cluster.put_node(each)
     for pod, where in running:
-        cluster.place(pod.record(), cluster.table.row_of[where])
+        cluster.place(recorded(cluster, pod), cluster.table.row_of[where])
     return engine
 
 
@@ -155,7 +155,7 @@ def test_a_claim_that_only_one_pod_may_use() -> None:
     volume = {"metadata": {"name": "v"}, "spec": {"storageClassName": "s"}}
     engine.cluster.put_storage(convert(PersistentVolume, volume))
     engine.cluster.put_storage(convert(PersistentVolumeClaim, claim))
-    engine.cluster.place(ask("user", **uses).record(), engine.cluster.table.row_of["n1"])
+    engine.cluster.place(recorded(engine.cluster, ask("user", **uses)), engine.cluster.table.row_of["n1"])
     assert [way.steps[0].change.text for way in ways(engine, ask("p", **uses))] == ["shop/user gone, to free the claim"]
 
 

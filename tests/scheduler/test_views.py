@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from koord.api.kubernetes.core import Service
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from koord.api.machinery.codec import convert
 from koord.scheduler.framework import panels, pod_class
 from koord.scheduler.framework.ask import Ask
@@ -25,7 +26,9 @@ from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.default_preemption import DefaultPreemption
 from koord.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord.scheduler.plugins.node_ports import NodePorts
+from koord.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from koord.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from koord.scheduler.state import counts, domains, table, view
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
@@ -35,13 +38,21 @@ from koord.scheduler.state.table import Row
 from koord.scheduler.state.view import View
 from tests.scheduler import generate, generate_pod
 from tests.scheduler.build import node, pod
-from tests.scheduler.builders import ROW_LOCAL, WEIGHTS
+from tests.scheduler.builders import ROW_LOCAL, WEIGHTS, recorded
 from tests.scheduler.dice import Dice
 from tests.scheduler.generate_pod import APPS, NAMESPACES
 
 OWNERS = ("x", "y")
 CPU: Hashable = ("allocatable", "cpu")
-OTHERS: tuple[Plugin, ...] = (NodePorts(), PodTopologySpread(), InterPodAffinity(), DefaultPreemption())
+OTHERS: tuple[Plugin, ...] = (
+    NodePorts(),
+    VolumeRestrictions(),
+    NodeVolumeLimits(),
+    PodTopologySpread(),
+    InterPodAffinity(),
+    DefaultPreemption(),
+)
+DISK = [{"name": "disk", "gcePersistentDisk": {"pdName": "d"}}]
 SEEDS = st.integers(0, 2**32)
 
 
@@ -112,10 +123,12 @@ class World:
         meta["labels"] |= {"stands-in-for": stands_in_for} if stands_in_for else {}
         if dice.chance(0.3):
             spec["containers"][0]["ports"] = [{"containerPort": 1, "hostPort": 8080, "protocol": "TCP"}]
+        if dice.chance(0.2):
+            spec["volumes"] = DISK
         return convert(Pod, manifest)
 
     def record(self, pod: Pod) -> PodRecord:
-        return replace(Ask(pod).record(), notes=self.cluster.noted(pod))
+        return recorded(self.cluster, Ask(pod))
 
     def row(self) -> Row:
         return self.dice.one(sorted(self.cluster.table.row_of.values()))
@@ -189,8 +202,9 @@ class World:
                 has["cpu"] = f"{self.cluster.table.columns[CPU].item(row) + seen.added(CPU, row)}m"
             rows[row] = found.cluster.put_node(replace(old, status=replace(old.status, allocatable=has)))
         for record, row in self.cluster.pods.values():
-            if dict(record.notes).get("StandIns") != owner:
-                found.cluster.place(replace(record, notes=()), rows[row])
+            if record.note("StandIns") != owner:
+                notes = tuple(each for each in record.notes if each[0] != "StandIns")
+                found.cluster.place(replace(record, notes=notes), rows[row])
         for each in self.cluster.nominations:
             found.cluster.nominations.put(Nomination(each.record, rows[each.row], each.victims))
         return found
@@ -258,8 +272,7 @@ def test_a_class_with_a_view_decides_as_if_what_it_sees_were_so(kept: None, seed
 def reserved(found: Engine, owner: str, name: str, on: str, **more: Any) -> None:
     """A stand-in for an owner on a node."""
     stand_in = pod(name, labels={"stands-in-for": owner, **more.pop("labels", {})}, **more)
-    record = replace(Ask(stand_in).record(), notes=found.cluster.noted(stand_in))
-    found.cluster.place(record, found.cluster.table.row_of[on])
+    found.cluster.place(recorded(found.cluster, Ask(stand_in)), found.cluster.table.row_of[on])
 
 
 def with_stand_ins(*nodes: Node) -> Engine:
@@ -282,6 +295,49 @@ def test_a_stand_ins_port_is_free_for_its_owner_alone() -> None:
     assert found.place(Ask(pod("theirs", labels=OTHER, ports=PORT))).node is None
     assert found.place(Ask(pod("mine", labels=MINE, ports=PORT))).node == "a"
     assert found.place(Ask(pod("second", labels=MINE, ports=PORT))).node is None, "a real pod has it"
+
+
+def test_a_stand_ins_disk_is_free_for_its_owner_alone() -> None:
+    found = with_stand_ins(node("a"))
+    reserved(found, "x", "stand-in", "a", volumes=DISK)
+    assert found.place(Ask(pod("theirs", labels=OTHER, volumes=DISK))).node is None
+    assert found.place(Ask(pod("mine", labels=MINE, volumes=DISK))).node == "a"
+    assert found.place(Ask(pod("second", labels=MINE, volumes=DISK))).node is None, "a real pod has it"
+
+
+def _claims(found: Engine, *names: str, mode: str = "ReadWriteOnce") -> None:
+    for name in names:
+        spec = {"volumeName": name, "accessModes": [mode], "storageClassName": "s"}
+        claim = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        csi = {"driver": "csi.example.com", "volumeHandle": name}
+        volume = {"metadata": {"name": name}, "spec": {"storageClassName": "s", "csi": csi}}
+        found.cluster.put_storage(convert(PersistentVolumeClaim, claim))
+        found.cluster.put_storage(convert(PersistentVolume, volume))
+
+
+def _using(*claims: str) -> list[dict[str, Any]]:
+    return [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+
+
+def test_a_claim_that_one_pod_alone_may_use_is_free_for_the_owner_of_a_stand_in_that_has_it() -> None:
+    found = with_stand_ins(node("a"))
+    _claims(found, "c", mode="ReadWriteOncePod")
+    reserved(found, "x", "stand-in", "a", volumes=_using("c"))
+    assert found.place(Ask(pod("theirs", labels=OTHER, volumes=_using("c")))).node is None
+    assert found.place(Ask(pod("mine", labels=MINE, volumes=_using("c")))).node == "a"
+    assert found.place(Ask(pod("second", labels=MINE, volumes=_using("c")))).node is None, "a real pod has it"
+
+
+def test_volumes_that_only_a_stand_in_has_attached_do_not_count_for_its_owner() -> None:
+    found = with_stand_ins(node("a"))
+    _claims(found, "c1", "c2", "c3")
+    driver = {"name": "csi.example.com", "nodeID": "a", "allocatable": {"count": 2}}
+    found.cluster.put_storage(convert(CSINode, {"metadata": {"name": "a"}, "spec": {"drivers": [driver]}}))
+    reserved(found, "x", "stand-in", "a", volumes=_using("c1", "c2"))
+    assert found.place(Ask(pod("theirs", labels=OTHER, volumes=_using("c3")))).node is None
+    assert found.place(Ask(pod("shared", labels=OTHER, volumes=_using("c1")))).node == "a", "it is attached already"
+    assert found.place(Ask(pod("mine", labels=MINE, volumes=_using("c2", "c3")))).node is None, "c1 is another's, too"
+    assert found.place(Ask(pod("mine", labels=MINE, volumes=_using("c3")))).node == "a"
 
 
 def test_a_stand_in_is_nobody_to_avoid_or_to_be_near_for_its_owner() -> None:

@@ -21,6 +21,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.owners import Workload
 from koord.scheduler.state.storage import StorageObject
 from koord.scheduler.state.table import Row
+from tests.scheduler.builders import recorded
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain
 
@@ -34,7 +35,10 @@ def engine_of(plain: Plain, profile: SchedulerProfile, *, seed: int = 0, attache
     cluster.now_s = plain.now_s
     engine = engine_on(cluster, profile) if attached_first else None
     feed(cluster, plain)
-    engine = engine or engine_on(cluster, profile)
+    if engine is None:
+        engine = engine_on(cluster, profile)
+        # What plugins note of pods is made when pods are put, as after every change of a configuration.
+        put_pods(cluster, plain)
     for plugin in load_aware(engine):
         for metric in plain.node_metrics:
             plugin.put_node_metric(metric)
@@ -65,6 +69,11 @@ def feed(cluster: Cluster, plain: Plain) -> None:
         cluster.put_storage(thing)
     for node in plain.nodes:
         cluster.put_node(node)
+    put_pods(cluster, plain)
+
+
+def put_pods(cluster: Cluster, plain: Plain) -> None:
+    """Those that are on nodes already."""
     for pod in plain.placed_pods():
         put_pod(cluster, pod, plain.assigned_at_s.get(pod.metadata.key))
 
@@ -72,7 +81,7 @@ def feed(cluster: Cluster, plain: Plain) -> None:
 def put_pod(cluster: Cluster, pod: Pod, assigned_s: float | None = None) -> None:
     """A pod that is on a node already."""
     now_s, cluster.now_s = cluster.now_s, cluster.now_s if assigned_s is None else assigned_s
-    cluster.place(Ask(pod).record(), cluster.table.row_of[pod.spec.node_name])
+    cluster.place(recorded(cluster, Ask(pod)), cluster.table.row_of[pod.spec.node_name])
     cluster.now_s = now_s
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -190,7 +191,7 @@ class Feed:
             self.patience.forget(key)
             self._count(new)
             if held is not None and held.node != new.spec.node_name:
-                self._has_room(held.ask.record())
+                self._has_room(self._read(held.ask))
             if promise is not None and self.cluster.table.names[promise.row] != new.spec.node_name:
                 self._has_room(promise.record)
         elif not self.is_ours(new):
@@ -242,8 +243,10 @@ class Feed:
             if record is None:
                 continue
             self.assumed[key] = held
-            # Plugins that are no longer there note nothing.
-            record = replace(record, notes=tuple(each for each in record.notes if each[0] in self.cluster.noting))
+            # Plugins that are no longer there note nothing; those that are new do.
+            notes = dict(self.cluster.noted(held.ask.pod, template=held.ask.template))
+            notes |= {name: note for name, note in record.notes if name in self.cluster.noting}
+            record = replace(record, notes=tuple(sorted(notes.items(), key=itemgetter(0))))
             row = self.cluster.table.row_of.get(held.node)
             if row is None:
                 self._keep(record, held.node)
@@ -422,14 +425,26 @@ class Feed:
         self.cluster.place(record, row)
 
     def _record(self, pod: Pod, known: PodRecord | None = None) -> PodRecord | None:
-        """What is kept of a pod that has a node. `known`: what was kept of it there."""
-        record = _record(pod, self.now.wall_s)
-        if record is None:
-            return None
-        if known is not None and known.uid != record.uid:
+        """What is kept of a pod that has a node. `known`: what was kept of it there. What cannot be understood of it is
+        left out, and so are terms beyond what is supported, which would cost every other pod; its requests still
+        count."""
+        if known is not None and known.uid != pod.metadata.uid:
             known = None
-        notes = self.cluster.noted(pod, known) if self.cluster.noting else ()
-        return replace(record, notes=notes) if notes else record
+        why = too_many_terms(pod.spec)
+        if why is None:
+            try:
+                return self._read(Ask(pod), known)
+            except BadInput as error:
+                why = f"which cannot be understood: {error}"
+        log.warning("counted without its affinity: %s", why, extra=_fields(pod))
+        try:
+            return self._read(Ask(replace(pod, spec=replace(pod.spec, affinity=None))), known)
+        except BadInput as error:
+            log.error("not counted, since it cannot be understood: %s", error, extra=_fields(pod))
+            return None
+
+    def _read(self, ask: Ask, known: PodRecord | None = None) -> PodRecord:
+        return ask.record(self.now.wall_s, self.cluster.noted(ask.pod, known, ask.template))
 
     def _keep(self, record: PodRecord, node: str) -> None:
         self._homeless.setdefault(node, {})[record.key] = record
@@ -480,27 +495,10 @@ class Feed:
             self._wake()
 
 
-def _record(pod: Pod, now_s: float) -> PodRecord | None:
-    """What cannot be understood of a pod is left out, and so are terms beyond what is supported, which would cost every
-    other pod; its requests still count."""
-    why = too_many_terms(pod.spec)
-    if why is None:
-        try:
-            return Ask(pod).record(now_s)
-        except BadInput as error:
-            why = f"which cannot be understood: {error}"
-    log.warning("counted without its affinity: %s", why, extra=_fields(pod))
-    try:
-        return Ask(replace(pod, spec=replace(pod.spec, affinity=None))).record(now_s)
-    except BadInput as error:
-        log.error("not counted, since it cannot be understood: %s", error, extra=_fields(pod))
-        return None
-
-
 def _same(record: PodRecord, known: PodRecord) -> bool:
     """Whether two records say the same. That of a pod before it was bound has another shape, with the same amounts."""
     new, old = record.shape, known.shape
-    if new is not old and (new.requests, new.non_zero, new.ports) != (old.requests, old.non_zero, old.ports):
+    if new is not old and (new.requests, new.non_zero) != (old.requests, old.non_zero):
         return False
     return replace(record, placed_s=known.placed_s, shape=old) == known
 

@@ -7,18 +7,16 @@ from typing import Any, Generic, TypeVar
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PodConditionType
+from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.bounds import excess, is_heavy
 from koord.scheduler.state.pods import (
     Amounts,
-    HostPort,
-    LoadBasis,
+    NotesOf,
     PodRecord,
     Shape,
     Template,
-    disks_of,
     is_preempted,
-    load_basis_of,
     named_claims_of,
     own_claims_of,
     scheduled_spec,
@@ -76,10 +74,6 @@ class Ask:
     def non_zero(self) -> tuple[int, int]:
         return self.shape.non_zero
 
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        return self.shape.ports
-
     @once
     def terms(self) -> PodTerms:
         return terms_of(self.pod)
@@ -95,8 +89,9 @@ class Ask:
         return excess(self.spec)
 
     @once
-    def load(self) -> LoadBasis:
-        return load_basis_of(self.pod, self.template)
+    def band(self) -> PriorityClass:
+        """The priority class by which it shares nodes with others."""
+        return priority_class(self.pod)
 
     @once
     def claims(self) -> tuple[str, ...]:
@@ -106,8 +101,9 @@ class Ask:
     def own_claims(self) -> tuple[str, ...]:
         return own_claims_of(self.pod) if self.spec.volumes else ()
 
-    def record(self, now_s: float | None = None) -> PodRecord:
-        """What the state keeps of it once it has a node: since `now_s`, where the pod does not say."""
+    def record(self, now_s: float | None = None, notes: NotesOf = ()) -> PodRecord:
+        """What the state keeps of it once it has a node: since `now_s`, where the pod does not say. `notes`: what
+        plugins note of it, as the cluster says (`Cluster.noted`)."""
         meta, spec, pod = self.meta, self.spec, self.pod
         conditions = pod.status.conditions
         placed_s = since_s(pod, PodConditionType.SCHEDULED) if conditions else None
@@ -121,12 +117,9 @@ class Ask:
             meta.deletion_timestamp is not None,
             shared_owner(meta.controller) if meta.owner_references else None,
             self.terms.held if spec.affinity is not None else (),
-            self.claims if spec.volumes else (),
-            self.own_claims if spec.volumes else (),
-            disks_of(pod) if spec.volumes else (),
-            self.load,
             now_s if placed_s is None else placed_s,
             since_s(pod, PodConditionType.INITIALIZED) if conditions else None,
             parse_timestamp(pod.status.start_time) if pod.status.start_time else None,
             meta.deletion_timestamp is not None and is_preempted(pod),
+            notes,
         )

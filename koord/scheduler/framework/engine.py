@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
-import msgspec
 import numpy as np
 
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
@@ -30,8 +29,8 @@ from koord.scheduler.framework.pod_class import Part, PodClass
 from koord.scheduler.framework.writes import BindingPlan, Patch, PodBinding
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.nominations import Nomination
-from koord.scheduler.state.notes import NotesOf, with_note
-from koord.scheduler.state.pods import PodRecord, Shape
+from koord.scheduler.state.notes import with_note
+from koord.scheduler.state.pods import NotesOf, PodRecord, Shape
 from koord.scheduler.state.table import Array, Row
 from koord.scheduler.state.view import View
 
@@ -340,7 +339,8 @@ class Engine:
             nominations.withdraw(key)
         pods = self.cluster.pods
         victims = frozenset((key, pods[key][0].uid) for key in remedy.victims if key in pods)
-        nominations.put(Nomination(ask.record(self.cluster.now_s), row, victims))
+        notes = self.cluster.noted(ask.pod, template=ask.template)
+        nominations.put(Nomination(ask.record(self.cluster.now_s, notes), row, victims))
         return tuple(lower)
 
     def group(self, ask: Ask) -> str | None:
@@ -489,15 +489,14 @@ class Engine:
 
     def record_of(self, ask: Ask, row: Row) -> PodRecord:
         """What is kept of a pod that is being placed."""
-        record, notes = ask.record(self.cluster.now_s), self._notes(ask, row)
-        return msgspec.structs.replace(record, notes=notes) if notes else record
+        return ask.record(self.cluster.now_s, self._notes(ask, row))
 
     def _notes(self, ask: Ask, row: Row) -> NotesOf:
         """What plugins note of a pod that is being placed: what it says itself, and what it takes there."""
         worked_out = self._worked_out
         if worked_out:
             self._worked_out = {}
-        notes = self.cluster.noted(ask.pod)
+        notes = self.cluster.noted(ask.pod, template=ask.template)
         for plugin in self._reserving:
             assert plugin.reserve is not None
             note = plugin.reserve(ask, row, self.cluster, worked_out.get(plugin.name))

@@ -168,8 +168,7 @@ class DefaultPreemption(Plugin):
         def can_be_reckoned(row: Row) -> bool:
             if sure is not None and not sure.item(row):
                 return False
-            if view is not None and any(each.notes for each in less_important(cluster, row, ask.priority, view)):
-                # With such a pod, what the view shows may change.
+            if view is not None and any(map(cluster.changes_views, less_important(cluster, row, ask.priority, view))):
                 return False
             return floor is None or not any(engine.meets(ask, each) for each in nominations.at(row, floor))
 

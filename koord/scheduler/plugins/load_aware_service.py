@@ -10,14 +10,15 @@ from koord.api.text.timestamp import from_seconds
 from koord.scheduler.state.pods import PodRecord
 
 if TYPE_CHECKING:
-    from koord.scheduler.plugins.load_aware_scheduling import _Report, _Share
+    from koord.scheduler.plugins.load_reports import Report
+    from koord.scheduler.plugins.load_rows import Share
 
 
 def load_told(
     resources: Sequence[str],
     pods: Iterable[PodRecord],
-    report: _Report | None,
-    shares: Mapping[str, _Share],
+    report: Report | None,
+    shares: Mapping[str, Share],
     prod: Collection[str],
 ) -> dict[str, object]:
     """Pods by the time of their placement, and the views of the node's load that follow from its report, if any.
@@ -36,7 +37,7 @@ def load_told(
     def total(vectors: Iterable[Iterable[int]]) -> list[int]:
         return [sum(each) for each in zip([0] * len(resources), *vectors, strict=True)]
 
-    measured = total(report.of_pods[key] for key in prod)
+    measured = total(report.used_by(key) for key in prod)
     in_all = total(each.prod for each in shares.values())
     for name, vector in (
         ("nodeUsage", report.usage),
@@ -51,7 +52,7 @@ def load_told(
     told["prodDeltaPods"] = sorted(
         key
         for key, each in shares.items()
-        if any(a > b for a, b in zip(each.prod, report.of_pods[key] if key in prod else nothing, strict=True))
+        if any(a > b for a, b in zip(each.prod, report.used_by(key) if key in prod else nothing, strict=True))
     )
     told["nodeEstimatedPods"] = sorted(key for key, each in shares.items() if any(each.full))
     return told

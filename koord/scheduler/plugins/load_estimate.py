@@ -7,8 +7,8 @@ from typing import Final
 
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass
+from koord.scheduler.plugins.load_basis import LoadBasis
 from koord.scheduler.plugins.load_threshold import rounded
-from koord.scheduler.state.pods import LoadBasis
 
 REAL_NAMES: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
     PriorityClass.BATCH: {"cpu": names.RESOURCE_BATCH_CPU, "memory": names.RESOURCE_BATCH_MEMORY},

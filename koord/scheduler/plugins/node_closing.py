@@ -228,11 +228,11 @@ class NodeClosing(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         closings = self.closings
         closings.keep_up()
-        band = ask.load.priority_class
+        band = ask.band
         return _NUMBERS[band] if band in closings.bands else _NUMBERS[PriorityClass.NONE]
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        band = ask.load.priority_class
+        band = ask.band
         return _Open(self.closings, band) if band in self.closings.bands else None
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
@@ -240,7 +240,7 @@ class NodeClosing(Plugin):
         subject = event.subject
         name = subject if isinstance(subject, str) else subject.metadata.name if isinstance(subject, Node) else None
         row = cluster.table.row_of.get(name) if name is not None else None
-        band = ask.load.priority_class
+        band = ask.band
         if row is None or band not in COLUMNS:
             return True
         self.closings.keep_up()

@@ -7,24 +7,49 @@ Few pods want any, so what is in use is kept by port: the rows that have it, and
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, listed, without_pods
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.pods import HostPort, PodRecord
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
-from koord.scheduler.state.watchers import Index
 
 EVERY_ADDRESS: Final = "0.0.0.0"
 _NOBODY: Final[Mapping[Row, int]] = {}
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+
+def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
+    """The ports of the node that a pod takes, an address of all zeros meaning every address."""
+    spec = pod.spec
+    containers = [*spec.containers, *(c for c in spec.init_containers if c.is_sidecar)]
+    return tuple(
+        HostPort(port.host_ip or EVERY_ADDRESS, str(port.protocol), port.host_port)
+        for container in containers
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+def ports_of(record: PodRecord) -> tuple[HostPort, ...]:
+    """The same of a pod that is on a node."""
+    found = record.note(PortsInUse.name)
+    return found if isinstance(found, tuple) else ()
 
 
 class Uses:
@@ -35,7 +60,7 @@ class Uses:
         "By protocol and number, by address, by row: how many pods."
 
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        for ip, protocol, number in record.ports:
+        for ip, protocol, number in ports_of(record):
             rows = self._uses.setdefault((protocol, number), {}).setdefault(ip, {})
             rows[row] = rows.get(row, 0) + sign
             if not rows[row]:
@@ -55,16 +80,24 @@ class Uses:
         return self._uses.get((protocol, number), {}).get(ip, {})
 
 
-class PortsInUse(Uses, Index):
-    """The ports of all pods."""
+class PortsInUse(Notes):
+    """The ports of all pods. A note is a pod's ports."""
 
-    special = True
+    name: ClassVar[str] = "NodePorts"
+    changes_views: ClassVar[bool] = False
 
     def __init__(self, cluster: Cluster) -> None:
-        Index.__init__(self, cluster)
-        Uses.__init__(self)
-        for record, row in cluster.pods.values():
-            self.pod_moved(record, row, +1)
+        super().__init__(cluster)
+        self.uses = Uses()
+
+    def by_spec(self, spec: PodSpec) -> bool:
+        return True
+
+    def of(self, pod: Pod) -> object | None:
+        return host_ports_of(pod) or None
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        self.uses.pod_moved(record, row, sign)
 
 
 def conflict(one: HostPort, other: HostPort) -> bool:
@@ -74,25 +107,25 @@ def conflict(one: HostPort, other: HostPort) -> bool:
 
 class NodePorts(Plugin):
     name = "NodePorts"
+    notes = PortsInUse
     wakes_on = Reason.NODE | Reason.FREED
-
-    def attach(self, cluster: Cluster) -> None:
-        cluster.index(PortsInUse)
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return True
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        return ask.ports
+        return host_ports_of(ask.pod)
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(promised.ports and ask.ports)
+        return bool(ports_of(promised) and host_ports_of(ask.pod))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        return _Free(ask.ports, cluster, None) if ask.ports else None
+        ports = host_ports_of(ask.pod)
+        return _Free(ports, cluster, None) if ports else None
 
     def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
-        return _Free(ask.ports, cluster, view.keep(Uses)) if ask.ports else None
+        ports = host_ports_of(ask.pod)
+        return _Free(ports, cluster, view.keep(Uses)) if ports else None
 
 
 class _Free(Judge):
@@ -100,7 +133,7 @@ class _Free(Judge):
     eased = True
 
     def __init__(self, wanted: tuple[HostPort, ...], cluster: Cluster, hidden: Uses | None) -> None:
-        self._wanted, self._ports, self._hidden = wanted, cluster.index(PortsInUse), hidden
+        self._wanted, self._ports, self._hidden = wanted, cluster.notes(PortsInUse).uses, hidden
         self._cluster, self._table = cluster, cluster.table
 
     def feasible(self, cells: Cells) -> Numbers:
@@ -126,7 +159,7 @@ class _Free(Judge):
         holders = [
             record.key
             for record in (there if self.view is None else self.view.visible(there, row))
-            if any(conflict(mine, its) for mine in taken for its in record.ports)
+            if any(conflict(mine, its) for mine in taken for its in ports_of(record))
         ]
         named = f"port{'s' if len(taken) > 1 else ''} {listed(f'{port}/{protocol}' for _, protocol, port in taken)}"
         numbers = {(protocol, port) for _, protocol, port in taken}

@@ -6,13 +6,14 @@ A volume that several pods of the node use is attached once. One that is still t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, KeysView
+from collections.abc import Hashable, Set
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from msgspec.structs import replace
 
-from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.api.kubernetes.storage import CSINode
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
@@ -21,50 +22,82 @@ from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.stable import Version
+from koord.scheduler.plugins.volume_use import is_said_by_spec, noted_use, volume_use_of
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord, brings_claims
 from koord.scheduler.state.storage import Disk
 from koord.scheduler.state.table import Reason, Row
-from koord.scheduler.state.watchers import Index
+from koord.scheduler.state.view import View
 
 
-class Attached(Index):
-    """Which volumes are attached to which rows, by driver."""
+class ClaimUses:
+    """How many pods use a claim, by claim and row."""
 
-    special = True
+    def __init__(self) -> None:
+        self.rows_of: dict[str, dict[Row, int]] = {}
+
+    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
+        for claim in noted_use(record, Attached.name).of_claims(record.namespace):
+            self.count(claim, row, sign)
+
+    def count(self, claim: str, row: Row, sign: int) -> int:
+        """One more pod, or one less, uses a claim on a row: how many do then."""
+        rows = self.rows_of.setdefault(claim, {})
+        left = rows[row] = rows.get(row, 0) + sign
+        if not left:
+            del rows[row]
+            if not rows:
+                del self.rows_of[claim]
+        return left
+
+
+class Attached(Notes):
+    """Which volumes are attached to which rows, by driver. A note is what a pod uses."""
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    changes_views: ClassVar[bool] = False
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._storage = cluster.storage
         self._storage.take_changed_claims()
-        self._rows_of: dict[str, dict[Row, int]] = {}
-        "By claim and row, how many pods use it."
+        self._uses = ClaimUses()
         self._disk_of: dict[str, Disk | None] = {}
         self._held: dict[str, dict[Row, dict[str, int]]] = {}
         "By driver, row and volume, how many claims lead to it."
         self._rows_with: dict[Disk, int] = {}
-        for record, row in cluster.pods.values():
-            self.pod_moved(record, row, +1)
 
-    def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        for name in {*record.claims, *record.own_claims}:
-            claim = f"{record.namespace}/{name}"
-            rows = self._rows_of.setdefault(claim, {})
-            before = rows.get(row, 0)
-            rows[row] = before + sign
-            if not before:
+    def by_spec(self, spec: PodSpec) -> bool:
+        return is_said_by_spec(spec)
+
+    def of(self, pod: Pod) -> object | None:
+        return volume_use_of(pod)
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        for claim in noted_use(record, self.name).of_claims(record.namespace):
+            left = self._uses.count(claim, row, sign)
+            if left == sign > 0:
                 if claim not in self._disk_of:
                     self._disk_of[claim] = self._storage.disk_of(claim)
                 self._hold(self._disk_of[claim], row, +1)
-            elif not rows[row]:
-                del rows[row]
+            elif not left:
                 self._hold(self._disk_of[claim], row, -1)
-                if not rows:
-                    del self._rows_of[claim], self._disk_of[claim]
+                if claim not in self._uses.rows_of:
+                    del self._disk_of[claim]
 
-    def volumes(self, driver: str, row: Row) -> KeysView[str]:
-        """The volumes of a driver on a row."""
-        return self._held.get(driver, {}).get(row, {}).keys()
+    def volumes(self, driver: str, row: Row, hidden: ClaimUses | None) -> Set[str]:
+        """The volumes of a driver on a row, without those that only hidden pods use."""
+        held = self._held.get(driver, {}).get(row, {})
+        if hidden is None or not held:
+            return held.keys()
+        left = dict(held)
+        for claim, rows in hidden.rows_of.items():
+            if row in rows and rows[row] == self._uses.rows_of[claim][row]:
+                disk = self._disk_of[claim]
+                if disk is not None and disk[0] == driver:
+                    left[disk[1]] -= 1
+        return {volume for volume, claims in left.items() if claims}
 
     def is_somewhere(self, disk: Disk) -> bool:
         return disk in self._rows_with
@@ -72,13 +105,13 @@ class Attached(Index):
     def catch_up(self) -> None:
         """Claims may lead to other volumes than they did: rows that use them are looked at again."""
         for claim in self._storage.take_changed_claims():
-            if claim not in self._rows_of:
+            if claim not in self._uses.rows_of:
                 continue
             old, new = self._disk_of[claim], self._storage.disk_of(claim)
             if old == new:
                 continue
             self._disk_of[claim] = new
-            for row in self._rows_of[claim]:
+            for row in self._uses.rows_of[claim]:
                 self._hold(old, row, -1)
                 self._hold(new, row, +1)
                 self.cluster.table.touch(row, int(Reason.PODS))
@@ -103,6 +136,7 @@ class Attached(Index):
 
 class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
+    notes = Attached
     wakes_on = Reason.NODE | Reason.PODS | Reason.FREED | Reason.STORAGE
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
@@ -110,16 +144,13 @@ class NodeVolumeLimits(Plugin):
         came = event.reasons & Reason.PODS and not event.reasons & (self.wakes_on & ~Reason.PODS)
         return not came or not isinstance(event.subject, Pod) or brings_claims(event.subject)
 
-    def attach(self, cluster: Cluster) -> None:
-        cluster.index(Attached)
-
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not ask.spec.volumes
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
             return None
-        attached, storage = cluster.index(Attached), cluster.storage
+        attached, storage = cluster.notes(Attached), cluster.storage
         attached.catch_up()
         disks = {storage.disk_of(f"{ask.meta.namespace}/{name}") for name in (*ask.claims, *ask.own_claims)}
         limited = sorted(disk for disk in disks if disk is not None and disk[0] in storage.limits)
@@ -131,12 +162,19 @@ class NodeVolumeLimits(Plugin):
         return tuple(sorted(new.items())), known, Version(storage.limits_version)
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(ask.spec.volumes and (promised.claims or promised.own_claims))
+        use = noted_use(promised, self.name)
+        return bool(ask.spec.volumes and (use.claims or use.own_claims))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return self._judge(ask, cluster, None)
+
+    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
+        return self._judge(ask, cluster, view.keep(ClaimUses))
+
+    def _judge(self, ask: Ask, cluster: Cluster, hidden: ClaimUses | None) -> Judge | None:
         match self.key(ask, cluster):
             case (tuple(new), tuple(known), int()):
-                return _Attachable(dict(new), known, cluster)
+                return _Attachable(dict(new), known, cluster, hidden)
         return None
 
 
@@ -144,8 +182,10 @@ class _Attachable(Judge):
     filters_on = Reason.NODE | Reason.PODS
     eased = True
 
-    def __init__(self, new: dict[str, int], known: tuple[Disk, ...], cluster: Cluster) -> None:
-        self._cluster, self._attached, self._new = cluster, cluster.index(Attached), new
+    def __init__(
+        self, new: dict[str, int], known: tuple[Disk, ...], cluster: Cluster, hidden: ClaimUses | None
+    ) -> None:
+        self._cluster, self._attached, self._new, self._hidden = cluster, cluster.notes(Attached), new, hidden
         self._known: dict[str, set[str]] = {driver: set() for driver in new}
         for driver, volume in known:
             self._known.setdefault(driver, set()).add(volume)
@@ -168,7 +208,7 @@ class _Attachable(Judge):
 
     def _excess(self, driver: str, row: Row, limit: int) -> int:
         """How many volumes too many there would be."""
-        attached = self._attached.volumes(driver, row)
+        attached = self._attached.volumes(driver, row, self._hidden)
         more = self._new.get(driver, 0) + len(self._known[driver] - attached)
         return len(attached) + more - limit if more > 0 else 0
 
@@ -191,8 +231,9 @@ class _Attachable(Judge):
         """As few pods as can be, and the least important, with that many volumes of a driver that no other pod uses."""
         storage, used_by, disks = self._cluster.storage, Counter[Disk](), dict[str, set[Disk]]()
         records = self._cluster.pods_on[row]
-        for key, record in records.items():
-            claims = {f"{record.namespace}/{claim}" for claim in (*record.claims, *record.own_claims)}
+        there = list(records.values())
+        for record in there if self.view is None else self.view.visible(there, row):
+            key, claims = record.key, noted_use(record, Attached.name).of_claims(record.namespace)
             found = {disk for claim in claims if (disk := storage.disk_of(claim)) is not None and disk[0] == driver}
             if found:
                 disks[key] = found

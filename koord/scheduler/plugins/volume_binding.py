@@ -28,7 +28,9 @@ from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.framework.writes import Step
 from koord.scheduler.plugins import volume_changes
+from koord.scheduler.plugins.volume_restrictions import VolumeUsers
 from koord.scheduler.plugins.volume_steps import volume_step
+from koord.scheduler.plugins.volume_use import noted_use
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord, brings_claims
@@ -76,8 +78,12 @@ class VolumeBinding(Plugin):
             case Pod() as pod if went:
                 return brings_claims(pod)
             case PodRecord() as record if went:
-                return bool(record.claims or record.own_claims)
+                use = noted_use(record, VolumeUsers.name)
+                return bool(use.claims or use.own_claims)
         return True
+
+    def attach(self, cluster: Cluster) -> None:
+        cluster.notes(VolumeUsers)
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not ask.spec.volumes

@@ -7,20 +7,22 @@ A claim with ReadWriteOncePod is in use or not, whatever the node.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
+from typing import ClassVar, Final, TypeVar
 
 import numpy as np
 
-from koord.api.kubernetes.pod import Volume
+from koord.api.kubernetes.pod import Pod, PodSpec, Volume
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.plugins.volume_use import disks_of, is_said_by_spec, noted_use, volume_use_of
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.pods import PodRecord, disks_of
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Reason, Row
-from koord.scheduler.state.watchers import Index
+from koord.scheduler.state.view import View
 
 DISK_TAKEN: Final = 1
 CLAIM_IN_USE: Final = 2
@@ -31,43 +33,60 @@ _REASONS: Final = {
 }
 
 
-class VolumeUsers(Index):
+K = TypeVar("K", bound=Hashable)
+
+
+class Users:
     """How many pods use a claim, and which disks are in use on which rows."""
 
-    special = True
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+    def __init__(self) -> None:
         self.of_claim: dict[str, int] = {}
         self.disks_on: dict[Row, dict[Volume, int]] = {}
-        for record, row in cluster.pods.values():
-            self.pod_moved(record, row, +1)
 
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
-        for name in record.claims:
+        use = noted_use(record, VolumeUsers.name)
+        for name in use.claims:
             _count(self.of_claim, f"{record.namespace}/{name}", sign)
-        if record.disks:
+        if use.disks:
             on_row = self.disks_on.setdefault(row, {})
-            for disk in record.disks:
+            for disk in use.disks:
                 _count(on_row, disk, sign)
             if not on_row:
                 del self.disks_on[row]
 
 
-def _count(counts: dict[str, int] | dict[Volume, int], key: str | Volume, sign: int) -> None:
-    left = counts.get(key, 0) + sign  # type: ignore[arg-type]  # each caller's keys are of its own map's type
+class VolumeUsers(Notes):
+    """The volumes of all pods. A note is what one of them uses."""
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    changes_views: ClassVar[bool] = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.users = Users()
+
+    def by_spec(self, spec: PodSpec) -> bool:
+        return is_said_by_spec(spec)
+
+    def of(self, pod: Pod) -> object | None:
+        return volume_use_of(pod)
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        self.users.pod_moved(record, row, sign)
+
+
+def _count(counts: dict[K, int], key: K, sign: int) -> None:
+    left = counts.get(key, 0) + sign
     if left:
-        counts[key] = left  # type: ignore[index]
+        counts[key] = left
     else:
-        del counts[key]  # type: ignore[arg-type]
+        del counts[key]
 
 
 class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
+    notes = VolumeUsers
     wakes_on = Reason.NODE | Reason.FREED | Reason.STORAGE
-
-    def attach(self, cluster: Cluster) -> None:
-        cluster.index(VolumeUsers)
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not ask.spec.volumes
@@ -75,46 +94,70 @@ class VolumeRestrictions(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if not ask.spec.volumes:
             return None
-        users, claims = cluster.index(VolumeUsers).of_claim, cluster.storage.claims
-        in_use = False
+        claims = cluster.storage.claims
+        alone = []
         for name in ask.claims:
             claim = claims.get(f"{ask.meta.namespace}/{name}")
             if claim is None:
                 return f'persistentvolumeclaim "{name}" not found'
-            in_use |= "ReadWriteOncePod" in claim.spec.access_modes and claim.metadata.key in users
+            if "ReadWriteOncePod" in claim.spec.access_modes:
+                alone.append((claim.metadata.key, cluster.notes(VolumeUsers).users.of_claim.get(claim.metadata.key, 0)))
         disks = disks_of(ask.pod)
-        return (disks, in_use) if disks or in_use else None
+        used = tuple(each for each in alone if each[1])
+        return (disks, used) if disks or used else None
 
     def meets(self, ask: Ask, promised: PodRecord) -> bool:
-        return bool(ask.spec.volumes and (promised.claims or promised.own_claims or promised.disks))
+        return bool(ask.spec.volumes and any(noted_use(promised, self.name)))
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        return self._judge(ask, cluster, None)
+
+    def compile_through(self, ask: Ask, cluster: Cluster, view: View) -> Judge | None:
+        return self._judge(ask, cluster, view.keep(Users))
+
+    def _judge(self, ask: Ask, cluster: Cluster, hidden: Users | None) -> Judge | None:
         match self.key(ask, cluster):
             case str(reason):
                 return Refused(reason)
-            case (tuple(disks), bool(in_use)):
-                return _Restricted(disks, in_use, cluster)
+            case (tuple(disks), tuple(used)):
+                return _Restricted(disks, tuple(claim for claim, _ in used), cluster, hidden)
         return None
 
 
 class _Restricted(Judge):
     filters_on = Reason.NODE | Reason.PODS
 
-    def __init__(self, disks: tuple[Volume, ...], in_use: bool, cluster: Cluster) -> None:
-        self._disks, self._users = disks, cluster.index(VolumeUsers)
+    def __init__(
+        self, disks: tuple[Volume, ...], alone: tuple[str, ...], cluster: Cluster, hidden: Users | None
+    ) -> None:
+        self._disks, self._alone = disks, alone
+        self._users, self._hidden = cluster.notes(VolumeUsers).users, hidden
         self._cluster, self._table = cluster, cluster.table
-        self._otherwise = CLAIM_IN_USE if in_use else 0
 
     def feasible(self, cells: Cells) -> Numbers:
+        otherwise = CLAIM_IN_USE if any(map(self._is_used, self._alone)) else 0
         if isinstance(cells.rows, int):
-            return DISK_TAKEN if self._conflicts(cells.rows) else self._otherwise
-        found = np.full(self._table.capacity, self._otherwise, np.int64)
+            return DISK_TAKEN if self._conflicts(cells.rows) else otherwise
+        found = np.full(self._table.capacity, otherwise, np.int64)
         if self._disks:
             found[[row for row in self._users.disks_on if self._conflicts(row)]] = DISK_TAKEN
         return found[cells.rows]
 
+    def _is_used(self, claim: str) -> bool:
+        """By a pod that is not hidden."""
+        hidden = 0 if self._hidden is None else self._hidden.of_claim.get(claim, 0)
+        return self._users.of_claim.get(claim, 0) > hidden
+
     def _conflicts(self, row: Row) -> bool:
-        return any(conflict(mine, its) for its in self._users.disks_on.get(row, ()) for mine in self._disks)
+        hidden = {} if self._hidden is None else self._hidden.disks_on.get(row, {})
+        on_row = self._users.disks_on.get(row, {})
+        return any(
+            conflict(mine, its) for its, uses in on_row.items() if uses > hidden.get(its, 0) for mine in self._disks
+        )
+
+    def _seen(self, row: Row) -> list[PodRecord]:
+        there = list(self._cluster.pods_on[row].values())
+        return there if self.view is None else self.view.visible(there, row)
 
     def reasons(self, mask: int) -> list[str]:
         return [_REASONS[mask]]
@@ -123,8 +166,11 @@ class _Restricted(Judge):
         """The pods that use what only one may use, gone."""
         namespace, pods = ask.meta.namespace, self._cluster.pods
         if self._conflicts(row):
-            on_row = self._cluster.pods_on[row].items()
-            users = [key for key, pod in on_row if any(conflict(a, b) for a in pod.disks for b in self._disks)]
+            users = [
+                each.key
+                for each in self._seen(row)
+                if any(conflict(a, b) for a in noted_use(each, VolumeUsers.name).disks for b in self._disks)
+            ]
             return [without_pods(users, "to free the disk")]
         claims = self._cluster.storage.claims
         alone = {
@@ -132,7 +178,11 @@ class _Restricted(Judge):
             for name in ask.claims
             if (claim := claims.get(f"{namespace}/{name}")) and "ReadWriteOncePod" in claim.spec.access_modes
         }
-        users = [key for key, (pod, _) in pods.items() if pod.namespace == namespace and alone & {*pod.claims}]
+        users = [
+            key
+            for key, (pod, _) in pods.items()
+            if pod.namespace == namespace and alone & {*noted_use(pod, VolumeUsers.name).claims}
+        ]
         return [without_pods(users, "to free the claim")] if users else []
 
 

@@ -29,9 +29,9 @@ from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.nominations import Nominations
-from koord.scheduler.state.notes import Notes, NotesOf
+from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.owners import Owners, Workload
-from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.pods import NotesOf, PodRecord, Template, scheduled_spec, template_of
 from koord.scheduler.state.storage import Storage, StorageObject
 from koord.scheduler.state.table import Array, Column, Reason, Row, Table, countable
 from koord.scheduler.state.watchers import Index, Watcher
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CPU: Final = "cpu"
 PODS: Final = "pods"
 MOST_IMAGES: Final = 1 << 16
+TEMPLATES_KEPT: Final = 1 << 15
 _PODS: Final = int(Reason.PODS)
 UNSCHEDULABLE: Final = Column("unschedulable", np.bool_, Reason.UNSCHEDULABLE)
 TAINTS: Final = Column("taints", np.int32, Reason.TAINTS)
@@ -103,12 +104,13 @@ class Cluster:
         self.now_s = 0.0
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
-        self._told_of_special: list[Callable[[PodRecord, Row, int], None]] = []
         self._told_of_homeless: list[Callable[[PodRecord, int], None]] = []
         self.noting: dict[str, Notes] = {}
         "Who makes and counts notes of pods, by name."
         self._reading: list[Notes] = []
         "Those of them that read notes from pods."
+        self._settled: dict[Template, tuple[NotesOf, list[Notes]]] = {}
+        self._alone: dict[tuple[str, object], NotesOf] = {}
         self._indexes: dict[type[Index], Index] = {}
         self.table = Table()
         self.labels = Labels(self.table)
@@ -303,8 +305,7 @@ class Cluster:
         """Tell someone of every change from now on."""
         self._watchers.append(watcher)
         if getattr(type(watcher), "pod_moved", None) is not Index.pod_moved:
-            is_special = isinstance(watcher, Index) and watcher.special
-            (self._told_of_special if is_special else self._told_of_pods).append(watcher.pod_moved)
+            self._told_of_pods.append(watcher.pod_moved)
         if isinstance(watcher, Index) and type(watcher).pod_homeless is not Index.pod_homeless:
             self._told_of_homeless.append(watcher.pod_homeless)
 
@@ -324,22 +325,51 @@ class Cluster:
             found = self.noting[kind.name] = kind(self)
             if found.from_pod:
                 self._reading.append(found)
+                self._settled.clear()
             self.watch(found)
         assert isinstance(found, kind)
         return found
 
-    def noted(self, pod: Pod, known: PodRecord | None = None) -> NotesOf:
-        """What all who make notes say of a pod. `known`: what is kept of it, on the node where it is put."""
-        kept = known.notes if known is not None else ()
-        if not self._reading and not kept:
-            return ()
-        found = [(notes.name, note) for notes in self._reading if (note := notes.of(pod)) is not None]
-        if kept:
-            found += [each for each in kept if not self.noting[each[0]].from_pod]
-        elif not found:
-            return ()
-        found.sort(key=itemgetter(0))
-        return tuple(found)
+    def noted(self, pod: Pod, known: PodRecord | None = None, template: Template | None = None) -> NotesOf:
+        """What all who make notes say of a pod. `known`: what is kept of it, on the node where it is put. `template`:
+        what it has in common with others, where that is known."""
+        if template is None:
+            template = template_of(pod, scheduled_spec(pod.spec))
+        settled = self._settled.get(template)
+        if settled is None:
+            settled = self._settle(pod, template)
+        notes, asking = settled
+        kept = [each for each in known.notes if not self.noting[each[0]].from_pod] if known is not None else None
+        if not asking and not kept:
+            return notes
+        found = [(each.name, note) for each in asking if (note := each.of_alike(pod, template)) is not None]
+        if not kept:
+            if not found:
+                return notes
+            if not notes and len(found) == 1 and self.noting[found[0][0]].shared:
+                return self._shared(found[0])
+        return tuple(sorted([*notes, *found, *(kept or ())], key=itemgetter(0)))
+
+    def _settle(self, pod: Pod, template: Template) -> tuple[NotesOf, list[Notes]]:
+        """The notes of all pods of a template, and who looks at more than their spec."""
+        if len(self._settled) >= TEMPLATES_KEPT:
+            self._settled.clear()
+        spec = scheduled_spec(pod.spec)
+        asking = [each for each in self._reading if not each.by_spec(spec)]
+        notes = [(each.name, each.of(pod)) for each in self._reading if each not in asking]
+        said = sorted((each for each in notes if each[1] is not None), key=itemgetter(0))
+        found = self._settled[template] = tuple(said), asking
+        return found
+
+    def _shared(self, note: tuple[str, object]) -> NotesOf:
+        """One note alone, as one object for all pods that have it."""
+        if len(self._alone) >= TEMPLATES_KEPT:
+            self._alone.clear()
+        return self._alone.setdefault(note, (note,))
+
+    def changes_views(self, record: PodRecord) -> bool:
+        """Whether views may show something else when a pod moves."""
+        return any(self.noting[name].changes_views for name, _ in record.notes)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -387,18 +417,9 @@ class Cluster:
             for name, note in record.notes:
                 self.noting[name].moved(note, record, row, sign)
                 told += 1
-            if record.claims or record.own_claims or record.disks or record.shape.ports:
-                for moved in self._told_of_special:
-                    moved(record, row, sign)
-                    told += 1
         except BaseException:
             noted = [partial(self.noting[name].moved, note) for name, note in record.notes]
-            listeners: list[Callable[[PodRecord, Row, int], None]] = [
-                self.counts.moved,
-                *self._told_of_pods,
-                *noted,
-                *self._told_of_special,
-            ]
+            listeners: list[Callable[[PodRecord, Row, int], None]] = [self.counts.moved, *self._told_of_pods, *noted]
             for listener in listeners[:told]:
                 listener(record, row, -sign)
             raise

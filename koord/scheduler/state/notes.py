@@ -8,15 +8,12 @@ again. One `Notes` counts for all profiles of a cluster; plugins find it by `clu
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
-from koord.api.kubernetes.pod import Pod
-from koord.scheduler.state.pods import PodRecord
+from koord.api.kubernetes.pod import Pod, PodSpec
+from koord.scheduler.state.pods import NotesOf, PodRecord, Template
 from koord.scheduler.state.table import Row
 from koord.scheduler.state.watchers import Index
-
-NotesOf: TypeAlias = tuple[tuple[str, object], ...]
-"""By the name of who made them, sorted. Notes are values: equal ones mean the same."""
 
 
 class Notes(Index):
@@ -28,9 +25,22 @@ class Notes(Index):
     """Whether the pod itself says all of it. A note that it cannot say (what was promised before its binding) stays as
     it was when the pod is put again on the same node."""
 
+    shared: ClassVar[bool] = False
+    "Whether equal notes are one object, as they are where they follow from the template: they are kept once."
+    changes_views: ClassVar[bool] = True
+    "Whether views may show something else when such a pod moves."
+
     def of(self, pod: Pod) -> object | None:
         """What a pod says of itself; None where it has nothing to note."""
         return None
+
+    def by_spec(self, spec: PodSpec) -> bool:
+        """Whether `of` looks at nothing but such a spec: then it is asked once for all pods of a template."""
+        return False
+
+    def of_alike(self, pod: Pod, template: Template) -> object | None:
+        """As `of`, where it is known what the pod has in common with others."""
+        return self.of(pod)
 
     def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
         """What a pod with this note adds to columns of its row, which a view gives back to whoever does not see it."""

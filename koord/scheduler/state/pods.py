@@ -1,50 +1,31 @@
 """Pods as the scheduler keeps them: who, what they ask for, what others may ask about them.
 
-A `PodRecord` is made once from a decoded Pod. Everything that many pods have in common (requests, ports, terms) is
+A `PodRecord` is made once from a decoded Pod. Everything that many pods have in common (requests, terms) is
 interned, so that half a million bound pods cost little more than their names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from koord.api.kubernetes.meta import OwnerReference
 from koord.api.kubernetes.pod import Pod, PodSpec, Volume
-from koord.api.kubernetes.resources import NON_ZERO_REQUESTS, pod_limits, pod_requests
+from koord.api.kubernetes.resources import NON_ZERO_REQUESTS, pod_requests
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.kubernetes.workloads import POD_NAME_LABEL
 from koord.api.machinery.struct import EMPTY
-from koord.api.protocol import names
-from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.state.table import countable
 from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]
 """Resource amounts, sorted by name."""
-
-
-class HostPort(NamedTuple):
-    ip: str
-    protocol: str
-    port: int
-
-
-class LoadBasis(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a pod's load is estimated from. Pods alike in this share one, so that it is compared by identity."""
-
-    requests: Amounts
-    limits: Amounts
-    "Both by the spec alone, whatever the node has granted."
-    priority_class: PriorityClass
-    factors: str = ""
-    seconds_after_initialized: str = ""
-    seconds_after_scheduled: str = ""
-    "The pod's own wishes, as its annotations have them."
+NotesOf: TypeAlias = tuple[tuple[str, object], ...]
+"""What plugins note of a pod, by the name of who made it, sorted. Notes are values: equal ones mean the same."""
 
 
 class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -53,7 +34,6 @@ class Shape(msgspec.Struct, frozen=True, eq=False, gc=False):
     requests: Amounts
     non_zero: tuple[int, int]
     "Requested cpu (milli) and memory (bytes), with the usual amounts where a container names none."
-    ports: tuple[HostPort, ...] = ()
     gains: tuple[tuple[Hashable, int], ...] = ()
     "What the columns of a node gain by such a pod."
     of_spec: bool = False
@@ -79,13 +59,6 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     owner: OwnerReference | None = None
     held: tuple[Held, ...] = ()
     "Terms by which it attracts or repels others."
-    claims: tuple[str, ...] = ()
-    "Names of the persistent volume claims that its volumes name."
-    own_claims: tuple[str, ...] = ()
-    "Names of the claims that are made for its ephemeral volumes."
-    disks: tuple[Volume, ...] = ()
-    "Volumes that only one pod may use at a time, or only readers."
-    load: LoadBasis | None = None
     placed_s: float | None = None
     "When it got its node. Where the pod does not say, the time at which it is placed."
     initialized_s: float | None = None
@@ -93,7 +66,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     "When its node began with it: of equally important pods, the older one is worth more."
     preempted: bool = False
     "Whether it is going because a more important one needs its room."
-    notes: tuple[tuple[str, object], ...] = ()
+    notes: NotesOf = ()
     "What plugins must know of it (`koord.scheduler.state.notes`)."
 
     @property
@@ -104,9 +77,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     def non_zero(self) -> tuple[int, int]:
         return self.shape.non_zero
 
-    @property
-    def ports(self) -> tuple[HostPort, ...]:
-        return self.shape.ports
+    def note(self, name: str) -> object | None:
+        """What a plugin noted of it."""
+        for whose, note in self.notes:
+            if whose == name:
+                return note
+        return None
 
 
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -179,14 +155,14 @@ def _new_shape(pod: Pod, *, of_spec: bool) -> Shape:
         return shape
     if len(_shapes) >= _KEPT:
         _shapes.clear()
-    return _shapes.setdefault((shape.requests, shape.non_zero, shape.ports), shape)
+    return _shapes.setdefault((shape.requests, shape.non_zero), shape)
 
 
 def _shape(pod: Pod, *, of_spec: bool) -> Shape:
     requests, non_zero = requests_of(pod), non_zero_of(pod)
     gains: list[tuple[Hashable, int]] = [(("requested", name), amount) for name, amount in requests]
     gains += [(column, amount) for column, amount in zip(_COUNTED, (*non_zero, 1), strict=True) if amount]
-    return Shape(requests, non_zero, host_ports_of(pod), tuple(gains), of_spec)
+    return Shape(requests, non_zero, tuple(gains), of_spec)
 
 
 def is_gained(column: Hashable) -> bool:
@@ -199,11 +175,12 @@ _amounts: dict[Amounts, Amounts] = {}
 
 def requests_of(pod: Pod) -> Amounts:
     """What a pod takes from a node."""
-    amounts = _counted(pod_requests(pod))
+    amounts = counted(pod_requests(pod))
     return _amounts.setdefault(amounts, amounts)
 
 
-def _counted(amounts: Mapping[str, int]) -> Amounts:
+def counted(amounts: Mapping[str, int]) -> Amounts:
+    """Amounts as cells of the table can hold them."""
     return tuple(sorted((name, countable(n)) for name, n in amounts.items() if n))
 
 
@@ -218,53 +195,6 @@ def non_zero_of(pod: Pod) -> tuple[int, int]:
         missing = {name: amount for name, amount in missing.items() if name not in stated}
     found = pod_requests(pod, missing=missing)
     return countable(found.get("cpu", 0)), countable(found.get("memory", 0))
-
-
-def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
-    """The ports of the node that a pod takes, an address of all zeros meaning every address."""
-    spec = pod.spec
-    containers = [*spec.containers, *(c for c in spec.init_containers if c.is_sidecar)]
-    return tuple(
-        HostPort(port.host_ip or "0.0.0.0", str(port.protocol), port.host_port)
-        for container in containers
-        for port in container.ports
-        if port.host_port > 0
-    )
-
-
-_bases: dict[tuple[object, ...], LoadBasis] = {}
-_bases_of_templates: dict[tuple[object, ...], LoadBasis] = {}
-_LOAD_ANNOTATIONS: Final = (
-    names.ANNOTATION_LOAD_ESTIMATED_SCALING_FACTORS,
-    names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
-    names.ANNOTATION_LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
-)
-
-
-def load_basis_of(pod: Pod, template: Template) -> LoadBasis:
-    """What a pod's load is estimated from."""
-    labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    said = tuple([annotations.get(key, "") for key in _LOAD_ANNOTATIONS]) if annotations else ("", "", "")
-    qos = labels.get(names.LABEL_PRIORITY_CLASS), labels.get(names.LABEL_QOS_CLASS), pod.status.qos_class
-    key = (template, *qos, said)
-    known = _bases_of_templates.get(key)
-    if known is None:
-        if len(_bases_of_templates) >= _KEPT:
-            _bases_of_templates.clear()
-        known = _bases_of_templates[key] = _new_basis(pod, said)
-    return known
-
-
-def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
-    requests = _counted(pod_requests(pod, use_status=False))
-    limits = _counted(pod_limits(pod, use_status=False))
-    key = (requests, limits, priority_class(pod), said)
-    known = _bases.get(key)
-    if known is None:
-        if len(_bases) >= _KEPT:
-            _bases.clear()
-        known = _bases[key] = LoadBasis(requests, limits, priority_class(pod), *said)
-    return known
 
 
 _labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
@@ -324,10 +254,3 @@ def named_claims_of(pod: Pod) -> tuple[str, ...]:
 
 def own_claims_of(pod: Pod) -> tuple[str, ...]:
     return tuple(f"{pod.metadata.name}-{each.name}" for each in pod.spec.volumes if each.ephemeral)
-
-
-def disks_of(pod: Pod) -> tuple[Volume, ...]:
-    volumes = pod.spec.volumes
-    return tuple(
-        each for each in volumes if each.gce_persistent_disk or each.aws_elastic_block_store or each.iscsi or each.rbd
-    )

@@ -8,7 +8,7 @@ All writes go through `set` and `add`: inside a transaction they can be undone, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
@@ -33,8 +33,15 @@ MOST_IN_A_CELL: Final = (1 << 62) - 1
 """A sum beyond this is kept beside its cell, so that it is exact when parts of it leave again."""
 _STANDS_FOR_MORE: Final = 1 << 62
 """Plugins write this where there is no limit."""
+FEW_ROWS: Final = 4
+"""Fewer cells of a column are written one by one: numpy's fixed cost per call is more than that."""
 SMALL: Final = 1 << 40
 """No sum of such amounts reaches the most that a cell holds: they are added without a look."""
+
+
+def _fits(value: int) -> bool:
+    """Whether a cell holds a number."""
+    return -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE
 
 
 def countable(amount: int) -> int:
@@ -233,7 +240,7 @@ class Table:
         """Write one cell. A value that is there already is no change."""
         array = self.columns[name]
         old = array.item(row)
-        if self._beyond or (type(value) is int and not -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE):
+        if self._beyond or (type(value) is int and not -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE):  # as `_fits`
             value = self._held(name, row, value)
         if old == value:
             return
@@ -242,6 +249,29 @@ class Table:
         array[row] = value
         self.touch(row, self._reasons[name])
 
+    def set_many(self, rows: Sequence[Row], values: Mapping[Hashable, Sequence[Any]]) -> None:
+        """Write cells of some rows, each row once: by column, a value for each of them. As `set`, one by one."""
+        if self._undo is not None or self._beyond or len(rows) < FEW_ROWS:
+            for name, column in values.items():
+                for row, value in zip(rows, column, strict=True):
+                    self.set(name, row, value)
+            return
+        index, changed, reasons = np.array(rows, np.intp), np.zeros(len(rows), np.int32), self._reasons
+        for name, column in values.items():
+            array = self.columns[name]
+            try:
+                new = np.array(column, array.dtype)
+            except OverflowError:
+                new = None
+            if new is None or (new.dtype == np.int64 and not _fits(int(new.min())) & _fits(int(new.max()))):
+                for row, value in zip(rows, column, strict=True):
+                    self.set(name, row, value)
+                continue
+            changed[array[index] != new] |= reasons[name]
+            array[index] = new
+        for i in np.flatnonzero(changed).tolist():
+            self.touch(rows[i], int(changed[i]))
+
     def add(self, name: Hashable, row: Row, delta: int) -> None:
         if delta:
             beyond = self._beyond.get((name, row), 0) if self._beyond else 0
@@ -249,7 +279,7 @@ class Table:
 
     def _held(self, name: Hashable, row: Row, value: Any) -> Any:
         """What a cell holds of a value; the rest is kept beside it."""
-        fits = type(value) is not int or -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE
+        fits = type(value) is not int or _fits(value)
         held = value if fits else max(-MOST_IN_A_CELL, min(MOST_IN_A_CELL, value))
         self._keep_beyond(name, row, 0 if fits else value - held)
         return held

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
@@ -29,9 +29,6 @@ class Watcher(Protocol):
 
 class Index:
     """A watcher that is made for a cluster on first use, and finds what is there already by itself."""
-
-    special: ClassVar[bool] = False
-    "Whether only pods with ports or volumes concern it: it is not told of others."
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

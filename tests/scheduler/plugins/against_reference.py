@@ -10,6 +10,7 @@ from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.storage import StorageObject
+from tests.scheduler.builders import recorded
 from tests.scheduler.reference import cycle
 from tests.scheduler.reference.cluster import Cluster as Plain
 
@@ -41,7 +42,7 @@ def bind(engine: Engine, pod: Pod, *, assigned_s: float | None = None) -> None:
         return
     now_s = cluster.now_s
     cluster.now_s = now_s if assigned_s is None else assigned_s
-    cluster.place(Ask(pod).record(), row)
+    cluster.place(recorded(cluster, Ask(pod)), row)
     cluster.now_s = now_s
 
 

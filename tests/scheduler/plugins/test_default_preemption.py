@@ -20,6 +20,7 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.state.nominations import Nomination
 from tests.scheduler.build import node, pod
+from tests.scheduler.builders import recorded
 from tests.scheduler.generate import random_scene
 from tests.scheduler.preemption_scenes import Crowd, crowded
 from tests.scheduler.reference.cluster import Cluster as Plain
@@ -246,7 +247,9 @@ def engine_with(crowd: Crowd, seed: int = 0) -> Engine:
     for each in crowd.pods():
         node = crowd.nominated.get(each.metadata.key)
         if node is not None:
-            engine.cluster.nominations.put(Nomination(Ask(each).record(), engine.cluster.table.row_of[node]))
+            engine.cluster.nominations.put(
+                Nomination(recorded(engine.cluster, Ask(each)), engine.cluster.table.row_of[node])
+            )
     return engine
 
 

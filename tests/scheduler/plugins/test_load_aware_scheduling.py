@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace as changed
 from typing import Any
 
 import pytest
@@ -380,5 +381,30 @@ def test_people_are_told_the_prod_usage_by_which_pods_are_judged(include_system:
     told: Any = plugin.services()["node/:nodeName"]("n")
     assert (told["prodUsage"]["cpu"], told["prodDelta"]["cpu"]) == (used, more)
     assert told["prodDeltaPods"] == ["default/new"]
-    counted = engine.cluster.table.columns[plugin._columns.prod[plugin.resources.index("cpu")]]
+    counted = engine.cluster.table.columns[plugin.rows.columns.prod[plugin.resources.index("cpu")]]
     assert counted[0] == int(used) * 1000 + 3400, "what filters go by"
+
+
+@settings(max_examples=20)
+@given(SEEDS)
+def test_many_reports_at_once_are_the_same_as_one_by_one(seed: int) -> None:
+    scene = random_scene(seed)
+    plain = scene.cluster()
+    without = changed(plain, node_metrics=())
+    engines = [engine_for(without, LoadAwareScheduling(scene.load_args)) for _ in range(2)]
+    versions = [engine.cluster.table.read() for engine in engines]
+    # The last report of a node counts, and those of nodes that nobody knows wait for them.
+    reports = [*plain.node_metrics, *plain.node_metrics[:2], metric("unknown")]
+    (one_by_one,), (together,) = ([*plugin.takes()] for engine in engines for plugin in engine.profile.plugins)
+    for report in reports:
+        one_by_one.put(report)
+    assert together.put_many is not None
+    together.put_many(reports)
+    columns = [{name: column.tobytes() for name, column in each.cluster.table.columns.items()} for each in engines]
+    assert columns[0] == columns[1]
+    moved = [engine.cluster.table.changes(since) for engine, since in zip(engines, versions, strict=True)]
+    rows = [() if each is None else sorted(each.rows) for each in moved]
+    assert rows[0] == rows[1]
+    for wanted in scene.pods():
+        assert verdicts(engines[0], wanted) == verdicts(engines[1], wanted)
+        assert scores(engines[0], wanted) == scores(engines[1], wanted)

@@ -1,0 +1,131 @@
+"""NodeMetrics in numbers: what a node says that it and its pods use, as LoadAwareScheduling reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol import names
+from koord.api.protocol.crd.node_metric import AggregatedUsage, NodeMetric, NodeMetricInfo
+from koord.api.text.duration import parse_duration
+from koord.api.text.quantity import QuantityError, ResourceList
+from koord.api.text.timestamp import parse_timestamp
+from koord.scheduler.state.table import countable
+
+Vector = tuple[int, ...]
+"""An amount for each resource of the plugin, in its order."""
+Aggregation = tuple[str, float]
+"""A percentile or mean, and the seconds that it is of; 0: the longest time that is reported."""
+
+DEFAULT_REPORT_INTERVAL_S: Final = 60
+NO_DATA: Final = NodeMetricInfo()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A NodeMetric, in numbers. What it says of pods and aggregations is read when somebody asks: of most, nobody does
+    before the next report comes."""
+
+    updated_s: float | None
+    interval_s: float
+    usage: Vector | None
+    "What the node uses; None where the report has no data."
+    system: Vector
+    of_pods: Mapping[str, ResourceList]
+    "By key of pod."
+    prod_pods: frozenset[str]
+    _aggregated: Sequence[AggregatedUsage]
+    _reader: ReportReader
+
+    def measured(self, by: Aggregation | None) -> Vector | None:
+        """The node's usage by a kind of aggregation; None where a wanted length of time is not reported."""
+        if by is None:
+            return self.usage
+        found = self._reader.aggregated(self._aggregated, by)
+        return self.usage if found is None and by[1] == 0 else found
+
+    def used_by(self, pod: str) -> Vector:
+        """What a reported pod uses; nothing where that cannot be understood."""
+        try:
+            return self._reader.amounts(self.of_pods[pod])
+        except QuantityError:
+            return self._reader.amounts({})
+
+
+class ReportReader:
+    """Reads NodeMetrics for a plugin that looks at some resources."""
+
+    def __init__(self, resources: tuple[str, ...], *, includes_system: bool) -> None:
+        """`includes_system`: whether what the system uses counts as used by prod pods."""
+        self._resources, self._includes_system = resources, includes_system
+        self._zero: Vector = (0,) * len(resources)
+        self._place = {name: i for i, name in enumerate(resources)}
+
+    def vector(self, values: Mapping[str, int]) -> Vector:
+        return tuple([countable(values.get(name, 0)) for name in self._resources])
+
+    def read(self, metric: NodeMetric) -> Report:
+        status, policy = metric.status, metric.spec.metric_collect_policy
+        interval_s = policy.report_interval_seconds if policy is not None else None
+        info = status.node_metric or NO_DATA
+        of_pods: dict[str, ResourceList] = {}
+        prod: list[str] = []
+        for each in status.pods_metric:
+            resources = each.pod_usage.resources
+            if resources:
+                key = f"{each.namespace}/{each.name}" if each.namespace else each.name
+                of_pods[key] = resources
+                if each.priority == names.PRIORITY_CLASS_PROD:
+                    prod.append(key)
+        return Report(
+            parse_timestamp(status.update_time) if status.update_time else None,
+            DEFAULT_REPORT_INTERVAL_S if interval_s is None else interval_s,
+            None if status.node_metric is None else self.amounts(info.node_usage.resources),
+            self.amounts(info.system_usage.resources) if self._includes_system else self._zero,
+            of_pods,
+            frozenset(prod),
+            info.aggregated_node_usages,
+            self,
+        )
+
+    def aggregated(self, parts: Sequence[AggregatedUsage], by: Aggregation) -> Vector | None:
+        """The usage by an aggregation, the last of several; None where there is none."""
+        kind, wanted_s = by
+        found = [(parse_duration(each.duration or "0s"), each.usage.get(kind)) for each in parts]
+        having = [(duration_s, usage.resources) for duration_s, usage in found if usage and usage.resources]
+        longest_s = max((duration_s for duration_s, _ in having), default=0.0)
+        for duration_s, resources in reversed(having):
+            if duration_s == (wanted_s or longest_s):
+                return self.amounts(resources)
+        return None
+
+    def amounts(self, resources: ResourceList) -> Vector:
+        found = list(self._zero)
+        for name, quantity in resources.items():
+            place, number = self._place.get(name), _plain(name, quantity)
+            if place is None or number is None:
+                return self.vector(amounts(resources))
+            found[place] = number
+        return tuple(found)
+
+
+_UNITS: Final[Mapping[str, int]] = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+_MOST_DIGITS: Final = 9
+"""No such number of any unit is too large to count."""
+
+
+def _plain(resource: str, quantity: str | int | float) -> int | None:
+    """The amount where it is written as agents write it, which takes no parser; None where it is not."""
+    if type(quantity) is not str or not quantity.isascii():
+        return None
+    if quantity.isdigit():
+        digits, factor = quantity, 1000 if resource == "cpu" else 1
+    elif resource == "cpu":
+        digits, factor = (quantity[:-1], 1) if quantity[-1:] == "m" else ("", 0)
+    else:
+        digits, factor = quantity[:-2], _UNITS.get(quantity[-2:], 0)
+    if not factor or not digits.isdigit():
+        return None
+    return int(digits) * factor if len(digits) <= _MOST_DIGITS else None

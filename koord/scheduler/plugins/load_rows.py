@@ -1,0 +1,436 @@
+"""What LoadAwareScheduling keeps of each node, in columns: how much it is loaded, and how much more it may take.
+
+    assigned + measured     the load by which a row is scored: what the report does not show yet, and the report
+    ceiling                 the largest `assigned + pod` that still passes the thresholds
+    prod, prod ceiling      the same for pods that are judged by what prod pods use
+
+Per row, `assigned` moves with every pod; everything else changes with reports and nodes only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE
+from koord.api.protocol.annotations.load import (
+    LOAD_ESTIMATED_SCALING_FACTORS,
+    LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
+    LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
+    USAGE_THRESHOLDS,
+    UsageThresholds,
+)
+from koord.api.protocol.annotations.value import Annotation, AnnotationError
+from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.duration import parse_duration
+from koord.scheduler.plugins.load_aware_service import load_told
+from koord.scheduler.plugins.load_basis import LoadBasis, Loads
+from koord.scheduler.plugins.load_changes import Limit
+from koord.scheduler.plugins.load_estimate import estimate_of
+from koord.scheduler.plugins.load_reports import Aggregation, Report, ReportReader, Vector
+from koord.scheduler.plugins.load_threshold import UNCHECKED
+from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.watchers import Index
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+NO_DATA: Final = 1 << 56
+"""A load that is above any capacity, so that a node without data scores nothing."""
+PLAIN_CHECK, AGGREGATED_CHECK = 1, 2
+ESTIMATES_KEPT: Final = 1 << 15
+
+
+class Wish(NamedTuple):
+    """What a pod's load is taken to be, and for how long that is believed rather than what is reported."""
+
+    estimate: Vector
+    is_prod: bool
+    after_initialized_s: int
+    after_scheduled_s: int
+
+
+class Share(NamedTuple):
+    """What a pod adds to each view of its node's load."""
+
+    delta: Vector
+    full: Vector
+    prod: Vector
+
+
+class _Limits(NamedTuple):
+    """What limits pods on a node: percentages, and the percentile that they are of."""
+
+    percent: Vector
+    aggregation: Aggregation | None
+
+
+class _Facts(NamedTuple):
+    """What matters of a node."""
+
+    thresholds: str | None
+    raw_allocatable: str | None
+    "Both as its annotations have them."
+    capacity: Vector
+
+
+class LoadColumns:
+    """The names of the plugin's columns on a table. A second such plugin of a cluster gets others."""
+
+    def __init__(self, resources: tuple[str, ...], taken: Mapping[Hashable, object]) -> None:
+        number = next(n for n in range(len(taken) + 1) if f"load updated {n}" not in taken)
+        self.updated = f"load updated {number}"
+        self.checks, self.prod_checks = f"load checks {number}", f"load prod checks {number}"
+        self.capacity, self.assigned, self.measured, self.ceiling, self.prod, self.prod_ceiling = (
+            tuple(f"load {what} {resource} {number}" for resource in resources)
+            for what in ("capacity", "assigned", "measured", "ceiling", "prod", "prod ceiling")
+        )
+        self.without_prod = (self.updated, self.checks, self.prod_checks, *self.capacity)
+        self.without_prod += (*self.assigned, *self.measured, *self.ceiling)
+        self.all = (*self.without_prod, *self.prod, *self.prod_ceiling)
+
+    def declare(self, cluster: Cluster) -> None:
+        declare = cluster.table.declare
+        declare(Column(self.updated, np.float64, Reason.LOAD, -math.inf))
+        declare(Column(self.checks, np.int8, Reason.LOAD))
+        declare(Column(self.prod_checks, np.int8, Reason.LOAD))
+        for group, fill in (
+            (self.capacity, 0),
+            (self.assigned, 0),
+            (self.measured, NO_DATA),
+            (self.ceiling, UNCHECKED),
+            (self.prod, NO_DATA),
+            (self.prod_ceiling, UNCHECKED),
+        ):
+            for name in group:
+                declare(Column(name, np.int64, Reason.LOAD, fill))
+
+
+class LoadRows(Index):
+    """The load of every row by the arguments of one profile, from what nodes report and which pods are on them."""
+
+    def __init__(self, cluster: Cluster, args: LoadAwareSchedulingArgs, resources: tuple[str, ...]) -> None:
+        super().__init__(cluster)
+        self.args, self.resources = args, resources
+        self.columns = LoadColumns(resources, cluster.table.columns)
+        self.columns.declare(cluster)
+        for resource in resources:
+            cluster.resource(resource)
+        self.loads = cluster.notes(Loads)
+        self._reader = ReportReader(resources, includes_system=args.prod_usage_include_sys)
+        self._vector = self._reader.vector
+        self._zero: Vector = (0,) * len(resources)
+        self._reports: dict[str, Report] = {}
+        self._wishes: dict[LoadBasis, Wish] = {}
+        self._facts: dict[Row, _Facts] = {}
+        "What was last seen of a node, as far as it matters here."
+        self._limits_on: dict[Row, tuple[_Limits, Vector]] = {}
+        "What limits pods on a row, and those that are judged by what prod pods use."
+        self._global = _Limits(self._vector(args.usage_thresholds), None)
+        self._global_prod = self._vector(args.prod_usage_thresholds)
+        part = args.aggregated
+        self._score_by: Aggregation | None = None
+        if part is not None and part.usage_thresholds and part.usage_aggregation_type:
+            by = (str(part.usage_aggregation_type), parse_duration(part.usage_aggregated_duration))
+            self._global = _Limits(self._vector(part.usage_thresholds), by)
+        if part is not None and part.score_aggregation_type:
+            self._score_by = (str(part.score_aggregation_type), parse_duration(part.score_aggregated_duration))
+        self.filters = any(self._global.percent) or any(self._global_prod)
+        "Whether some node has a threshold."
+        self.by_prod = any(self._global_prod) or args.score_according_prod_usage
+        "Whether what prod pods use matters on some node."
+        self._now_s = 0.0
+        self._next_expiry_s = math.inf
+        self.loads.counting.append(self)
+        cluster.watch(self)
+        for row in list(cluster.nodes):
+            self.node_put(row)
+
+    def put_many(self, metrics: Sequence[NodeMetric]) -> None:
+        """Many nodes have reported: the same as one by one."""
+        read, row_of = self._reader.read, self.cluster.table.row_of
+        self._reports |= {metric.metadata.name: read(metric) for metric in metrics}
+        rows = dict.fromkeys(row_of.get(metric.metadata.name) for metric in metrics)
+        self._load_rows([row for row in rows if row is not None])
+
+    def put(self, metric: NodeMetric) -> None:
+        """A node has reported."""
+        self._reports[metric.metadata.name] = self._reader.read(metric)
+        self._reported(metric.metadata.name)
+
+    def remove(self, name: str) -> None:
+        """A node's report is gone."""
+        if self._reports.pop(name, None) is not None:
+            self._reported(name)
+
+    def told(self, node: str) -> dict[str, object]:
+        """What is counted on a node, for people."""
+        row, report = self.cluster.table.row_of.get(node), self._reports.get(node)
+        records = {} if row is None else self.cluster.pods_on[row]
+        measured = report is not None and report.usage is not None
+        bases = {key: basis for key, each in records.items() if measured and (basis := _basis(each)) is not None}
+        if report is None or not bases:
+            return load_told(self.resources, records.values(), report if measured else None, {}, ())
+        shares = {key: self._share(basis, records[key], report, of_prod=True) for key, basis in bases.items()}
+        reported = report.prod_pods & report.of_pods.keys()
+        prod = [key for key, basis in bases.items() if key in reported and self.wish(basis).is_prod]
+        return load_told(self.resources, records.values(), report, shares, prod)
+
+    def limit(self, row: Row, by_prod: bool) -> Limit:
+        """What limits pods on a row, or those judged by what prod pods use."""
+        limits, prod = self._limits_on[row]
+        if by_prod and any(prod):
+            return Limit(dict(zip(self.resources, prod, strict=True)), True, None)
+        return Limit(dict(zip(self.resources, limits.percent, strict=True)), False, limits.aggregation)
+
+    def as_if_reported(self, node: str) -> Callable[[], None]:
+        """A node has just said again what it said last, until what is returned is called."""
+        old = self._reports[node]
+        self._reports[node] = replace(old, updated_s=self.cluster.now_s)
+        self._reported(node)
+
+        def take_back() -> None:
+            self._reports[node] = old
+            self._reported(node)
+
+        return take_back
+
+    def node_put(self, row: Row) -> None:
+        node = self.cluster.nodes[row]
+        said = node.metadata.annotations
+        facts = _Facts(said.get(USAGE_THRESHOLDS.key), said.get(RAW_ALLOCATABLE.key), self._capacity(row))
+        if self._facts.get(row) == facts:
+            return
+        self._facts[row] = facts
+        own = USAGE_THRESHOLDS.read(node.metadata, "Node")
+        limits, prod = self._limits_on[row] = self._limits_by(own), self._prod_limits_by(own)
+        filters = self.filters or any(limits.percent) or any(prod)
+        by_prod = self.by_prod or any(self._vector(own.prod_usage_thresholds))
+        if by_prod and not self.by_prod:
+            self.filters, self.by_prod = filters, by_prod
+            for each in self._facts:
+                self._load_row(each)
+            return
+        self.filters = filters
+        self._load_row(row)
+
+    def node_removed(self, row: Row) -> None:
+        """Its columns go with the row; its report stays until that is removed."""
+        del self._facts[row], self._limits_on[row]
+
+    def load_moved(self, basis: LoadBasis, record: PodRecord, row: Row, sign: int) -> None:
+        table, columns = self.cluster.table, self.columns
+        report = self._reports.get(table.names[row])
+        if report is None or report.usage is None:
+            return
+        share = self._share(basis, record, report)
+        for name, amount in zip(columns.assigned, share.delta, strict=True):
+            table.add(name, row, sign * amount)
+        if self.by_prod:
+            for name, amount in zip(columns.prod, share.prod, strict=True):
+                table.add(name, row, sign * amount)
+        if share.full != share.delta or (self.by_prod and share.prod != share.delta):
+            self._shift(row, report, share, sign)
+
+    def _shift(self, row: Row, report: Report, share: Share, sign: int) -> None:
+        """Keep what is relative to `assigned` and `prod` right for a pod that adds differently to other views."""
+        table, columns = self.cluster.table, self.columns
+        limits, prod_limits = self._limits_on[row]
+        unmeasured = report.measured(limits.aggregation) is None
+        follows_all = not any(prod_limits)
+        for i in range(len(self.resources)):
+            delta, full, prod = sign * share.delta[i], sign * share.full[i], sign * share.prod[i]
+            load = full if unmeasured else delta
+            if table.columns[columns.ceiling[i]].item(row) != UNCHECKED:
+                table.add(columns.ceiling[i], row, delta - load)
+                if self.by_prod and follows_all:
+                    table.add(columns.prod_ceiling[i], row, prod - load)
+            if report.measured(self._score_by) is None:
+                table.add(columns.measured[i], row, full - delta)
+
+    def _reported(self, name: str) -> None:
+        row = self.cluster.table.row_of.get(name)
+        if row is not None:
+            self._load_row(row)
+
+    def _load_row(self, row: Row) -> None:
+        """Work out everything about a row anew."""
+        put = self.cluster.table.set
+        for name, value in zip(self._written, self._worked_out(row), strict=True):
+            put(name, row, value)
+
+    def _load_rows(self, rows: Sequence[Row]) -> None:
+        """The same for many rows."""
+        values = zip(*[self._worked_out(row) for row in rows], strict=True)
+        self.cluster.table.set_many(rows, dict(zip(self._written, values, strict=True)))
+
+    @property
+    def _written(self) -> tuple[str, ...]:
+        """The columns that follow from a row's node, report and pods."""
+        return self.columns.all if self.by_prod else self.columns.without_prod
+
+    def _worked_out(self, row: Row) -> list[int | float]:
+        """The cells of a row, in the order of `_written`."""
+        facts, report = self._facts[row], self._reports.get(self.cluster.table.names[row])
+        limits, prod_limits = self._limits_on[row]
+        capacity = facts.capacity
+        check = PLAIN_CHECK if limits.aggregation is None else AGGREGATED_CHECK
+        checks = check if report is not None and any(limits.percent) else 0
+        prod_checks = PLAIN_CHECK if report is not None and any(prod_limits) else checks
+        updated_s = -math.inf if report is None or report.updated_s is None else report.updated_s
+        if math.isfinite(updated_s):
+            expires_s = updated_s + self.args.node_metric_expiration_seconds
+            self._next_expiry_s = min(self._next_expiry_s, expires_s)
+        found: list[int | float] = [updated_s, checks, prod_checks, *capacity]
+        if report is None or report.usage is None:
+            fills = (0, NO_DATA, UNCHECKED, NO_DATA, UNCHECKED) if self.by_prod else (0, NO_DATA, UNCHECKED)
+            return found + [fill for fill in fills for _ in capacity]
+        delta, full, prod = self._shares(row, report)
+        measured, scored = report.measured(limits.aggregation), report.measured(self._score_by)
+        base = measured if measured is not None else [a - b for a, b in zip(full, delta, strict=True)]
+        found += delta
+        found += scored if scored is not None else [a - b for a, b in zip(full, delta, strict=True)]
+        ceilings = [ceiling_of(percent, whole) for percent, whole in zip(limits.percent, capacity, strict=True)]
+        relative = [_below(ceiling, used) for ceiling, used in zip(ceilings, base, strict=True)]
+        found += relative
+        if self.by_prod:
+            found += prod
+            if any(prod_limits):
+                found += [ceiling_of(percent, whole) for percent, whole in zip(prod_limits, capacity, strict=True)]
+            else:
+                found += [_below(each, a - b) for each, a, b in zip(relative, delta, prod, strict=True)]
+        return found
+
+    def _shares(self, row: Row, report: Report) -> tuple[list[int], list[int], list[int]]:
+        """What all pods of a row add to each view of its load."""
+        delta, full, prod = list(self._zero), list(self._zero), list(report.system)
+        for record in self.cluster.pods_on[row].values():
+            basis = _basis(record)
+            if basis is not None:
+                share = self._share(basis, record, report)
+                for i, more in enumerate(share.full):
+                    full[i] += more
+                    delta[i] += share.delta[i]
+                    prod[i] += share.prod[i]
+        return delta, full, prod
+
+    def _share(self, basis: LoadBasis, record: PodRecord, report: Report, of_prod: bool = False) -> Share:
+        """What a pod adds to the load of its node beyond, or instead of, what the node reports. `of_prod`: also to what
+        prod pods use, where no pod is judged by that."""
+        wish = self.wish(basis)
+        estimate = wish.estimate
+        if record.key not in report.of_pods:
+            return Share(estimate, estimate, estimate if wish.is_prod else self._zero)
+        is_estimated = self._is_estimated(wish, record, report)
+        counts_as_used = (self.by_prod or of_prod) and wish.is_prod and record.key in report.prod_pods
+        delta, prod = self._zero, estimate if wish.is_prod else self._zero
+        if is_estimated or counts_as_used:
+            used = report.used_by(record.key)
+            if is_estimated:
+                delta = tuple([max(0, a - b) for a, b in zip(estimate, used, strict=True)])
+            if counts_as_used:
+                prod = tuple([a + b for a, b in zip(delta, used, strict=True)])
+        return Share(delta, estimate, prod)
+
+    def _is_estimated(self, wish: Wish, record: PodRecord, report: Report) -> bool:
+        """Whether a pod's estimate still counts where it is above its reported usage: that may show a part only."""
+        updated_s, placed_s = report.updated_s, record.placed_s
+        if updated_s is None or placed_s is None or updated_s - report.interval_s < placed_s:
+            return True
+        if wish.after_initialized_s > 0 and record.initialized_s is not None:
+            return record.initialized_s + wish.after_initialized_s > updated_s
+        return wish.after_scheduled_s > 0 and placed_s + wish.after_scheduled_s > updated_s
+
+    def _limits_by(self, own: UsageThresholds) -> _Limits:
+        """What limits pods on a node with such thresholds of its own."""
+        part = own.aggregated_usage
+        if part is not None and part.usage_thresholds and part.usage_aggregation_type:
+            by = (str(part.usage_aggregation_type), parse_duration(part.usage_aggregated_duration or "0s"))
+            return _Limits(self._vector(part.usage_thresholds), by)
+        if own.usage_thresholds and self._global.aggregation is None:
+            return _Limits(self._vector(own.usage_thresholds), None)
+        return self._global
+
+    def _prod_limits_by(self, own: UsageThresholds) -> Vector:
+        said = own.prod_usage_thresholds
+        return self._vector(said) if said else self._global_prod
+
+    def _capacity(self, row: Row) -> Vector:
+        """What a node has, before any amplification."""
+        columns = self.cluster.table.columns
+        has = {resource: columns["allocatable", resource].item(row) for resource in self.resources}
+        try:
+            raw = RAW_ALLOCATABLE.read(self.cluster.nodes[row].metadata, "Node")
+        except AnnotationError:
+            raw = None
+        return self._vector({**has, **amounts(raw or {})})
+
+    def wish(self, basis: LoadBasis) -> Wish:
+        known = self._wishes.get(basis)
+        if known is None:
+            if len(self._wishes) >= ESTIMATES_KEPT:
+                self._wishes.clear()
+            known = self._wishes[basis] = self._new_wish(basis)
+        return known
+
+    def _new_wish(self, basis: LoadBasis) -> Wish:
+        args, factors = self.args, dict(self.args.estimated_scaling_factors)
+        after = [args.estimated_seconds_after_initialized, args.estimated_seconds_after_pod_scheduled]
+        if args.allow_customize_estimation:
+            factors |= _said(LOAD_ESTIMATED_SCALING_FACTORS, basis.factors) or {}
+            said = (
+                _said(LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED, basis.seconds_after_initialized),
+                _said(LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED, basis.seconds_after_scheduled),
+            )
+            after = [of if own is None or own < 0 else own for own, of in zip(said, after, strict=True)]
+        estimate = self._vector({name: estimate_of(basis, name, factor) for name, factor in factors.items()})
+        return Wish(estimate, basis.priority_class is PriorityClass.PROD, after[0] or 0, after[1] or 0)
+
+    def advance(self) -> None:
+        """The time may be another: look again at the rows whose reports have become too old."""
+        cluster = self.cluster
+        if cluster.now_s == self._now_s:
+            return
+        before_s, now_s = self._now_s, cluster.now_s
+        self._now_s = now_s
+        # A millisecond early, so that no rounding can hide a report that ends right now.
+        if before_s < now_s < self._next_expiry_s - 1e-3:
+            return
+        expiration_s = self.args.node_metric_expiration_seconds
+        updated = cluster.table.columns[self.columns.updated]
+        old = now_s - updated >= expiration_s
+        for row in np.flatnonzero(old != (before_s - updated >= expiration_s)):
+            cluster.table.touch(int(row), int(Reason.LOAD))
+        self._next_expiry_s = float(updated[~old].min(initial=math.inf)) + expiration_s
+
+
+def _below(ceiling: int, used: int) -> int:
+    """What is left below a ceiling, where there is one."""
+    return UNCHECKED if ceiling == UNCHECKED else ceiling - used
+
+
+def _basis(record: PodRecord) -> LoadBasis | None:
+    found = record.note(Loads.name)
+    assert found is None or isinstance(found, LoadBasis)
+    return found
+
+
+def _said(annotation: Annotation[T, D], text: str) -> T | D | None:
+    """What a pod says itself. What cannot be understood counts as not said."""
+    if not text:
+        return None
+    try:
+        return annotation.read(ObjectMeta(annotations={annotation.key: text}))
+    except AnnotationError:
+        return None
