@@ -146,6 +146,9 @@ class Cluster:
 
     def resource(self, name: str) -> None:
         """Make sure that there are columns for a resource."""
+        columns = self.table.columns
+        if ("allocatable", name) in columns and ("requested", name) in columns:
+            return
         self.table.declare(allocatable(name))
         self.table.declare(requested(name))
 
@@ -354,11 +357,13 @@ class Cluster:
         """The notes of all pods of a template, and who looks at more than their spec."""
         if len(self._settled) >= TEMPLATES_KEPT:
             self._settled.clear()
-        spec = scheduled_spec(pod.spec)
-        asking = [each for each in self._reading if not each.by_spec(spec)]
-        notes = [(each.name, each.of(pod)) for each in self._reading if each not in asking]
-        said = sorted((each for each in notes if each[1] is not None), key=itemgetter(0))
-        found = self._settled[template] = tuple(said), asking
+        spec, said, asking = scheduled_spec(pod.spec), list[tuple[str, object]](), list[Notes]()
+        for each in self._reading:
+            if not each.by_spec(spec):
+                asking.append(each)
+            elif (note := each.of(pod)) is not None:
+                said.append((each.name, note))
+        found = self._settled[template] = tuple(sorted(said, key=itemgetter(0))), asking
         return found
 
     def _shared(self, note: tuple[str, object]) -> NotesOf:

@@ -166,6 +166,7 @@ class Table:
         "Rows from here on were never in use."
         self._declared: dict[Hashable, Column] = {}
         self._reasons: dict[Hashable, int] = {}
+        self._reasons_of: dict[tuple[Hashable, ...], Reason] = {}
         self._free: list[Row] = list(range(FIRST_ROWS - 1, -1, -1))
         self._log_rows: Array = np.zeros(2 * LONGEST_LOG, np.intp)
         self._log_reasons: Array = np.zeros(2 * LONGEST_LOG, np.int32)
@@ -212,10 +213,16 @@ class Table:
 
     def reasons_of(self, names: Iterable[Hashable]) -> Reason:
         """After which changes some columns may be others: those of nodes are."""
-        found = int(Reason.NODE)
-        for name in names:
-            found |= self._reasons[name]
-        return Reason(found)
+        names = tuple(names)
+        known = self._reasons_of.get(names)
+        if known is None:
+            if len(self._reasons_of) >= MOST_GAINS:
+                self._reasons_of.clear()
+            found = int(Reason.NODE)
+            for name in names:
+                found |= self._reasons[name]
+            known = self._reasons_of[names] = Reason(found)
+        return known
 
     def add_row(self, name: str) -> Row:
         if not self._free:
