@@ -1,4 +1,4 @@
-"""How much one pod may ask a scheduler to look at: what is beyond is refused, with the number and the bound.
+"""What one pod may ask of a scheduler: what is beyond is refused, with the number and the bound.
 
 A pod's cost grows with its terms times the nodes, and the API server accepts ten thousand of them. Real pods have a
 handful. A pod within the bounds that still has many is `heavy`: the queue lets others go before it.
@@ -34,7 +34,14 @@ class Bound:
 
 
 def excess(spec: PodSpec) -> str | None:
-    """What a pod has too much of, for its event and condition; None where it is within the bounds."""
+    """What a pod has too much of, or what nobody here could give it, for its event and condition; None where it is within
+    the bounds."""
+    if spec.resource_claims:
+        names = ", ".join(each.name for each in spec.resource_claims)
+        return (
+            f"the pod has resource claims ({names}), and dynamic resource allocation is not supported: "
+            "take them out of spec.resourceClaims, or name another scheduler in spec.schedulerName"
+        )
     return next((why for bound in BOUNDS if (why := bound.exceeded_by(spec))), None)
 
 
