@@ -194,7 +194,7 @@ def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[
     return tuple(
         Against(plugin, reason, len(nodes), tuple(nodes[:examples]))
         for (plugin, reason), nodes in sorted(
-            where.items(), key=lambda item: (order[item[0][0]], -len(item[1]), item[0])
+            where.items(), key=lambda item: (order.get(item[0][0], -1), -len(item[1]), item[0])
         )
     )
 

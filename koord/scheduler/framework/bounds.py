@@ -34,8 +34,7 @@ class Bound:
 
 
 def excess(spec: PodSpec) -> str | None:
-    """What a pod has too much of, or what nobody here could give it, for its event and condition; None where it is within
-    the bounds."""
+    """What a pod has too much of, or nobody can give it, for its event and condition; None: it is within the bounds."""
     if spec.resource_claims:
         names = ", ".join(each.name for each in spec.resource_claims)
         return (
