@@ -25,12 +25,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koord.api.configuration.scheduler_config import parse
+from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
+from koord.api.kinds import NODE_METRICS
 from koord.api.kubernetes.core import Service
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.bench import api_servers, own_cpus, preemption, reservations, reserved_room
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
@@ -43,6 +45,8 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
 
 BENCH = "scheduler"
+DEFAULT = parse({})
+"""Kubernetes' own plugins."""
 KUBE_SCHEDULER_PODS_S = 156.0
 """kube-scheduler 1.35 on two cores: 135 to 177 identical pods a second."""
 MOST_PEER_NODES = 5_000
@@ -59,6 +63,7 @@ class Case:
     goals: dict[int, int]
     "Pods a second, by number of nodes."
     meanwhile: Callable[[Engine, int, random.Random], None] | None = None
+    config: SchedulerConfiguration = DEFAULT
 
 
 @dataclass(slots=True)
@@ -184,7 +189,7 @@ def _percentile(values: list[float], part: float) -> float:
 def measure(case: Case, nodes: int, pods: int, seed: int = 0) -> Figures:
     """Run a case: the first tenth of the pods warms up and is not counted."""
     rng = random.Random(seed)
-    engine, queue = half_full(nodes, rng)
+    engine, queue = half_full(nodes, rng, case.config)
     asks = [Ask(convert(Pod, each)) for each in case.pods(pods, rng)]
     figures = Figures()
     warm = len(asks) // 10
@@ -217,9 +222,11 @@ def measure(case: Case, nodes: int, pods: int, seed: int = 0) -> Figures:
     return figures
 
 
-def half_full(nodes: int, rng: random.Random) -> tuple[Engine, Queue]:
-    """A cluster whose nodes are about half taken, with the default profile."""
+def half_full(nodes: int, rng: random.Random, config: SchedulerConfiguration = DEFAULT) -> tuple[Engine, Queue]:
+    """A cluster whose nodes are about half taken. Where a plugin looks at load, each node has reported some."""
     cluster = Cluster(seed=0)
+    profiles = profiles_of(config)
+    engine = Engine(cluster, next(iter(profiles.profiles.values())))
     for i in range(nodes):
         cluster.put_node(_node(i))
     for app in range(20):
@@ -230,11 +237,10 @@ def half_full(nodes: int, rng: random.Random) -> tuple[Engine, Queue]:
         # Records of running pods differ in their names only; the shape is shared.
         record = running[i % 20].record()
         cluster.place(_renamed(record, f"shop/running-{i}"), rng.randrange(nodes))
-    profiles = profiles_of(
-        parse({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"})
-    )
-    profile = next(iter(profiles.profiles.values()))
-    return Engine(cluster, profile), profiles.queue()
+    for taking in (each for plugin in profiles.plugins() for each in plugin.takes() if each.kind is NODE_METRICS):
+        for i in range(nodes):
+            taking.put(convert(NodeMetric, _report(i)))
+    return engine, profiles.queue()
 
 
 def full(nodes: int) -> Engine:
@@ -243,8 +249,7 @@ def full(nodes: int) -> Engine:
     for i in range(nodes):
         cluster.put_node(_node(i))
     preemption.fill(cluster, _pod, random.Random(0))
-    config = parse({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"})
-    return Engine(cluster, next(iter(profiles_of(config).profiles.values())))
+    return Engine(cluster, next(iter(profiles_of(DEFAULT).profiles.values())))
 
 
 def _renamed(record: PodRecord, key: str) -> PodRecord:
@@ -268,6 +273,12 @@ def _node_data(i: int) -> dict[str, Any]:
         "spec": {"taints": [{"key": "batch", "effect": "NoSchedule"}] if i % 20 == 0 else []},
         "status": {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110"}},
     }
+
+
+def _report(i: int) -> dict[str, Any]:
+    used = {"resources": {"cpu": str(4 + i % 9), "memory": f"{16 + i % 40}Gi"}}
+    head = {"name": f"node-{i:05}"}
+    return {"metadata": head, "status": {"updateTime": "1970-01-01T00:00:00Z", "nodeMetric": {"nodeUsage": used}}}
 
 
 def _service(app: str) -> dict[str, Any]:
@@ -385,4 +396,6 @@ CASES = (
     Case("(e) churn", _identical, {5_000: 8_000}, _one_ends),
     Case("(g) all different", _all_different, {5_000: 1_000}),
     Case("(h) labels change", _two_hundred_classes, {5_000: 5_000}, _labels_change),
+    Case("(k) identical, Koordinator's plugins", _identical, {5_000: 8_000, 50_000: 4_000}, config=SHIPPED),
+    Case("(l) 200 classes, Koordinator's plugins", _two_hundred_classes, {5_000: 5_000, 50_000: 2_500}, config=SHIPPED),
 )
