@@ -11,10 +11,10 @@ from __future__ import annotations
 import csv
 import gzip
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -179,22 +179,44 @@ def _lines(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
         raise TraceError(f"{path}: {error.strerror}") from error
 
 
+SMALL: Final = (("G2", 8, 96_000, 393_216, 4), ("T4", 2, 104_000, 524_288, 3), ("V100M16", 4, 32_000, 131_072, 1))
+"""Kinds of nodes, with how many there are of each among eight."""
+OPENB: Final = (
+    ("G2", 8, 96_000, 393_216, 549), ("T4", 2, 104_000, 524_288, 387), ("P100", 2, 16_000, 122_880, 107),
+    ("G3", 8, 128_000, 786_432, 39), ("V100M16", 4, 32_000, 131_072, 28), ("P100", 2, 64_000, 262_144, 22),
+    ("V100M32", 8, 96_000, 786_432, 21), ("V100M16", 1, 8_000, 32_768, 19), ("T4", 4, 96_000, 393_216, 17),
+    ("V100M32", 4, 48_000, 376_832, 9), ("V100M16", 8, 64_000, 262_144, 7), ("P100", 1, 8_000, 61_440, 3),
+    ("P100", 2, 8_000, 61_440, 2), ("A10", 1, 128_000, 1_048_576, 2), ("V100M16", 8, 82_000, 344_064, 1),
+)  # fmt: skip
+"""The GPU nodes of the openb cluster."""
+SHAPES: Final = (
+    (PodShape(8_000, 32_768, 1, 1000), 30), (PodShape(4_000, 16_384, 1, 500), 20),
+    (PodShape(3_000, 12_288, 1, 330), 15), (PodShape(6_000, 24_576, 1, 810), 10),
+    (PodShape(11_000, 49_152, 1, 1000, frozenset({"G2", "V100M16"})), 5), (PodShape(2_000, 8_192, 1, 190), 8),
+    (PodShape(88_000, 327_680, 8, 1000), 2), (PodShape(16_000, 65_536, 2, 1000), 4), (PodShape(8_000, 30_720), 16),
+)  # fmt: skip
+"""Shapes of pods, with how often they come."""
+
+
 def made_up(seed: int, nodes: int = 40) -> Trace:
     """A small cluster and trace of the same kind, for a first look and for tests."""
+    return _made(seed, [kind for *kind, number in SMALL for _ in range(number)] * (nodes // 8), MADE_UP_PODS)
+
+
+def as_large(seed: int, pods: int) -> Trace:
+    """As many nodes of each kind as the openb cluster has, and made-up pods in many sizes of CPU and memory."""
+    return _made(seed, [kind for *kind, number in OPENB for _ in range(number)], pods, sizes=8)
+
+
+def _made(seed: int, kinds: Sequence[Sequence[Any]], number: int, sizes: int = 1) -> Trace:
     rng = random.Random(seed)
-    kinds = [("G2", 8, 96_000, 393_216), ("T4", 2, 104_000, 524_288), ("V100M16", 4, 32_000, 131_072)]
-    made = [TraceNode(f"node-{i:03}", *kinds[(i % 8 > 3) + (i % 8 > 6)]) for i in range(nodes)]
-    shapes = [
-        (PodShape(8_000, 32_768, 1, 1000), 30), (PodShape(4_000, 16_384, 1, 500), 20),
-        (PodShape(3_000, 12_288, 1, 330), 15), (PodShape(6_000, 24_576, 1, 810), 10),
-        (PodShape(11_000, 49_152, 1, 1000, frozenset({"G2", "V100M16"})), 5), (PodShape(2_000, 8_192, 1, 190), 8),
-        (PodShape(88_000, 327_680, 8, 1000), 2), (PodShape(16_000, 65_536, 2, 1000), 4), (PodShape(8_000, 30_720), 16),
-    ]  # fmt: skip
-    capacity = WHOLE * sum(node.gpus for node in made)
-    drawn = rng.choices([shape for shape, _ in shapes], [often for _, often in shapes], k=MADE_UP_PODS)
+    nodes = [TraceNode(f"node-{i:04}", *kind) for i, kind in enumerate(kinds)]
+    drawn = rng.choices([shape for shape, _ in SHAPES], [often for _, often in SHAPES], k=number)
     pods = []
     for i, shape in enumerate(drawn):
+        size = 1 + rng.randrange(sizes) / 16
+        shape = shape._replace(cpu_milli=int(shape.cpu_milli * size), memory_mib=int(shape.memory_mib * size))
         begins_s = i * 60
         pods.append(TracePod(f"pod-{i:04}", shape, begins_s, begins_s + int(rng.expovariate(1 / 7200)) + 60))
-    arrivals, rank = _draw(pods, len(made), capacity, rng)
-    return Trace(MADE_UP, seed, [made[i] for i in np.argsort(rank).tolist()], pods, arrivals)
+    arrivals, rank = _draw(pods, len(nodes), WHOLE * sum(node.gpus for node in nodes), rng)
+    return Trace(MADE_UP, seed, [nodes[i] for i in np.argsort(rank).tolist()], pods, arrivals)

@@ -71,11 +71,11 @@ class DeviceShare(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         asked = self._of(ask)
         if not asked:
-            return cluster.notes(Demand).of(ask.pod) if self._packs else None
+            return cluster.notes(Demand).of_shape(ask.shape, ask.spec) if self._packs else None
         meta = ask.meta
         said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT])
         slots = tuple(self._devices.slots.values())
-        packed = cluster.notes(Demand).of(ask.pod) if self._packs else None
+        packed = cluster.notes(Demand).of_shape(ask.shape, ask.spec) if self._packs else None
         return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, ClassVar, Final
 
-from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.scheduler.plugins.packing.pod_shapes import shape_of
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
@@ -39,7 +39,10 @@ class Demand(Notes):
 
     def of(self, pod: Pod) -> PodShape | None:
         spec = scheduled_spec(pod.spec)
-        shape = template_of(pod, spec).shape
+        return self.of_shape(template_of(pod, spec).shape, spec)
+
+    def of_shape(self, shape: Shape, spec: PodSpec) -> PodShape | None:
+        """The same, where it is known what the pod has in common with others."""
         if shape in self._shapes:
             return self._shapes[shape]
         if len(self._shapes) >= SHAPES_KEPT:

@@ -35,7 +35,7 @@ def rows_of(cluster: Cluster, policy: PolicyName) -> PackingRows:
 
 def packing_of(policy: PolicyName, ask: Ask, cluster: Cluster, view: View | None) -> ByPacking:
     """The policy for the class of a pod."""
-    shape = rows_of(cluster, policy).demand.of(ask.pod)
+    shape = rows_of(cluster, policy).demand.of_shape(ask.shape, ask.spec)
     # Requests that make no sense are refused before anybody scores.
     return ByPacking(policy, PodShape(0, 0) if shape is None else shape, cluster, view)
 
@@ -65,9 +65,9 @@ class ByPacking:
         return self._scores[cells.rows]
 
     def device(self, room: Room, request: Request, unit: Unit) -> float:
-        if request.type != GPU or request.is_whole or room.row is None:
+        if not self._shape.is_share or request.type != GPU or room.row is None:
             return 0
-        slot = room.machine.slots[unit.key]
+        slot = room.machine.slots[GPU, unit.minor]
         known = self._worked_out
         if known is None or known[0] != room.row or known[1] != self._table.version:
             self._rows.follow()

@@ -123,7 +123,7 @@ class PackingRows:
         """Of rows that may or may not have room: those without have a score that nobody looks at."""
         found = self._scorer.score(shape, rows)
         if isinstance(self._scorer, Valuation):
-            return Scores(np.clip(found.score + TOP, 0, TOP), found.device)
+            return Scores(np.minimum(np.maximum(found.score + TOP, 0), TOP), found.device)
         return found
 
     def values(self, shape: PodShape, row: Row) -> list[float]:

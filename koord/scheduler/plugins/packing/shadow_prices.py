@@ -94,6 +94,7 @@ class Valuation:
         "Whether no device before it has as much left."
         self._costs: dict[tuple[int, int], Array] = {}
         self._falls: dict[int, Array] = {}
+        self._of_whole: dict[int, Array] = {}
         self.refresh(np.arange(rows))
 
     def over(self, fleet: Fleet) -> Valuation:
@@ -135,8 +136,7 @@ class Valuation:
         after = self._brackets[rows] - self._cost(shape)
         group, whole = self._fleet.group[rows], self._whole[rows]
         if shape.gpus:
-            empty = group * LEVELS
-            after += shape.gpus * (self._values[empty] - self._values[empty + LEVELS - 1])
+            after += self._whole_falls(shape.gpus)[group]
             whole = np.maximum(whole - shape.gpus, 0)
         value = after.min(axis=1) + self._slots[group, whole]
         return self._value[rows] - value, np.full(len(rows), -1)
@@ -176,6 +176,14 @@ class Valuation:
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = shape.cpu_milli * CPU_PRICE + shape.memory_mib * MEMORY_PRICE
+        return found
+
+    def _whole_falls(self, gpus: int) -> Array:
+        """The same for whole devices: by group and grid point."""
+        found = self._of_whole.get(gpus)
+        if found is None:
+            empty, full = self._values[::LEVELS], self._values[LEVELS - 1 :: LEVELS]
+            found = self._of_whole[gpus] = gpus * (empty - full)
         return found
 
     def _fall(self, milli: int) -> Array:
