@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.api.protocol.annotations import colocation, cpu, device, load
+from koord.api.protocol.annotations import colocation, cpu, device, load, reservation
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
@@ -31,4 +31,11 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
     load.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
     load.USAGE_THRESHOLDS,
+    reservation.EXACT_MATCH_RESERVATION,
+    reservation.RESERVATION_AFFINITY,
+    reservation.RESERVATION_ALLOCATED,
+    reservation.RESERVATION_IGNORED,
+    reservation.RESERVATION_ORDER,
+    reservation.RESERVATION_RESIZE_ALLOCATABLE,
+    reservation.RESERVATION_RESTRICTED_OPTIONS,
 )

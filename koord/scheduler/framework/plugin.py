@@ -53,6 +53,15 @@ class Taking:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure for Prometheus: of a gauge by its name and labels, what it is; None where it is gone."""
+
+    gauge: str
+    labels: Mapping[str, str]
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Permit:
     """Whether a placed entity is bound at once, or waits with others until they are let go together."""
 
@@ -170,6 +179,8 @@ class Plugin:
     "The object that a pod stands for which is none to the API server: users are told there."
     writes: Callable[[Cluster], Iterable[Write]] | None = None
     "What is to be written on other objects now, whether or not anything is decided: their status, say."
+    measures: Callable[[], Iterable[Measure]] | None = None
+    "Figures that are others than when they were asked for last."
     post_filter: Callable[[Ask, Engine], Remedy | None] | None = None
     """What would make room for a pod that fits nowhere, or why nothing does. It may try things out in a transaction of
     the cluster, and undoes it."""

@@ -7,6 +7,8 @@ at most, by the loop that owns it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeAlias
 
 from prometheus_client import Counter as Counted
@@ -15,6 +17,7 @@ from prometheus_client import Histogram
 from koord.kube.metrics import Metrics
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
+from koord.scheduler.framework.plugin import Measure
 
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
@@ -150,6 +153,20 @@ class SchedulerMetrics:
             "reason",
             "job_size",
         )
+        self._of_plugins = {
+            "scheduler_reservation_status_phase": metrics.gauge(
+                "scheduler_reservation_status_phase", "1 for the phase that a reservation is in", "name", "phase"
+            ),
+            "scheduler_reservation_resource": metrics.gauge(
+                "scheduler_reservation_resource",
+                "What a reservation has of a resource, what its owners use, and the ratio",
+                "type",
+                "name",
+                "resource",
+                "unit",
+            ),
+        }
+        "Gauges that plugins know, by name."
         self._by_point: dict[tuple[Point, Status, str], Histogram] = {}
         self._by_plugin: dict[tuple[str, Point, Status], Histogram] = {}
         self._by_move: dict[tuple[Where, str], Counted] = {}
@@ -248,6 +265,19 @@ class SchedulerMetrics:
         for labels, number in by.items():
             self._unschedulable.labels(*labels).set(number)
         self._told_of = set(by)
+        for plugin in core.profiles.plugins():
+            if plugin.measures is not None:
+                self._measure(plugin.measures())
         self._cache.labels("nodes").set(len(core.cluster.table))
         self._cache.labels("pods").set(len(core.cluster.pods))
         self._cache.labels("assumed_pods").set(len(core.assumed))
+
+    def _measure(self, measures: Iterable[Measure]) -> None:
+        for each in measures:
+            gauge = self._of_plugins[each.gauge]
+            if each.value is not None:
+                gauge.labels(**each.labels).set(each.value)
+                continue
+            # One that was never told is not there.
+            with suppress(KeyError):
+                gauge.remove_by_labels(dict(each.labels))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from koord.api.configuration.scheduler_args import ReservationArgs, is_extended_resource
@@ -11,9 +11,9 @@ from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge
-from koord.scheduler.framework.plugin import Plugin, Remedy, Taking
+from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Write
-from koord.scheduler.plugins.reservation import lifecycle
+from koord.scheduler.plugins.reservation import lifecycle, service
 from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
 from koord.scheduler.plugins.reservation.keeper import Keeper
 from koord.scheduler.plugins.reservation.matching import Wish
@@ -132,6 +132,12 @@ class Reservation(Plugin):
     def writes(self, cluster: Cluster) -> Iterable[Write]:
         """What Reservations are to say, of all profiles once."""
         return self.keeper.writes(cluster) if self._is_first else ()
+
+    def measures(self) -> Iterable[Measure]:
+        return service.measures(self.rooms) if self._is_first else ()
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        return {"nodeReservations/:nodeName": lambda node: service.node_told(self.rooms, node)}
 
     def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
         found = self.rooms.of_stand_in(ask.meta)

@@ -59,6 +59,9 @@ class Rooms(Notes):
         self.lists = OwnerLists()
         self.touched: set[str] = set()
         "Reservations of which something changed since somebody looked: their status may have to say so."
+        self.unmeasured: dict[str, str] = {}
+        "By uid, the names of reservations of which something changed since somebody measured."
+        self.measured: dict[str, tuple[str, ...]] = {}
         self._by_name: dict[str, str] = {}
         self._on: dict[Row, dict[str, Room]] = {}
         self._users: dict[str, dict[str, tuple[PodRecord, Row]]] = {}
@@ -80,7 +83,7 @@ class Rooms(Notes):
             self._forget(before)
         self._by_name[reservation.metadata.name] = uid
         self.objects[uid] = reservation
-        self.touched.add(uid)
+        self._touch(uid, reservation.metadata.name)
         terms, room = terms_of(reservation), self._room(uid)
         if (
             room.terms == terms
@@ -98,6 +101,15 @@ class Rooms(Notes):
         uid = reservation.metadata.uid or reservation.metadata.name
         if uid in self.objects:
             self._forget(uid)
+
+    def on(self, row: Row) -> list[Room]:
+        """The rooms of a node."""
+        return list(self._on.get(row, {}).values())
+
+    def _touch(self, uid: str, name: str) -> None:
+        self.touched.add(uid)
+        if name:
+            self.unmeasured[uid] = name
 
     def named(self, name: str) -> Room | None:
         uid = self._by_name.get(name)
@@ -195,6 +207,7 @@ class Rooms(Notes):
         if self._by_name.get(reservation.metadata.name) == uid:
             del self._by_name[reservation.metadata.name]
         self.touched.discard(uid)
+        self.unmeasured[uid] = reservation.metadata.name
         room = self.all[uid]
         self._close(room)
         self._list(room, None)
@@ -221,7 +234,7 @@ class Rooms(Notes):
 
     def _held(self, uid: str, record: PodRecord, row: Row, sign: int) -> None:
         room = self._room(uid)
-        self.touched.add(uid)
+        self._touch(uid, room.name)
         if sign > 0:
             room.hold(record, row)
             self._on.setdefault(row, {})[uid] = room
@@ -241,7 +254,7 @@ class Rooms(Notes):
         self._forget_empty(uid)
 
     def _used(self, room: Room, owner: PodRecord, sign: int) -> None:
-        self.touched.add(room.terms.uid)
+        self._touch(room.terms.uid, room.name)
         if room.terms.once or not room.can_be_used:
             self._close(room)
             self._give(room, room.given(), -1)
