@@ -1,6 +1,7 @@
 """`koord explain POD`: why a pod is where it is, or nowhere, and what would let it in.
 
-`koord explain node/NAME` is in `explain_node`, `koord explain podgroup/NAME` in `explain_gang`.
+`koord explain node/NAME` is in `explain_node`, `podgroup/NAME` in `explain_gang`, `reservation/NAME` in
+`explain_reservation`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Example: koord explain web-0 -n shop                  on the cluster
          koord explain podgroup/train -n shop         why a gang waits
          koord explain node/n1                        how its batch-cpu came about"""
 )
-@click.argument("pod", metavar="POD|podgroup/NAME|node/NAME")
+@click.argument("pod", metavar="POD|podgroup/NAME|reservation/NAME|node/NAME")
 @click.option(
     "-f",
     "--filename",
@@ -83,15 +84,19 @@ def explain(
     Of a gang, by the name of its PodGroup or the name that its pods say: how far it has come, what it is short of, and
     the smallest changes after which it would fit.
 
+    Of a reservation: why it is pending, or what is left of it and who uses it.
+
     Of a node: how much of it is lent to batch and mid pods, line by line with the numbers used, and how what is
     published differs from that and why.
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
     from koord.cli.explain_gang import gang_key, print_gang
+    from koord.cli.explain_reservation import print_reservation, reservation_name
     from koord.offline.expand import expand
     from koord.offline.explain import explain as explain_of
     from koord.offline.explain_gang import explain_gang
+    from koord.offline.explain_reservation import explain_reservation
     from koord.offline.preview import has_config, preview
     from koord.scheduler.own_plugins import load
     from koord.scheduler.profiles import profiles_of
@@ -105,7 +110,7 @@ def explain(
         from koord.cli.explain_node import explain_node
 
         return explain_node(name, paths, namespace, now_s, output, live=live, kubeconfig=kubeconfig, context=context)
-    gang = gang_key(pod, namespace)
+    gang, reservation = gang_key(pod, namespace), reservation_name(pod)
     key = _key(pod, namespace)
     unanswered: Callable[[str], str] = everybody_answers
     with Progress() as progress:
@@ -128,6 +133,11 @@ def explain(
             of_gang = explain_gang(manifests, profiles, gang, now_s=now_s, seed=seed)
             say_of(manifests, {} if live else of_gang.ignored)
             print_gang(of_gang.explained, output)
+            return 0
+        if reservation is not None:
+            of_reservation = explain_reservation(manifests, profiles, reservation, now_s=now_s, seed=seed)
+            say_of(manifests, {} if live else of_reservation.ignored)
+            print_reservation(of_reservation.explained, output, _paragraphs)
             return 0
         answer = explain_of(
             manifests,
@@ -177,6 +187,12 @@ def _text(found: Explained) -> list[str]:
     if told.job:
         paragraphs.append(f"{heading('JOB')}   {found.message}")
     paragraphs += [f"{heading('WITHOUT EFFECT')}   {each}" for each in found.unacted]
+    return paragraphs + _paragraphs(told)
+
+
+def _paragraphs(told: Explanation) -> list[str]:
+    """Where something would go, or why nowhere."""
+    paragraphs = []
     if told.refusal:
         paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
     elif told.why_not:

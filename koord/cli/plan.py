@@ -69,10 +69,10 @@ def plan(
     """Say where the pending pods in some manifests would go, and why.
 
     Takes Nodes, Pods and what else decides about them: Services and workloads (spreading), claims and volumes,
-    PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, the scheduler's configuration. Pods with a node
-    count as running. Kinds that play no part are named. With --live, all this comes from the cluster, as far as the
-    manifests do not replace it, and pods whose scheduler does not run stay pending; with --config, the scheduler with
-    that configuration is taken as running. Nothing is changed anywhere.
+    PriorityClasses, PodDisruptionBudgets, Namespaces, NodeMetrics, Reservations, the scheduler's configuration. Pods
+    with a node count as running. Kinds that play no part are named. With --live, all this comes from the cluster, as
+    far as the manifests do not replace it, and pods whose scheduler does not run stay pending; with --config, the
+    scheduler with that configuration is taken as running. Nothing is changed anywhere.
 
     A ConfigMap slo-controller-config is previewed: what each node would lend to batch and mid pods, and who would be
     evicted. Pods are then placed on that.
@@ -185,17 +185,32 @@ def _tables(planned: Planned, wide: bool) -> None:
         if shown:
             click.echo()
         click.echo(table(list(_node_rows(found))))
+    if found.reservations:
+        if shown:
+            click.echo()
+        click.echo(table(list(_reservation_rows(found)), colours=_COLOURS))
     numbers = found.outcomes()
     numbers["scheduled"] -= len(planned.running)
     told = [f"{number} {outcome}" for outcome, number in sorted(numbers.items()) if number]
     if planned.running:
         told.append(f"{len(planned.running)} running before")
-    click.echo(("\n" if shown or wide else "") + f"{len(found.nodes)} nodes, pods: " + (", ".join(told) or "none"))
+    click.echo(
+        ("\n" if shown or wide or found.reservations else "")
+        + f"{len(found.nodes)} nodes, pods: "
+        + (", ".join(told) or "none")
+    )
 
 
 def _row(key: str, pod: PodPlan, wide: bool) -> tuple[str, ...]:
     scores = " ".join(f"{plugin}={score}" for plugin, score in pod.scores.items()) or "-"
     return (key, pod.outcome, pod.node or "-", *((scores,) if wide else ()), pod.reason)
+
+
+def _reservation_rows(found: Plan) -> Iterable[tuple[str, ...]]:
+    yield "RESERVATION", "PHASE", "NODE", "USED", "REASON"
+    for name, each in found.reservations.items():
+        used = [f"{resource} {each.allocated.get(resource, '0')}/{has}" for resource, has in each.allocatable.items()]
+        yield name, each.phase, each.node or "-", ", ".join(used) or "-", each.reason
 
 
 def _node_rows(found: Plan) -> Iterable[tuple[str, ...]]:
@@ -213,4 +228,11 @@ def _short(resource: str, quantities: Mapping[str, str]) -> str:
     return short(resource, amount(resource, text)) if resource.endswith("memory") else text
 
 
-_COLOURS: Final = {"scheduled": "green", "unschedulable": "red", "denied": "red", "waiting": "yellow"}
+_COLOURS: Final = {
+    "scheduled": "green",
+    "unschedulable": "red",
+    "denied": "red",
+    "waiting": "yellow",
+    "Available": "green",
+    "Pending": "red",
+}

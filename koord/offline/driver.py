@@ -9,11 +9,16 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from koord.api.kinds import PODS
+from koord.api.kinds import PODS, RESERVATIONS
 from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.crd.reservation import Reservation as ReservationObject
+from koord.offline.patched import patched
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Broken, Decision
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.writes import Delete, Patch
+from koord.scheduler.plugins.reservation.plugin import Reservation
+from koord.scheduler.plugins.reservation.rooms import Rooms
 
 
 class Driver:
@@ -27,9 +32,11 @@ class Driver:
 
     def step(self) -> Decision | None:
         """The next decision, carried out. A plugin that fails ends the run."""
+        self._write()
         decision = self.core.decide()
         if isinstance(decision, Bind):
             self._bind(decision)
+            self._write()
         elif isinstance(decision, Broken) and decision.error is not None:
             raise decision.error
         return decision
@@ -41,6 +48,11 @@ class Driver:
     def _bind(self, bind: Bind) -> None:
         for placed in bind.members:
             self.core.bound(bind, placed.ask)
+            if isinstance(placed.plan.binding, Patch):
+                for patch in (placed.plan.patch, placed.plan.binding):
+                    if patch is not None:
+                        self._patch(patch)
+                continue
             pod = placed.ask.pod
             metadata = pod.metadata
             if placed.plan.patch is not None:
@@ -51,6 +63,24 @@ class Driver:
                     labels=merged(metadata.labels, written.get("labels", {})),
                 )
             self.core.put(PODS, replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=placed.node)), pod)
+
+    def _write(self) -> None:
+        """What is said of reservations decides about those who come after."""
+        for write in self.core.take_writes(Reservation.name):
+            if isinstance(write, Patch):
+                self._patch(write)
+            elif isinstance(write, Delete):
+                self.core.removed(RESERVATIONS, self.reservations()[write.name])
+
+    def _patch(self, patch: Patch) -> None:
+        old = self.reservations()[patch.name]
+        self.core.put(RESERVATIONS, patched(old, patch.body), old)
+
+    def reservations(self) -> dict[str, ReservationObject]:
+        """By name, as they are now."""
+        if Rooms.name not in self.core.cluster.noting:
+            return {}
+        return {each.metadata.name: each for each in self.core.cluster.notes(Rooms).objects.values()}
 
 
 def merged(texts: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:

@@ -15,6 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api.kinds import POD_GROUPS
+from koord.api.protocol.crd.reservation import Reservation
+from koord.api.protocol.names import ANNOTATION_RESERVATION_NAME
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.offline.driver import Driver
@@ -31,6 +33,7 @@ from koord.scheduler.message import hint_for
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.smallest import Hints
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.stand_ins import is_stand_in
 
 PlanOutcome: TypeAlias = Literal["scheduled", "unschedulable", "waiting", "denied", "skipped"]
 
@@ -65,6 +68,16 @@ class NodePlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
     labels: dict[str, str]
 
 
+class ReservationPlan(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    phase: str
+    node: str | None
+    reason: str
+    allocatable: dict[str, str]
+    allocated: dict[str, str]
+    owners: tuple[str, ...]
+    "The pods that use it, by key."
+
+
 class PlannedEvent(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """An event as the scheduler would record it."""
 
@@ -78,7 +91,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: dict[str, NodePlan]
     quotas: dict[str, object] = {}
     pod_groups: dict[str, object] = {}
-    reservations: dict[str, object] = {}
+    reservations: dict[str, ReservationPlan] = {}
     events: tuple[PlannedEvent, ...] = ()
     colocation: dict[str, NodePreview] = {}
     "Where a slo-controller-config is given: what nodes would lend by it, and lend before."
@@ -131,6 +144,7 @@ def plan(
         pods={key: pods[key] for key in sorted(pods)},
         nodes=_nodes(world.cluster),
         pod_groups=_pod_groups(world),
+        reservations=run.reservations(),
         events=events,
         colocation=previewed.nodes if previewed is not None else {},
         evictions=previewed.evictions if previewed is not None else (),
@@ -162,6 +176,8 @@ class _Run:
         self.evicted: set[str] = set()
         self.in_jobs: set[str] = set()
         "Pods whose whole job did not fit: what would let one of them in is not what the job needs."
+        self.of_reservations: dict[str, str] = {}
+        "By name, why a reservation has no node."
         self.another_try: set[str] = set()
         "Pods that are not tried again for want of rounds."
 
@@ -170,6 +186,9 @@ class _Run:
         total, done = len(self.world.waiting), 0
         while (decision := self.driver.step()) is not None:
             match decision:
+                case Bind() | Nowhere() | Broken() if is_stand_in(decision.ask.meta.name):
+                    self._of_reservation(decision)
+                    continue
                 case Bind():
                     for placed in decision.members:
                         self._somewhere(placed)
@@ -189,15 +208,35 @@ class _Run:
                     for placed in decision.bind.members:
                         self._note(placed.ask.key, PodPlan(None, "waiting", decision.why))
                 case TriedEnough():
-                    self.another_try.update(ask.key for ask in decision.asks)
+                    self.another_try.update(ask.key for ask in decision.asks if not is_stand_in(ask.meta.name))
                     continue
             done += 1
             self.progress(min(done, total), total)
         for left in self.world.core.queue:
             if left.gate:
                 for ask in left.entity.pods:
-                    self._note(ask.key, PodPlan(None, "waiting", left.gate))
+                    if not is_stand_in(ask.meta.name):
+                        self._note(ask.key, PodPlan(None, "waiting", left.gate))
         self._hint()
+
+    def reservations(self) -> dict[str, ReservationPlan]:
+        """All that there are, as the scheduler would leave them."""
+        return {name: self._reservation(each) for name, each in sorted(self.driver.reservations().items())}
+
+    def _reservation(self, found: Reservation) -> ReservationPlan:
+        status = found.status
+        reason = self.of_reservations.get(found.metadata.name, "")
+        if status.conditions and (status.node_name or not reason):
+            last = status.conditions[-1]
+            reason = last.message or last.reason
+        return ReservationPlan(
+            phase=str(status.phase),
+            node=status.node_name or None,
+            reason=reason,
+            allocatable={name: str(amount) for name, amount in status.allocatable.items()},
+            allocated={name: str(amount) for name, amount in status.allocated.items()},
+            owners=tuple(f"{each.namespace}/{each.name}" for each in status.current_owners),
+        )
 
     def _hint(self) -> None:
         """What would let those in who were left over. Found out when all is placed: so it holds beside the plan."""
@@ -222,6 +261,16 @@ class _Run:
         written = {} if placed.plan.patch is None else placed.plan.patch.body["metadata"]
         annotations, labels = written.get("annotations", {}), written.get("labels", {})
         self._note(placed.ask.key, replace(told, annotations=dict(annotations), labels=dict(labels)))
+
+    def _of_reservation(self, decision: Bind | Nowhere | Broken) -> None:
+        """It may be part of a gang with pods, which is told of each by itself."""
+        members = decision.members if isinstance(decision, Bind) else ()
+        for placed in members:
+            if not is_stand_in(placed.ask.meta.name):
+                self._somewhere(placed)
+        if not isinstance(decision, Bind):
+            name = decision.ask.meta.annotations[ANNOTATION_RESERVATION_NAME]
+            self.of_reservations[name] = decision.message
 
     def _left_out(self, each: Unplaced) -> None:
         self.said[each.ask.key] = each.message

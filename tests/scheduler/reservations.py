@@ -12,9 +12,10 @@ from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfigura
 from koord.api.kinds import NODES, PODS, RESERVATIONS
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
-from koord.api.machinery.codec import convert, encode
+from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.reservation import Reservation
 from koord.offline.driver import merged
+from koord.offline.patched import patched
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Decision, Nowhere, Placed
 from koord.scheduler.core.moment import Moment
@@ -214,9 +215,7 @@ class World:
         return bool(writes)
 
     def patch(self, patch: Patch) -> None:
-        old = self.reservations[patch.name]
-        data = msgspec.json.decode(encode(old))
-        self.put(convert(Reservation, _merged(data, patch.body)))
+        self.put(patched(self.reservations[patch.name], patch.body))
 
     def restarted(self) -> World:
         """Another core, which hears the same objects."""
@@ -235,15 +234,3 @@ class World:
         """The reservation that a pod came out of, as it says."""
         said = self.pods[key].metadata.annotations.get(f"{PREFIX}reservation-allocated", "")
         return str(msgspec.json.decode(said)["name"]) if said else ""
-
-
-def _merged(data: Any, patch: Any) -> Any:
-    if not isinstance(patch, Mapping):
-        return patch
-    found = dict(data) if isinstance(data, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = _merged(found.get(key), value)
-    return found

@@ -88,7 +88,7 @@ class Core:
         self.feed = Feed(self.cluster, self.queue, self.engines, profiles.plugins(), alone=alone, wake=wake)
         self._cycle = Cycle(self.feed, observer, hints=hints, scores=scores, most_tries=most_tries)
         self._flights: dict[int, _Flight] = {}
-        self._writing = [plugin.writes for plugin in profiles.plugins() if plugin.writes is not None]
+        self._writing = [(plugin.name, plugin.writes) for plugin in profiles.plugins() if plugin.writes is not None]
         self.at(now)
 
     @property
@@ -123,12 +123,15 @@ class Core:
             self._flights[id(decision.attempt)] = _Flight(decision, {each.ask.key for each in decision.members})
         return decision
 
-    def take_writes(self) -> list[Write]:
-        """What plugins want written since somebody asked, beside bindings: the status of other kinds."""
+    def take_writes(self, plugin: str = "") -> list[Write]:
+        """What plugins, or those of one name, want written since somebody asked, beside bindings: the status of other
+        kinds."""
+        found: list[Write] = []
+        for name, write in self._writing:
+            if plugin in ("", name):
+                found += write(self.cluster)
         outbox = self.cluster.outbox
-        for write in self._writing:
-            outbox.extend(write(self.cluster))
-        return [outbox.popleft() for _ in range(len(outbox))]
+        return found if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *found]
 
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
         """Objects, beside the pods of a job, at which users look to see how it fares."""

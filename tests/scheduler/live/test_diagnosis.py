@@ -298,8 +298,6 @@ async def test_figures_have_kube_schedulers_names(tmp_path: Path, caplog: pytest
             f'{point}{{extension_point="Filter",{mine},status="Success"}} 2.0',
             f'{point}{{extension_point="PostFilter",{mine},status="Success"}} 1.0',
             f'{point}{{extension_point="Bind",{mine},status="Success"}} 2.0',
-            'scheduler_plugin_execution_duration_seconds_count{extension_point="PostFilter",plugin="DefaultPreemption"'
-            ',status="Success"} 1.0',
             'scheduler_plugin_execution_duration_seconds_count{extension_point="Bind",plugin="DefaultBinder"'
             ',status="Success"} 2.0',
             f'scheduler_schedule_attempts_total{{{mine},result="scheduled"}} 2.0',

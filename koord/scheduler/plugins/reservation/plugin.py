@@ -101,7 +101,10 @@ class Reservation(Plugin):
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
         key = RESERVATION_ALLOCATED.key
         if isinstance(note, CameOutOf):
-            told = RESERVATION_ALLOCATED.form.render(ReservationAllocated(note.name, note.uid))
+            found = self.rooms.objects.get(note.uid)
+            # Objects of manifests need not have a uid.
+            uid = note.uid if found is None else found.metadata.uid
+            told = RESERVATION_ALLOCATED.form.render(ReservationAllocated(note.name, uid))
             return {"metadata": {"annotations": {key: told}}}
         # An attempt that came to nothing may have said something else.
         stale = key in ask.meta.annotations and not isinstance(note, StandsFor)

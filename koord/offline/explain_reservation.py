@@ -1,0 +1,132 @@
+"""`koord explain reservation/NAME`: why a reservation of a set of manifests is pending, or who uses it.
+
+Whoever comes before it in the queue is placed first, as `koord plan` does. Nothing stays changed but that.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import msgspec
+
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.faults import BadInput
+from koord.api.protocol.crd.reservation import Reservation, ReservationOwner, ReservationPhase
+from koord.api.text.manifest import Manifests
+from koord.api.text.quantity import render
+from koord.api.text.selector import EVERYTHING, compile_labels
+from koord.api.text.timestamp import from_seconds
+from koord.offline.driver import Driver
+from koord.offline.world import World, world_of
+from koord.scheduler import explain as scheduler
+from koord.scheduler.explain import Explanation
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.reservation.lifecycle import expires_s
+from koord.scheduler.plugins.reservation.owners import owns
+from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koord.scheduler.profiles import Profiles
+
+
+class NoSuchReservation(BadInput):
+    """There is no such reservation; others with such a name may be."""
+
+
+class ReservationExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is to be said of a reservation. Printed whole: readers may count on every key."""
+
+    name: str
+    phase: str
+    node: str | None
+    message: str
+    allocatable: dict[str, str]
+    allocated: dict[str, str]
+    left: dict[str, str]
+    "What its owners can still have of it."
+    owners: tuple[str, ...]
+    "Who may use it, in words."
+    used_by: tuple[str, ...]
+    waiting: tuple[str, ...]
+    "Pods that may use it and wait for a place."
+    allocate_once: bool
+    allocate_policy: str
+    expires: str | None
+    "When it ends, once it has a node; None: never."
+    explanation: Explanation | None
+    "Of one that is pending: where it would go, or why nowhere."
+
+
+class ReservationAnswer(msgspec.Struct, frozen=True):
+    explained: ReservationExplained
+    ignored: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+def explain_reservation(
+    manifests: Manifests, profiles: Profiles, name: str, *, now_s: float, seed: int = 0
+) -> ReservationAnswer:
+    """Raises `Invalid` where manifests are faulty, `NoSuchReservation`."""
+    world = world_of(manifests, profiles, now_s=now_s, seed=seed, rounds=1)
+    driver = Driver(world.core)
+    known = driver.reservations()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise NoSuchReservation(f"there is no reservation {name}{hint}")
+    found = _explained(world, driver, name)
+    return ReservationAnswer(found, world.ignored, (*profiles.warnings, *world.warnings))
+
+
+def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
+    ask = Ask(reserve_pod(driver.reservations()[name]))
+    explanation, core = None, world.core
+    if not ask.spec.node_name and not ask.pod.is_finished:
+        driver.wait(world.waiting)
+        while (upcoming := core.upcoming()) is not None and all(each.key != ask.key for each in upcoming.pods):
+            driver.step()
+        engine = world.engine_of(ask) or next(iter(core.engines.values()))
+        explanation = scheduler.explain(engine, ask)
+    found = driver.reservations()[name]
+    status, spec = found.status, found.spec
+    has, used = amounts(status.allocatable), amounts(status.allocated)
+    due_s = expires_s(found)
+    return ReservationExplained(
+        name=name,
+        phase=str(status.phase),
+        node=status.node_name or None,
+        message=_message(found, explanation),
+        allocatable={each: str(amount) for each, amount in status.allocatable.items()},
+        allocated={each: str(amount) for each, amount in status.allocated.items()},
+        left={each: render(each, max(0, amount - used.get(each, 0))) for each, amount in has.items()},
+        owners=tuple(_owner(each) for each in spec.owners),
+        used_by=tuple(f"{each.namespace}/{each.name}" for each in status.current_owners),
+        waiting=tuple(sorted(each.key for each in world.waiting if owns(spec.owners, each.meta))),
+        allocate_once=spec.allocate_once,
+        allocate_policy=spec.allocate_policy or "Default",
+        expires=None if due_s is None else from_seconds(due_s),
+        explanation=explanation,
+    )
+
+
+def _message(found: Reservation, explanation: Explanation | None) -> str:
+    if explanation is not None:
+        return explanation.message
+    status = found.status
+    if status.phase is ReservationPhase.AVAILABLE:
+        if not status.current_owners:
+            return "nobody uses it yet"
+        return f"used by {', '.join(f'{each.namespace}/{each.name}' for each in status.current_owners)}"
+    last = next(reversed(status.conditions), None)
+    return "" if last is None else last.message or last.reason
+
+
+def _owner(owner: ReservationOwner) -> str:
+    """One entry of its owners, as people say it."""
+    told = []
+    if (thing := owner.object) is not None:
+        told.append(f"the pod {'/'.join(part for part in (thing.namespace, thing.name) if part) or thing.uid}")
+    if (controller := owner.controller) is not None:
+        told.append(f"pods of {controller.kind or 'the controller'} {controller.name or controller.uid}")
+    if owner.label_selector is not None:
+        told.append(f"pods with {compile_labels(owner.label_selector, absent=EVERYTHING)}")
+    return ", ".join(told) or "all pods"
