@@ -210,6 +210,8 @@ def _paragraphs(told: Explanation) -> list[str]:
     if told.suggestion is not None and told.suggestion.type != "WaitingVictimReleased":
         paragraphs.append(f"{heading('SUGGESTION')}   {told.suggestion.type}: {told.suggestion.message}")
     if told.why_there:
+        if told.gets:
+            paragraphs.append(f"{heading('GETS')}   {'; '.join(told.gets.values())}")
         paragraphs.append(_why_there(told))
     return paragraphs
 

@@ -93,6 +93,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "What the pod's claims wait for, where they have no volumes."
     job: tuple[str, ...] = ()
     "The pods that are placed together with it, itself included, where there are others."
+    gets: dict[str, str] = msgspec.field(default_factory=dict)
+    "What it would be given there beside its requests, by plugin: devices, for example."
     remarks: tuple[str, ...] = ()
     "What plugins have to say about their scores."
 
@@ -146,6 +148,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
     cluster, found = engine.cluster, engine.class_of(ask)
     with cluster.transaction() as transaction:
         placement = engine.place(ask)
+        gets = engine.told(ask.key)
         transaction.undo()
     nodes = len(cluster.table)
     told: tuple[ChangeTold, ...] = ()
@@ -177,6 +180,7 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         preemption=preemption,
         suggestion=suggestion,
         volumes=awaited(ask, cluster),
+        gets=gets,
         remarks=tuple(remark for part in found.parts if part.weight for remark in part.judge.remarks()),
     )
 

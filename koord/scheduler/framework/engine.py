@@ -111,6 +111,7 @@ class Engine:
         self._planning = profile.at("permit", "plan_job")
         self._counting = profile.at("permit", "needs")
         self._grouping = [each for each in profile.plugins if each.group is not None]
+        self._telling = [each for each in profile.plugins if each.tells is not None]
         self._meeting = [each for each in profile.plugins if each.meets is not None]
         self._worked_out: dict[str, object] = {}
         "What exact checks found for the row that they let pass, by plugin."
@@ -426,6 +427,14 @@ class Engine:
             for step in plugin.steps(ask, row, cluster, notes.get(plugin.name))
         ]
         return BindingPlan(write, patch, tuple(steps))
+
+    def told(self, key: str) -> dict[str, str]:
+        """What a pod on a node has by its notes, in words, by plugin."""
+        placed = self.cluster.pods.get(key)
+        notes = {} if placed is None else dict(placed[0].notes)
+        having = [(each, notes[each.name]) for each in self._telling if each.name in notes]
+        found = {each.name: each.tells(note) for each, note in having if each.tells is not None}
+        return {name: words for name, words in found.items() if words}
 
     def fits(self, ask: Ask, row: Row) -> bool:
         """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""

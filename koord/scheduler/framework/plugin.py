@@ -163,6 +163,8 @@ class Plugin:
     reserve: Callable[[Ask, Row, Cluster, object], object] | None = None
     """The note of a pod that is being placed on a row, or None; last, what `check` worked out. It changes nothing:
     whoever counts notes is told."""
+    tells: Callable[[object], str] | None = None
+    "What a pod has by its note, in words, for people: `gpu 0 and 1`."
     meets: Callable[[Ask, PodRecord], bool] | None = None
     "Whether a pod could be turned away by another that was promised the same node, for more than its amounts."
     permit: Callable[[Ask, Row, Cluster], Permit | None] | None = None

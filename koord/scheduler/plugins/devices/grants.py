@@ -20,6 +20,7 @@ from koord.api.protocol.annotations.device import (
     AllocationExtension,
 )
 from koord.api.text.quantity import from_value
+from koord.scheduler.framework.change import listed
 from koord.scheduler.state.pods import Amounts
 from koord.scheduler.state.table import countable
 
@@ -82,6 +83,17 @@ def alone_on_pcie(meta: ObjectMeta) -> tuple[str, ...]:
 def render(granted: Granted) -> str:
     """The text of the annotation."""
     return DEVICE_ALLOCATED.render({type_: tuple(map(_device, grants)) for type_, grants in granted.by_type})
+
+
+def told(granted: Granted) -> str:
+    """For people: `50% of gpu 0`, `gpu 0 and 1, 1% of rdma 2`."""
+    return ", ".join(_some(type_, grants) for type_, grants in granted.by_type)
+
+
+def _some(type_: str, grants: tuple[Grant, ...]) -> str:
+    percent = max((amount for name, amount in grants[0].amounts if name not in _IN_BYTES), default=100)
+    minors = listed(str(grant.minor) for grant in grants)
+    return f"{type_} {minors}" if percent >= 100 else f"{percent}% of {type_} {minors}"
 
 
 def _grant(device: AllocatedDevice) -> Grant:

@@ -16,7 +16,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.framework.writes import Write
-from koord.scheduler.plugins.devices.grants import Granted, render
+from koord.scheduler.plugins.devices.grants import Granted, render, told
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.ledger import Devices, Usage
 from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, InvalidRequest, asks_for_devices, wanted
@@ -98,6 +98,9 @@ class DeviceShare(Plugin):
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         return found if isinstance(found, Granted) else None
+
+    def tells(self, note: object) -> str:
+        return told(note) if isinstance(note, Granted) else ""
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
         key = names.ANNOTATION_DEVICE_ALLOCATED

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koord.scheduler.explain import explain
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.framework.judge import Judge
@@ -193,3 +194,12 @@ def test_pods_that_ask_for_no_device_are_not_looked_at() -> None:
     assert scene.cluster.pods["default/web"] == (scene.cluster.pods["default/web"][0], row)
     assert scene.cluster.pods["default/web"][0].notes == ()
     scene.devices.put_device(device("n", [gpu(0)]))
+
+
+def test_an_explanation_says_which_devices_a_pod_would_get() -> None:
+    scene = Scene().node(devices=[*FOUR, rdma(0, pcie=0)])
+    scene.busy(0, percent=50)
+    shared = explain(scene.engine, asking("p", gpu_core=25, gpu_memory_ratio=25))
+    assert shared.gets == {"DeviceShare": "25% of gpu 1"}
+    assert explain(scene.engine, asking("q", gpu=200, rdma=1)).gets == {"DeviceShare": "gpu 2 and 3, 1% of rdma 0"}
+    assert scene.cluster.pods.keys() == {"default/there-1"}
