@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from koord.api.text.cpuset import CPUSet
 from koord.kube.locate import locate
 from tests.control_plane import find_binary
 
@@ -51,14 +52,33 @@ spec:
 """
 
 
+OWN_CPUS = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: own
+  labels: {koordinator.sh/qosClass: LSR}
+  annotations: {scheduling.koordinator.sh/resource-spec: '{"requiredCPUBindPolicy":"FullPCPUs"}'}
+spec:
+  schedulerName: koord-scheduler
+  priorityClassName: koord-prod
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: none
+    command: [/bin/sh, -c, "while true; do sleep 0.2; done"]
+    resources: {requests: {cpu: "%d", memory: 64Mi}, limits: {cpu: "%d", memory: 64Mi}}
+"""
+
+
 class Machine:
     """`koord up --local-node`, and kubectl against it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cpu: str) -> None:
         self.data = folder / "data"
         self._process = subprocess.Popen(
             [
-                sys.executable, "-m", "koord", "up", "--headless", "--nodes", "0", "--local-node", "--local-cpu", "1",
+                sys.executable, "-m", "koord", "up", "--headless", "--nodes", "0", "--local-node", "--local-cpu", cpu,
                 "--local-memory", "512Mi", "--durability", "fast", "--data-dir", str(self.data),
             ],
             stdout=subprocess.PIPE, text=True,
@@ -99,8 +119,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    found = Machine(tmp_path)
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    found = Machine(tmp_path, getattr(request, "param", "1"))
     try:
         yield found
     finally:
@@ -131,6 +151,32 @@ def test_what_services_leave_is_lent_used_and_held_back(machine: Machine) -> Non
     assert any(each["reason"] == "cpu_suppress" and "65% of 1000m" in each["message"] for each in events)
     assert machine.stop() == 0
     assert not list(Path("/sys/fs/cgroup").glob(f"*/{root}")), "the node's cgroups are gone"
+
+
+def _threads_per_core() -> int:
+    siblings = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list").read_text()
+    return len(CPUSet.parse(siblings))
+
+
+@pytest.mark.parametrize("machine", [str(_threads_per_core())], indirect=True)
+def test_a_pod_with_cpus_of_its_own_runs_on_those_that_its_annotation_names(machine: Machine) -> None:
+    number = _threads_per_core()
+    machine.kubectl("apply", "-f", "-", given=OWN_CPUS % (number, number))
+    machine.until(lambda: machine.get("pod", "own")["status"].get("phase") == "Running")
+    meta = machine.get("pod", "own")["metadata"]
+    status = json.loads(meta["annotations"]["scheduling.koordinator.sh/resource-status"])
+    assert len(CPUSet.parse(status["cpuset"])) == number
+    pod = Path("/sys/fs/cgroup/cpuset", machine.root, "kubepods", f"pod{meta['uid']}")
+    machine.until(lambda: (pod / "cpuset.cpus").read_text().strip() == status["cpuset"])
+    (process, *_) = machine.until(
+        lambda: [each for path in pod.glob("*/cgroup.procs") for each in path.read_text().split()]
+    )
+
+    def allowed() -> str:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:"))
+
+    machine.until(lambda: allowed() == status["cpuset"])
 
 
 def _limited(text: str) -> int | None:

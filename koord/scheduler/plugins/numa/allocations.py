@@ -23,6 +23,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.cpu import RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.numa.accumulator import Exclusive, Free
 from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of
 from koord.scheduler.plugins.numa.hints import Use
@@ -226,6 +227,8 @@ class Allocations(Notes):
         self._resources: set[tuple[int, str]] = set()
         self.restricts = self.binds = self.amplifies = False
         "Whether some node has a NUMA policy, binds all its pods, or has a ratio; or had since the start."
+        self.version = Version(0)
+        "Another number means that judges must be made anew."
         declare = cluster.table.declare
         for name in (POLICY, BIND, PER_CORE, ZONES):
             declare(Column(name, np.int16, Reason.EXACT))
@@ -243,12 +246,6 @@ class Allocations(Notes):
     def resources_of(self, zone: int) -> list[str]:
         """The resources that a NUMA node of this number has on some node."""
         return [name for number, name in self._resources if number == zone]
-
-    @property
-    def version(self) -> int:
-        """Another number means that judges must be made anew."""
-        flags = self.restricts + 2 * self.binds + 4 * self.amplifies
-        return flags + 8 * (len(self._zones) + 16 * len(self._resources))
 
     def of(self, pod: Pod) -> object | None:
         return held_by(pod)
@@ -289,6 +286,8 @@ class Allocations(Notes):
         self.binds, self.amplifies = self.binds or bool(facts.bind), self.amplifies or facts.ratio > 1
         for zone, has in facts.zones.items():
             self._declare(zone, has)
+        flags = self.restricts + 2 * self.binds + 4 * self.amplifies
+        self.version = Version(flags + 8 * (len(self._zones) + 16 * len(self._resources)))
         put, topology = self.cluster.table.set, facts.topology
         put(POLICY, row, POLICIES.index(facts.policy))
         put(BIND, row, BIND_POLICIES.index(facts.bind))

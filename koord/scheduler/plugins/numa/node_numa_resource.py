@@ -19,12 +19,11 @@ from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
-from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.numa.allocations import Allocations, Held
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.result import patch_of
 from koord.scheduler.plugins.numa.service import available_cpus, cpu_topology_options, node_told
-from koord.scheduler.plugins.numa.wants import Wants, wants_of
+from koord.scheduler.plugins.numa.wants import Wants, asks_for_amounts, wants_of
 from koord.scheduler.plugins.numa.zones import Weighed
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts
@@ -60,7 +59,7 @@ class NodeNUMAResource(Plugin):
             yield Taking(NODE_RESOURCE_TOPOLOGIES, allocations.put_report, allocations.remove_report)
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
-        return self._wants(ask), Version(self._allocations.version)
+        return ask.requests if asks_for_amounts(ask) else self._wants(ask), self._allocations.version
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         wants, allocations = self._wants(ask), self._allocations

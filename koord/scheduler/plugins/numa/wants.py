@@ -51,12 +51,18 @@ class Wants:
         return not (self.bind or self.policy or self.refused)
 
 
+def asks_for_amounts(ask: Ask) -> bool:
+    """Whether nothing in a pod asks for more than amounts: most pods, told by a look at their labels."""
+    meta = ask.meta
+    return raw_qos_class(meta.labels) not in _OWN_CPUS and _ASKING.isdisjoint(meta.annotations)
+
+
 def wants_of(ask: Ask, default: BindPolicy | Literal[""]) -> Wants:
     """`default`: the policy of pods that name none."""
+    if asks_for_amounts(ask):
+        return Wants(ask.requests)
     meta = ask.meta
     may_own = raw_qos_class(meta.labels) in _OWN_CPUS
-    if not may_own and _ASKING.isdisjoint(meta.annotations):
-        return Wants(ask.requests)
     try:
         numa = NUMA_TOPOLOGY_SPEC.read(meta)
         spec = RESOURCE_SPEC.read(meta)
