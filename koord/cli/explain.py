@@ -17,6 +17,7 @@ from koord.cli import structured
 from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, supposing
 from koord.cli.options import kube_options, output_option, plugin_option
 from koord.cli.progress import Progress
+from koord.cli.quota_tables import quota_path
 from koord.cli.tables import GAP, counted, heading, table, terminal_columns
 
 if TYPE_CHECKING:
@@ -197,6 +198,8 @@ def _paragraphs(told: Explanation) -> list[str]:
         paragraphs.append(f"{heading('WHY NOT')}   whatever the node: {told.refusal}")
     elif told.why_not:
         paragraphs.append(_why_not(told))
+    if told.quota is not None and told.quota.short:
+        paragraphs.append(quota_path(told.quota))
     if told.volumes:
         paragraphs.append(f"{heading('VOLUMES')}   {told.volumes}")
     if told.changes:

@@ -159,6 +159,21 @@ def gangs(namespace: str, watch: bool, kubeconfig: str | None, context: str | No
     return _repeated(watch, lambda: show_gangs(namespace, kubeconfig, context, output))
 
 
+@top.command(epilog="Example: koord top quotas --bars")
+@click.option("--bars/--no-bars", default=None, help="Draw bars; otherwise on a terminal only.")
+@watch_option
+@kube_options
+@output_option("table", "json", "yaml")
+def quotas(bars: bool | None, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Show the trees of elastic quotas: what each uses, requests and may use (RUNTIME), and its min and max.
+
+    In a bar # is used, and | is where the share ends. `koord explain POD` says what a pod of a full quota waits for.
+    """
+    from koord.cli.quota_tables import show_quotas
+
+    return _repeated(watch, lambda: show_quotas(bars, kubeconfig, context, output))
+
+
 @top.command(epilog="Example: koord top devices --node gpu-a")
 @click.option("--node", default="", help="Only devices of this node.")
 @click.option("--free", is_flag=True, help="Only devices that have room.")

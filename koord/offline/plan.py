@@ -30,6 +30,8 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.writes import Patch
 from koord.scheduler.message import hint_for
+from koord.scheduler.plugins.quota.quotas import Quotas
+from koord.scheduler.plugins.quota.told import quota_told
 from koord.scheduler.profiles import Profiles
 from koord.scheduler.smallest import Hints
 from koord.scheduler.state.cluster import Cluster
@@ -145,6 +147,7 @@ def plan(
         nodes=_nodes(world.cluster),
         pod_groups=_pod_groups(world),
         reservations=run.reservations(),
+        quotas=_quotas(world),
         events=events,
         colocation=previewed.nodes if previewed is not None else {},
         evictions=previewed.evictions if previewed is not None else (),
@@ -328,6 +331,10 @@ def _somewhere(placement: Placement, promised: PodPlan | None) -> PodPlan:
 
 def _left_over(engine: Engine, ask: Ask) -> Placement:
     """What speaks against a pod at the end."""
+    refused = engine.refusal(ask)
+    if refused is not None:
+        nodes = {refused[1]: len(engine.cluster.table)}
+        return Placement(ask.key, None, rejections=nodes, refusal=refused[1])
     found = engine.class_of(ask)
     if found.best() is not None:
         return Placement(ask.key, None)
@@ -342,6 +349,14 @@ def _pod_groups(world: World) -> dict[str, object]:
     """By key, what the scheduler would have PodGroups say at the end, where they say something else before."""
     writes = (each for each in world.core.take_writes() if isinstance(each, Patch) and each.kind is POD_GROUPS)
     return {f"{each.namespace}/{each.name}": dict(each.body["status"]) for each in writes}
+
+
+def _quotas(world: World) -> dict[str, object]:
+    """By name, what each quota that somebody made would come to at the end."""
+    quotas = world.cluster.noting.get(Quotas.name)
+    if not isinstance(quotas, Quotas):
+        return {}
+    return {name: quota_told(quotas, name) for name in sorted(quotas.forest.specs) if name in quotas.forest.quotas}
 
 
 def _listed(keys: Sequence[str]) -> str:

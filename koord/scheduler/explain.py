@@ -19,6 +19,8 @@ from koord.scheduler.framework.change import Side
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.message import fits_nowhere
+from koord.scheduler.plugins.quota.quotas import Quotas
+from koord.scheduler.plugins.quota.told import QuotaPath, path_of
 from koord.scheduler.smallest import Way, ways
 from koord.scheduler.suggestion import Suggestion, suggestion_for
 
@@ -97,6 +99,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "What it would be given there beside its requests, by plugin: devices, for example."
     remarks: tuple[str, ...] = ()
     "What plugins have to say about their scores."
+    quota: QuotaPath | None = None
+    "Its quota and those above it, where somebody made one for it."
 
 
 def explain(
@@ -181,8 +185,14 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         suggestion=suggestion,
         volumes=awaited(ask, cluster),
         gets=gets,
+        quota=_quota(engine, ask),
         remarks=tuple(remark for part in found.parts if part.weight for remark in part.judge.remarks()),
     )
+
+
+def _quota(engine: Engine, ask: Ask) -> QuotaPath | None:
+    quotas = engine.cluster.noting.get(Quotas.name)
+    return path_of(quotas, ask) if isinstance(quotas, Quotas) else None
 
 
 def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[Against, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from koord.api.configuration.features import SchedulerGate
@@ -29,6 +29,7 @@ from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
 from koord.scheduler.plugins.quota.revoke import Overuse, is_over
 from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by, status_of, status_write
+from koord.scheduler.plugins.quota.told import quota_told, quotas_told
 from koord.scheduler.plugins.quota.tree import Bounds
 from koord.scheduler.state.cluster import Cluster
 
@@ -197,6 +198,14 @@ class ElasticQuota(Plugin):
         for key in self._said.keys() - quotas.objects.keys():
             del self._said[key]
             self._sent.pop(key, None)
+
+    def services(self) -> Mapping[str, Callable[[str], object]]:
+        quotas = self.quotas
+        return {
+            "quota/:name": lambda name: quota_told(quotas, name),
+            "quotas/:name": lambda name: quota_told(quotas, name),
+            "quotas": lambda _: quotas_told(quotas),
+        }
 
 
 def rules_of(args: ElasticQuotaArgs, gates: Mapping[SchedulerGate, bool]) -> Rules:

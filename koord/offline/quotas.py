@@ -1,0 +1,71 @@
+"""Quotas as their objects say them: for `koord top quotas`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from koord.api.protocol import names
+from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.scheduler.plugins.quota.spec import QuotaSpec, quota_spec
+from koord.scheduler.plugins.quota.status import said_by
+
+
+class QuotaTop(msgspec.Struct, frozen=True, rename="camel"):
+    """One quota, in the order of its tree. Amounts are milli-cores of cpu and plain units of everything else."""
+
+    quota: str
+    namespace: str
+    parent: str
+    tree: str
+    depth: int
+    "How far below the root it is."
+    is_parent: bool
+    used: dict[str, int]
+    request: dict[str, int]
+    runtime: dict[str, int]
+    min: dict[str, int]
+    max: dict[str, int]
+    problem: str = ""
+    "What the scheduler, or its object, says is wrong with it."
+
+
+def quotas_of(objects: Iterable[ElasticQuota]) -> list[QuotaTop]:
+    """All quotas, each below its parent, siblings by name. Those whose parents are not there come last."""
+    by_name = {each.metadata.name: (quota_spec(each), each) for each in objects}
+    below: dict[str, list[str]] = {}
+    for name, (spec, _) in sorted(by_name.items()):
+        parent = spec.parent if spec.parent in by_name and name != names.QUOTA_ROOT else ""
+        below.setdefault(parent, []).append(name)
+    seen: set[str] = set()
+
+    def walk(name: str, depth: int) -> Iterator[QuotaTop]:
+        if name in seen:
+            return
+        seen.add(name)
+        yield _top(*by_name[name], depth)
+        for child in below.get(name, ()):
+            yield from walk(child, depth + 1)
+
+    found = [each for name in below.get("", ()) for each in walk(name, 0)]
+    # Whose parents form a circle hang below nobody.
+    return found + [each for name in sorted(by_name) for each in walk(name, 0)]
+
+
+def _top(spec: QuotaSpec, quota: ElasticQuota, depth: int) -> QuotaTop:
+    status = said_by(quota)
+    return QuotaTop(
+        spec.name,
+        spec.namespace,
+        spec.parent,
+        spec.tree,
+        depth,
+        spec.is_parent,
+        dict(status.used),
+        dict(status.request),
+        dict(status.runtime),
+        dict(spec.bounds.min),
+        dict(spec.bounds.max),
+        status.complaint or spec.fault or status.overuse,
+    )
