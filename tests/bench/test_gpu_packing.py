@@ -15,7 +15,7 @@ from koord.bench.gpu_packing.engine import EngineReplay
 from koord.bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
 from koord.bench.gpu_packing.replay import Placed, Replay
 from koord.bench.gpu_packing.run import Options, RuleBrokenError, run
-from koord.bench.gpu_packing.traces import NODES, TraceError, TraceNode, fleet_of, made_up, read
+from koord.bench.gpu_packing.traces import NODES, Trace, TraceError, TraceNode, TracePod, fleet_of, made_up, read
 from koord.bench.gpu_packing.verifier import Verifier
 from koord.cli.main import run as koord
 from koord.scheduler.plugins.packing.shapes import PodShape, Scores
@@ -52,8 +52,24 @@ def test_pods_that_end_give_back_what_they_had() -> None:
     trace = made_up(3, nodes=16)
     found = departures.replay(trace, set_up(SHADOW, trace), load=0.9, pods=300)
     assert found.faults == []
-    assert 0 < found.in_use < 100
-    assert found.asked_milli > 0
+    assert 0 <= found.refused_milli < found.asked_milli
+    assert 0 <= found.refused_milli_s < found.asked_milli_s
+
+
+def test_refused_gpu_time_is_what_pods_would_have_used_until_the_last_one_came() -> None:
+    nodes = [TraceNode("n1", "T4", 1, 8000, 8192)]
+    whole = PodShape(1000, 1024, 1, 1000)
+    trace = Trace("tiny", 1, nodes, [TracePod("p", whole, 0, 10**9)], [0])
+    found = departures.replay(trace, set_up(FGD, trace), load=2.0, pods=50)
+    # There are two at the start, of which one fits, and fifty come: at twice the load, half of the time is refused.
+    assert found.asked_milli == 52 * 1000
+    assert found.refused == pytest.approx(50, abs=10)
+
+
+def test_the_same_pods_come_at_the_same_times_for_every_policy() -> None:
+    trace = made_up(3, nodes=8)
+    one, other = (departures.replay(trace, set_up(policy, trace), 1.1, pods=100) for policy in (FGD, "BestFit"))
+    assert (one.asked_milli, one.asked_milli_s) == (other.asked_milli, other.asked_milli_s)
 
 
 @pytest.mark.parametrize(
@@ -131,12 +147,13 @@ def test_the_command_prints_a_table_json_and_a_picture(tmp_path: Path, capsys: p
     command = ["bench", "gpu-packing", "--quick", "--policy", FGD, "--policy", SHADOW]
     assert koord([*command, "--plot", str(plot)]) == 0
     head, line = capsys.readouterr().out.splitlines()[1:3]
-    assert head.split() == ["TRACE", FGD, SHADOW, "GAIN", "CEILING"]
+    assert head.split() == ["TRACE", FGD, SHADOW, "DIFFERENCE", "CEILING"]
     assert line.split()[0] == "made-up"
     assert len(ElementTree.parse(plot).findall("{http://www.w3.org/2000/svg}polyline")) == 2
     assert koord([*command, "--load", "1", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {each["metric"] for each in found} == {f"refused, {FGD}", f"refused, {SHADOW}"}
+    measures = ("refused", "refused pods")
+    assert {each["metric"] for each in found} == {f"{each}, {name}" for each in measures for name in (FGD, SHADOW)}
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,21 @@
-"""Pods that come and go: how much of the GPU that they ask for is refused, at a given load.
+"""Pods that come and go: how much of the GPU time that they ask for is refused, at a given load.
 
 Pods are drawn from a trace with their own life times, and come by a Poisson process. The load is the GPU that would be
-in use if none were refused, of all GPU. The cluster starts as full as it would be then (pods that are alive at a moment
-are the long-lived ones, somewhere in their lives), so what is measured does not depend on how it was filled.
+in use if none were refused, of all GPU. The cluster starts as full as it would be then: pods that are alive at a moment
+are mostly long-lived, somewhere in their lives. A pod asks for its GPU from when it comes until it ends, or until the
+last pod comes; so a policy gains nothing by refusing long-lived pods in favour of many short ones.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from koord.bench.gpu_packing.policies import Places
+from koord.bench.gpu_packing.replay import Placed
 from koord.bench.gpu_packing.traces import Trace
 from koord.bench.gpu_packing.verifier import Verifier
 from koord.scheduler.plugins.packing.shapes import PodShape
@@ -22,62 +24,77 @@ PODS: Final = 20_000
 SHORTEST_S: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Departures:
-    """What became of the pods that came after the start."""
+    """What became of the pods."""
 
-    asked_milli: int
-    refused_milli: int
-    in_use: float
-    "Percent of all GPU, in the mean of arrivals."
-    faults: list[str]
+    asked_milli_s: float = 0.0
+    refused_milli_s: float = 0.0
+    asked_milli: int = 0
+    refused_milli: int = 0
+    "The same of pods, however long they would have run."
+    faults: list[str] = field(default_factory=list)
 
     @property
     def refused(self) -> float:
-        """Percent of the GPU that was asked for."""
+        """Percent of the GPU time that was asked for."""
+        return 100 * self.refused_milli_s / max(self.asked_milli_s, 1.0)
+
+    @property
+    def refused_pods(self) -> float:
+        """Percent of the GPU that pods asked for."""
         return 100 * self.refused_milli / max(self.asked_milli, 1)
+
+
+class _Coming(NamedTuple):
+    pod: int
+    at_s: float
+    ends_s: float
 
 
 def replay(trace: Trace, places: Places, load: float, pods: int = PODS) -> Departures:
     """The same pods at the same times for every policy."""
+    coming = _coming(trace, load, pods)
+    last_s = coming[-1].at_s
+    verifier, found = Verifier(trace.nodes), Departures()
+    present: dict[int, tuple[PodShape, Placed]] = {}
+    leaving: list[tuple[float, int]] = []
+    for number, (pod, at_s, ends_s) in enumerate(coming):
+        while leaving and leaving[0][0] <= at_s:
+            left_s, gone = heapq.heappop(leaving)
+            places.now(left_s)
+            shape, placed = present.pop(gone)
+            places.remove(shape, placed)
+            verifier.remove(shape, placed)
+        places.now(at_s)
+        shape = trace.pods[pod].shape
+        here = places.place(shape)
+        verifier.place(shape, here, number)
+        milli_s = shape.total_milli * (min(ends_s, last_s) - at_s)
+        found.asked_milli += shape.total_milli
+        found.asked_milli_s += milli_s
+        if here is None:
+            found.refused_milli += shape.total_milli
+            found.refused_milli_s += milli_s
+        else:
+            present[number] = shape, here
+            heapq.heappush(leaving, (ends_s, number))
+    found.faults = list(verifier.faults)
+    return found
+
+
+def _coming(trace: Trace, load: float, pods: int) -> list[_Coming]:
+    """Those that are there at the start, and those that come later."""
     rng = random.Random(f"{trace.name} {trace.seed} {load}")
     lives = [max(pod.ends_s - pod.begins_s, SHORTEST_S) for pod in trace.pods]
-    shapes = [pod.shape for pod in trace.pods]
-    milli_s = sum(shape.total_milli * life for shape, life in zip(shapes, lives, strict=True)) / len(lives)
+    milli_s = sum(pod.shape.total_milli * life for pod, life in zip(trace.pods, lives, strict=True)) / len(lives)
     rate = load * trace.gpu_milli / milli_s
-    verifier = Verifier(trace.nodes)
-    leaving: list[tuple[float, int]] = []
-    "When, and a number that leads to the pod."
-    present = {}
-    number = asked = refused = in_use = 0
-    sum_in_use = 0.0
-
-    def arrive(shape: PodShape, ends_s: float) -> bool:
-        nonlocal number, in_use
-        found = places.place(shape)
-        verifier.place(shape, found, number)
-        if found is not None:
-            present[number] = shape, found
-            heapq.heappush(leaving, (ends_s, number))
-            in_use += shape.total_milli
-        number += 1
-        return found is not None
-
     weights = list(accumulate(lives))
-    for _ in range(round(rate * weights[-1] / len(lives))):
-        i = rng.choices(range(len(lives)), cum_weights=weights)[0]
-        arrive(shapes[i], rng.random() * lives[i])
+    there = rng.choices(range(len(lives)), cum_weights=weights, k=round(rate * weights[-1] / len(lives)))
+    found = [_Coming(pod, 0.0, rng.random() * lives[pod]) for pod in there]
     now_s = 0.0
     for _ in range(pods):
         now_s += rng.expovariate(rate)
-        while leaving and leaving[0][0] <= now_s:
-            shape, placed = present.pop(heapq.heappop(leaving)[1])
-            places.remove(shape, placed)
-            verifier.remove(shape, placed)
-            in_use -= shape.total_milli
-        i = rng.randrange(len(lives))
-        asked += shapes[i].total_milli
-        if not arrive(shapes[i], now_s + lives[i]):
-            refused += shapes[i].total_milli
-        sum_in_use += in_use
-    return Departures(asked, refused, 100 * sum_in_use / max(pods, 1) / trace.gpu_milli, list(verifier.faults))
+        pod = rng.randrange(len(lives))
+        found.append(_Coming(pod, now_s, now_s + lives[pod]))
+    return found

@@ -32,6 +32,7 @@ from koord.scheduler.state.cluster import Cluster
 
 GPU_BYTES: Final = 16 << 30
 SCHEDULER: Final = "packing"
+ROUND_S: Final = 60.0
 
 
 class EngineReplay:
@@ -51,8 +52,18 @@ class EngineReplay:
         self._specs: dict[PodShape, dict[str, Any]] = {}
         self._keys: dict[Placed, list[str]] = {}
         self._number = 0
+        self._next_round_s = 0.0
         self.took_s = 0.0
         "For decisions alone: pods come from an API server in another form anyway."
+
+    def now(self, now_s: float) -> None:
+        """Between decisions, plugins do what a running scheduler has them do each round."""
+        self._cluster.now_s = now_s
+        if now_s >= self._next_round_s:
+            self._next_round_s = now_s + ROUND_S
+            for plugin in self._engine.profile.plugins:
+                if plugin.writes is not None:
+                    list(plugin.writes(self._cluster))
 
     def place(self, shape: PodShape) -> Placed | None:
         ask = Ask(convert(Pod, self._pod(shape)))

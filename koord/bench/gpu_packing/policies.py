@@ -25,6 +25,10 @@ class Places(Protocol):
     took_s: float
     "CPU time of all decisions so far."
 
+    def now(self, now_s: float) -> None:
+        """It is so late."""
+        ...
+
     def place(self, shape: PodShape) -> Placed | None: ...
 
     def remove(self, shape: PodShape, placed: Placed) -> None: ...

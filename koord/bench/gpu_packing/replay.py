@@ -59,6 +59,9 @@ class Replay:
     took_s: float = 0.0
     "CPU time of all decisions so far."
 
+    def now(self, now_s: float) -> None:
+        """These policies do not look at the clock."""
+
     def place(self, shape: PodShape) -> Placed | None:
         """Place a pod, if it fits anywhere."""
         began_s = time.thread_time()

@@ -26,6 +26,12 @@ MORE_THAN_FGD: Final = 0.4
 MORE_IN_THE_MEAN: Final = 1.5
 ALLOCATED: Final = "allocated"
 REFUSED: Final = "refused"
+REFUSED_PODS: Final = "refused pods"
+UNITS: Final = {REFUSED: "% of GPU time", REFUSED_PODS: "% of the GPU of pods"}
+TITLES: Final = {
+    ALLOCATED: "GPU allocated (%) when as much GPU was asked for as there is",
+    REFUSED: "GPU time refused (%), and the GPU of refused pods however long they would have run (pods)",
+}
 
 
 class RuleBrokenError(Exception):
@@ -55,7 +61,7 @@ class _Found:
     ceilings: dict[str, list[float]] = field(default_factory=dict)
     gaps: dict[str, list[float]] = field(default_factory=dict)
     speeds: dict[str, list[float]] = field(default_factory=dict)
-    refused: dict[tuple[str, float, str], list[float]] = field(default_factory=dict)
+    refused: dict[tuple[str, float, str, str], list[float]] = field(default_factory=dict)
 
 
 def run(
@@ -126,7 +132,8 @@ def _by_time(trace: Trace, options: Options, found: _Found, progress: Callable[[
             pods = 1_000 if quick or options.folder is None else departures.PODS
             done = departures.replay(trace, set_up(policy, trace), load, pods)
             _check(trace, policy, done.faults)
-            found.refused.setdefault((trace.name, load, policy), []).append(done.refused)
+            for measure, value in ((REFUSED, done.refused), (REFUSED_PODS, done.refused_pods)):
+                found.refused.setdefault((trace.name, load, measure, policy), []).append(value)
 
 
 def _check(trace: Trace, policy: str, faults: list[str]) -> None:
@@ -153,12 +160,13 @@ def _results(found: _Found, options: Options) -> list[Result]:
             results.append(result(BENCH, f"{policy}, {len(values)} runs", what, gap[0], "points", goal=gap[1]))
     for policy, values in found.speeds.items():
         results.append(result(BENCH, policy, "placed or dropped", _mean(values), "pods/s"))
-    for (trace, load, policy), values in found.refused.items():
-        fgd = found.refused.get((trace, load, FGD)) if policy == SHADOW else None
+    for (trace, load, measure, policy), values in found.refused.items():
+        fgd = found.refused.get((trace, load, measure, FGD)) if policy == SHADOW else None
         baseline = None if fgd is None else _mean(fgd)
+        goal = baseline if measure == REFUSED and options.folder is not None else None
         results.append(
-            result(BENCH, f"{trace}, load {load:g}", f"{REFUSED}, {policy}", _mean(values), "% of GPU demand",
-                   baseline=baseline, goal=baseline, peer="FGD in the same run")
+            result(BENCH, f"{trace}, load {load:g}", f"{measure}, {policy}", _mean(values), UNITS[measure],
+                   baseline=baseline, goal=goal, peer="FGD in the same run")
         )  # fmt: skip
     return results
 
@@ -192,31 +200,26 @@ def table(results: list[Result]) -> str:
     """A line a trace, a column a policy; what is not of that kind comes below."""
     wide: dict[str, dict[str, float]] = {}
     rest: list[list[str]] = []
-    unit = {
-        ALLOCATED: "GPU allocated (%) when as much GPU was asked for as there is",
-        REFUSED: "GPU demand refused (%)",
-    }
-    kinds = []
+    titles = []
     for each in results:
         kind, _, policy = each.metric.partition(", ")
-        if kind in unit or kind == "ceiling":
-            kinds += [kind] if kind in unit else []
-            wide.setdefault(each.case, {})[policy or kind] = each.value
+        if kind in TITLES or kind in ("ceiling", REFUSED_PODS):
+            titles += [TITLES[kind]] if kind in TITLES else []
+            line = wide.setdefault(each.case + (", pods" if kind == REFUSED_PODS else ""), {})
+            line[policy or kind] = each.value
         else:
             met = "" if each.met is None else ", as it should" if each.met else ", TOO MUCH"
             rest.append([each.case, each.metric, f"{each.value:,.{3 if each.value < 10 else 0}f} {each.unit}{met}"])
     columns = list(dict.fromkeys(name for line in wide.values() for name in line if name != "ceiling"))
     ends = ["ceiling"] if any("ceiling" in line for line in wide.values()) else []
     compares = FGD in columns and SHADOW in columns
-    heads = ["TRACE", *columns, *(["GAIN"] if compares else []), *(each.upper() for each in ends)]
-    lines = [heads]
+    lines = [["TRACE", *columns, *(["DIFFERENCE"] if compares else []), *(each.upper() for each in ends)]]
     for case, line in wide.items():
         cells = [f"{line[name]:.2f}" if name in line else "-" for name in columns]
         if compares:
             cells.append(f"{line[SHADOW] - line[FGD]:+.2f}")
         lines.append([case, *cells, *(f"{line[each]:.2f}" for each in ends if each in line)])
-    title = unit[kinds[0]] if kinds else ""
-    return "\n".join(filter(None, [title, _aligned(lines), _aligned(rest)])) + "\n"
+    return "\n".join(filter(None, [*titles[:1], _aligned(lines), _aligned(rest)])) + "\n"
 
 
 def _aligned(lines: list[list[str]]) -> str:

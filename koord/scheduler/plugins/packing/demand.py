@@ -32,6 +32,10 @@ class Demand(Notes):
         super().__init__(cluster)
         self._came: OrderedDict[str, tuple[PodShape, float]] = OrderedDict()
         "By pod: its shape, and when it came."
+        self._gone: set[str] = set()
+        "Of these, the pods that have left their nodes."
+        self._here = 0
+        "How many are on nodes."
         self._shapes: dict[Shape, PodShape | None] = {}
         self._device_bytes = 0
         self.gpu_pods = 0
@@ -51,13 +55,19 @@ class Demand(Notes):
         return found
 
     def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
-        if sign > 0 and record.key not in self._came:
+        self._here += sign
+        if sign < 0:
+            self._gone.add(record.key)
+            return
+        self._gone.discard(record.key)
+        if record.key not in self._came:
             self.see(record.key, note, self.cluster.now_s if record.placed_s is None else record.placed_s)
             self.cluster.undoable(lambda: self._forget(record.key))
 
     def _forget(self, pod: str) -> None:
         """It was only tried out."""
         shape, _ = self._came.pop(pod, (None, 0.0))
+        self._gone.discard(pod)
         self.gpu_pods -= shape is not None and shape.gpus > 0
 
     def measure_by(self, device_bytes: int) -> None:
@@ -73,6 +83,11 @@ class Demand(Notes):
             self.gpu_pods += shape.gpus > 0
             if len(self._came) > MOST_PODS:
                 self._forget(next(iter(self._came)))
+
+    @property
+    def turnover(self) -> float:
+        """Of pods that were on nodes, the part that has left: 0 where pods stay, near 1 where their lives are short."""
+        return len(self._gone) / max(len(self._gone) + self._here, 1)
 
     def mix(self, now_s: float) -> dict[PodShape, float]:
         """How often each shape comes."""

@@ -20,7 +20,7 @@ from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, RATIO
 from koord.scheduler.plugins.packing.demand import Demand
 from koord.scheduler.plugins.packing.fragmentation import Fragmentation, typical
 from koord.scheduler.plugins.packing.pod_shapes import MIB
-from koord.scheduler.plugins.packing.shadow_prices import Valuation, work_out
+from koord.scheduler.plugins.packing.shadow_prices import Valuation, premium_of, work_out
 from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, Mix, NodeGroup, PodShape, Scores
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Reason, Row
@@ -88,6 +88,7 @@ class PackingRows:
         self._fleet = _no_fleet(0, 0)
         self._scorer: Tightest | Fragmentation | Valuation = Tightest(self._fleet)
         self._known: Mix = {}
+        self._turnover = 0.0
         "What the tables in force were made of."
         self._made_s = 0.0
         self._kinds_changed = False
@@ -150,7 +151,8 @@ class PackingRows:
             return
         self._made_s = now_s
         mix = self.demand.mix(now_s)
-        if self._kinds_changed or drift(self._known, mix) > DRIFT or self._name() != self.in_force:
+        is_other = abs(self._turnover - self.demand.turnover) > DRIFT or drift(self._known, mix) > DRIFT
+        if self._kinds_changed or is_other or self._name() != self.in_force:
             self._begin(mix)
             touch = self._cluster.table.touch
             for row in np.flatnonzero(self._cluster.table.alive).tolist():
@@ -239,10 +241,11 @@ class PackingRows:
         ] or [NodeGroup("", 0, 0, 0)]
         self.demand.measure_by(self._device_bytes())
         self.in_force, self._known, self._kinds_changed = self._name(), mix, False
-        self._made_s = self._cluster.now_s
+        self._made_s, self._turnover = self._cluster.now_s, self.demand.turnover
         self.epoch += 1
         if self.in_force == "ShadowPrices":
-            self._scorer = Valuation(fleet, work_out(fleet.groups, mix, self._capacity_by_group(rows)))
+            premium = premium_of(self._turnover)
+            self._scorer = Valuation(fleet, work_out(fleet.groups, mix, self._capacity_by_group(rows), premium))
         elif self.in_force == "FGD":
             self._scorer = Fragmentation(fleet, typical(mix))
         else:

@@ -23,7 +23,9 @@ from koord.scheduler.plugins.packing.shapes import STEP, WHOLE, Fleet, Mix, Node
 from koord.scheduler.state.table import Array
 
 PREMIUM: Final = 0.02
-"""The planned chance that a pod with several GPUs finds no slot."""
+"""The planned chance that a pod with several GPUs finds no slot, where pods stay."""
+PREMIUM_OF_TURNOVER: Final = 0.13
+"""Added where half of the pods have left: a slot that is kept together is then of use again and again."""
 ROUNDING: Final = 1.0
 """Losses that differ by less milli are equal: it hides what floats add up to."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
@@ -38,6 +40,11 @@ class Prices:
 
     values: Array
     slots: Array
+
+
+def premium_of(turnover: float) -> float:
+    """The premium for slots. `turnover`: the part of pods that has left."""
+    return PREMIUM + PREMIUM_OF_TURNOVER * min(1.0, 2 * turnover)
 
 
 def work_out(

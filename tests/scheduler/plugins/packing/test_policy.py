@@ -25,6 +25,7 @@ from koord.scheduler.plugins.packing.demand import HALF_LIFE_S, Demand
 from koord.scheduler.plugins.packing.pod_shapes import models_of
 from koord.scheduler.plugins.packing.policy import ByPacking, rows_of
 from koord.scheduler.plugins.packing.rows import FEWEST_PODS, RENEW_S, PackingRows
+from koord.scheduler.plugins.packing.shadow_prices import premium_of
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.view import View
@@ -81,6 +82,21 @@ def test_every_pod_counts_once_and_half_as_much_after_a_half_life() -> None:
     made.cluster.remove_pod("a/p")
     assert demand.mix(1000.0) == {SHARE: 1.0}
     assert demand.mix(1000.0 + HALF_LIFE_S) == {SHARE: 0.5}
+
+
+def test_turnover_is_the_part_of_pods_that_has_left() -> None:
+    made = engine("n1")
+    demand = made.cluster.notes(Demand)
+    for name in ("p1", "p2", "p3", "p4"):
+        made.place(Ask(a_pod(name, gpu=50)))
+    assert demand.turnover == 0.0
+    made.cluster.remove_pod("a/p1")
+    assert demand.turnover == 0.25
+    with made.cluster.transaction() as trial:
+        made.cluster.remove_pod("a/p2")
+        trial.undo()
+    assert demand.turnover == 0.25
+    assert premium_of(0.0) < premium_of(0.25) < premium_of(0.5) == premium_of(0.9)
 
 
 def test_a_restart_knows_the_same_pods() -> None:
