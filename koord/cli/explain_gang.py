@@ -43,6 +43,9 @@ def _text(found: GangExplained) -> list[str]:
         paragraphs.append("\n".join([title, *(f"  {each}" for each in found.changes)]))
     elif found.outcome == "unschedulable":
         paragraphs.append(f"{heading('WHAT WOULD LET IT IN')}   no small change that koord knows of")
+    if found.network:
+        title = f"{heading('NETWORK')}   what each domain could take of its pods"
+        paragraphs.append("\n".join([title, *(f"  {line}" for line in found.network)]))
     if found.victims:
         told = f"would make room for it: {', '.join(found.victims)} would have to go"
         paragraphs.append(f"{heading('PREEMPTION')}   {told}")

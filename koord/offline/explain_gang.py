@@ -12,16 +12,20 @@ from typing import Literal
 import msgspec
 
 from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
 from koord.api.text.manifest import Manifests
 from koord.offline.driver import Driver
 from koord.offline.world import World, world_of
 from koord.scheduler.core.decision import Bind
 from koord.scheduler.core.entity import Entity
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.job_changes import changes_for
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.plugins.gang_status import status_of
 from koord.scheduler.plugins.gangs import Gang, Gangs
+from koord.scheduler.plugins.network.network import Network
+from koord.scheduler.plugins.network.planner import Planner, drawn, wish_of
 from koord.scheduler.profiles import Profiles
 
 
@@ -54,6 +58,8 @@ class GangExplained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "The smallest changes after which it would fit, each of them tried out."
     victims: tuple[str, ...] = ()
     "Less important pods that would make room for it."
+    network: tuple[str, ...] = ()
+    "The tree of the network, drawn, with what each domain could take of its pods; for gangs that ask for places in it."
 
 
 class GangAnswer(msgspec.Struct, frozen=True):
@@ -108,8 +114,21 @@ def _explained(world: World, driver: Driver, gang: Gang, now_s: float) -> GangEx
     return _decided(engine, entity, mine, told)
 
 
+def _network(engine: Engine, asks: list[Ask]) -> tuple[str, ...]:
+    """The tree, where the job asks for places in it and the scheduler heeds that."""
+    wish = wish_of(engine.cluster.notes(Gangs), asks)
+    if wish is None:
+        return ()
+    if Network.name not in engine.cluster.noting:
+        spec = names.ANNOTATION_GANG_NETWORK_TOPOLOGY_SPEC
+        return (f"{spec} has no effect: awareNetworkTopology of Coscheduling is off",)
+    domains = Planner(asks, wish, engine).domains()
+    return (domains,) if isinstance(domains, str) else tuple(drawn(domains))
+
+
 def _decided(engine: Engine, entity: Entity, mine: list[str], told: GangExplained) -> GangExplained:
     asks = list(entity.pods)
+    told = msgspec.structs.replace(told, network=_network(engine, asks))
     with engine.cluster.transaction() as trial:
         placements = engine.place_all(asks) if len(asks) > 1 else [engine.place(asks[0])]
         trial.undo()

@@ -63,3 +63,17 @@ def test_gangs_are_counted_as_their_pods_are() -> None:
     assert (own.gang, own.phase, own.bound, own.needs) == ("shop/crd", "Running", 1, 1)
     assert (train.phase, train.pods, train.bound, train.running, train.waiting) == ("Scheduling", 2, 1, 1, 1)
     assert train.waits_s == 40.0
+
+
+def test_the_network_is_drawn_with_what_each_domain_could_take(capsys: pytest.CaptureFixture[str]) -> None:
+    config = "examples/jobs/network-scheduler.yaml"
+    args = ("podgroup/ring", "-f", "examples/jobs/network.yaml")
+    told = explained(capsys, *args, "--config", config)
+    assert told["nodes"] == {"n5": 4, "n6": 4}
+    assert [line.strip() for line in told["network"]][:4] == [
+        "the cluster: 20",
+        "spine s1: 12",
+        "block b1: 6",
+        "n1 4, n2 2",
+    ]
+    assert "has no effect: awareNetworkTopology" in explained(capsys, *args)["network"][0]

@@ -28,7 +28,6 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
     CoschedulingArgs: (
         "controller_workers",
         "skip_check_schedule_cycle",
-        "aware_network_topology",
     ),
     DeviceShareArgs: ("allocator", "gpu_shared_resource_templates_config"),
     ElasticQuotaArgs: ("enable_queue_hint", "quota_snapshot_update_interval", "hook_plugins"),

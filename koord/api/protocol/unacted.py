@@ -14,7 +14,6 @@ from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import pod_requests
-from koord.api.protocol import names
 
 REASON: Final = "NotActedOn"
 """Of the events."""
@@ -49,12 +48,6 @@ class Unacted:
 
 UNACTED: Final[tuple[Unacted, ...]] = (
     Unacted("pod migrations", "there is no descheduler, and the pod stays where it is", kinds.POD_MIGRATION_JOBS),
-    Unacted(
-        "network topologies",
-        "distances in the network do not influence where pods go",
-        kinds.CLUSTER_NETWORK_TOPOLOGIES,
-        annotations=frozenset({names.ANNOTATION_GANG_NETWORK_TOPOLOGY_SPEC}),
-    ),
     Unacted("schedule explanations", "nobody fills them in; koord explain answers", kinds.SCHEDULE_EXPLANATIONS),
     Unacted("recommendations", "nothing is recommended", kinds.RECOMMENDATIONS),
 )

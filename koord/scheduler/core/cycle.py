@@ -94,7 +94,8 @@ class Cycle:
         observer.placing(engine, asks)
         nominations = self._feed.cluster.nominations
         promises = {ask.key: nominations.of(ask.key) for ask in asks} if nominations.any else {}
-        if len(asks) == 1:
+        is_planned = len(asks) == 1 and attempt.entity.is_job and engine.planned(asks) is not None
+        if len(asks) == 1 and not is_planned:
             placements = [engine.place(asks[0], explain=self._scores)]
         else:
             placements = engine.place_all(asks, explain=self._scores)

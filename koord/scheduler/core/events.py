@@ -15,6 +15,7 @@ from koord.api.kubernetes.pod import ContainerPort, Pod
 from koord.api.kubernetes.resources import pod_limits
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.crd.device import Device
+from koord.api.protocol.crd.network_topology import ClusterNetworkTopology
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.crd.node_slo import NodeSLO
@@ -155,6 +156,13 @@ def _told(device: Device) -> tuple[object, ...]:
 def topology_event(old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> ClusterEvent:
     """What is known of a node's CPUs and NUMA nodes is otherwise."""
     return ClusterEvent(int(Reason.EXACT), _node(old, new), "NodeResourceTopologyUpdate")
+
+
+def network_event(old: ClusterNetworkTopology | None, new: ClusterNetworkTopology | None) -> ClusterEvent | None:
+    """The layers of the network are others."""
+    if old is not None and new is not None and old.spec == new.spec:
+        return None
+    return ClusterEvent(int(Reason.LABELS), name="ClusterNetworkTopologyUpdate")
 
 
 def _node(old: _OfNode | None, new: _OfNode | None) -> str:

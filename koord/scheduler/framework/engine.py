@@ -20,7 +20,7 @@ from koord.api.kinds import PODS, Kind
 from koord.api.machinery.struct import EMPTY
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.exact import exact_checks
-from koord.scheduler.framework.jobs import JobPlacing
+from koord.scheduler.framework.jobs import JobPlacing, NoPlan
 from koord.scheduler.framework.judge import Objection, Refused
 from koord.scheduler.framework.nominated import Promised
 from koord.scheduler.framework.placement import Placement as Placement
@@ -278,15 +278,15 @@ class Engine:
                 return found
         return (JobNeed("the job", tuple(range(len(asks))), len(asks)),)
 
-    def planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | None:
-        """The rows that a plugin wants for the members of a job; whatever it tried out is undone."""
+    def planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | NoPlan | None:
+        """The rows that a plugin wants for the members of a job, or why it has none. What it tried out is undone."""
         for plugin in self._planning:
             assert plugin.plan_job is not None
             with self.cluster.transaction() as trial:
                 rows = plugin.plan_job(asks, self)
                 trial.undo()
             if rows is not None:
-                return rows
+                return NoPlan(plugin.name, rows) if isinstance(rows, str) else rows
         return None
 
     def room_for(self, ask: Ask) -> Array:

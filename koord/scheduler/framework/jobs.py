@@ -32,6 +32,14 @@ FEW_ALIKE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
+class NoPlan:
+    """A plugin has no places for a job."""
+
+    plugin: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Places:
     """A job that is being placed."""
 
@@ -57,6 +65,10 @@ class JobPlacing:
         needs = self._engine.needs(asks) if at_least is None else (JobNeed("the job", everyone, at_least),)
         with self._cluster.transaction() as transaction:
             rows = self._engine.planned(asks)
+            if isinstance(rows, NoPlan):
+                counts = {rows.why: len(self._cluster.table)}
+                refused = Placement("", None, rejections=counts, why_not={rows.plugin: counts}, refusal=rows.why)
+                return [_also(refused, ask) for ask in asks]
             places = _Places(asks, rows, explain=explain, is_lone=len(needs) == 1)
             fit = [self._place_some(places, need.members, need.at_least) for need in needs]
             missing = [(need, number) for need, number in zip(needs, fit, strict=True) if number < need.at_least]

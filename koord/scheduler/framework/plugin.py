@@ -188,9 +188,10 @@ class Plugin:
     the cluster, and undoes it."""
     post_filter_job: Callable[[Sequence[Ask], Engine], Remedy | None] | None = None
     "The same for a job."
-    plan_job: Callable[[Sequence[Ask], Engine], Sequence[Row | None] | None] | None = None
-    """Rows for the members of a job, in their order (None: no place for that one), or None where it has no plan of its
-    own. Inside a transaction: it may place and undo. The engine places members as planned, with all checks."""
+    plan_job: Callable[[Sequence[Ask], Engine], Sequence[Row | None] | str | None] | None = None
+    """Rows for the members of a job, in their order (None: no place for that one); a text, why the job has no place; or
+    None where it has no plan of its own. Inside a transaction: it may place and undo. The engine places members as
+    planned, with all checks."""
     needs: Callable[[Sequence[Ask], Cluster], Sequence[JobNeed] | None] | None = None
     "What a job needs, by its parts; None: it is not this plugin's job. A job of which nobody says so needs all."
     group: Callable[[Ask, Cluster], str | None] | None = None

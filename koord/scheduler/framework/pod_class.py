@@ -128,6 +128,13 @@ class PodClass:
                 gains |= judge.gains
         return gains if all(gain.adds <= SMALL for gain in gains.values()) else None
 
+    def points(self) -> Array:
+        """The total of every row in whole points, 0 where it will not do."""
+        self._catch_up()
+        assert self._groups is not None
+        totals: Array = self._judged.base + self._worths().take(self._groups.of_row)
+        return np.where(totals > LOW, totals >> TIE_BITS, 0)
+
     def cells(self, rows: Array) -> Many:
         """Some rows, as this class sees them."""
         self._catch_up()

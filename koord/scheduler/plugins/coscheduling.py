@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from koord.api.configuration.scheduler_args import CoschedulingArgs
-from koord.api.kinds import POD_GROUPS, PODS, Kind
+from koord.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, PODS, Kind
 from koord.api.protocol.annotations.gang import BIND_GROUP_ID, BIND_MEMBER_COUNT, GangDefaults
 from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.api.text.duration import parse_duration
@@ -23,13 +23,17 @@ from koord.scheduler.plugins.gang_preemption import Checkpoints, remedy_for
 from koord.scheduler.plugins.gang_service import gang_told
 from koord.scheduler.plugins.gang_status import status_of, status_write
 from koord.scheduler.plugins.gangs import Gangs
+from koord.scheduler.plugins.network.network import Network
+from koord.scheduler.plugins.network.planner import Planner, wish_of
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Row
+from koord.scheduler.state.table import Reason, Row
 
 if TYPE_CHECKING:
     from koord.scheduler.core.entity import Entity
     from koord.scheduler.framework.engine import Engine
 
+NOT_FOR_NETWORKS: Final = "preemption: nobody makes room for gangs that ask for places in the network."
+_ROOM: Final = Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.UNSCHEDULABLE | Reason.ALLOCATABLE | Reason.FREED
 _SAID: Final = (BIND_GROUP_ID.key, *BIND_GROUP_ID.old_keys)
 _COUNTED: Final = (BIND_MEMBER_COUNT.key, *BIND_MEMBER_COUNT.old_keys)
 
@@ -42,7 +46,10 @@ class Coscheduling(Plugin):
         args = args or CoschedulingArgs()
         wait_s = parse_duration(args.default_timeout) or GangDefaults().waiting_time_s
         self._defaults = GangDefaults(args.default_match_policy, wait_s)
-        self._preempts = args.enable_preemption
+        self._preempts, self._sees_network = args.enable_preemption, args.aware_network_topology
+        if self._sees_network:
+            # What may help a gang that has no place in the network. Others are never turned away by this plugin.
+            self.wakes_on = _ROOM
         self._is_first = False
         self._sent: dict[str, tuple[str, PodGroupStatus]] = {}
         "By gang, what its PodGroup was last told to say, until it is heard to say it."
@@ -51,6 +58,8 @@ class Coscheduling(Plugin):
         self._gangs = cluster.notes(Gangs)
         if self._preempts:
             cluster.notes(Checkpoints)
+        if self._sees_network:
+            self._network = cluster.notes(Network)
         if self._gangs.defaults is None:
             # Gangs are the cluster's: of several profiles, the first one's arguments count.
             self._gangs.defaults, self._is_first = self._defaults, True
@@ -59,10 +68,13 @@ class Coscheduling(Plugin):
         if not self._is_first:
             return ()
         gangs = self._gangs
-        return (
+        taken = [
             Taking(POD_GROUPS, gangs.put_group, gangs.remove_group),
             Taking(PODS, gangs.put_pod, gangs.remove_pod),
-        )
+        ]
+        if self._sees_network:
+            taken.append(Taking(CLUSTER_NETWORK_TOPOLOGIES, self._network.put, self._network.remove))
+        return taken
 
     def group(self, ask: Ask, cluster: Cluster) -> str | None:
         gang = self._gangs.of_pod.get(ask.key)
@@ -86,11 +98,20 @@ class Coscheduling(Plugin):
             return None
         return Permit(keeps_s=gang.settings.waiting_time_s)
 
+    def plan_job(self, asks: Sequence[Ask], engine: Engine) -> Sequence[Row | None] | str | None:
+        wish = wish_of(self._gangs, asks) if self._sees_network else None
+        return None if wish is None else Planner(asks, wish, engine).rows()
+
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:
         return remedy_for((ask,), engine) if self._preempts else None
 
     def post_filter_job(self, asks: Sequence[Ask], engine: Engine) -> Remedy | None:
-        return remedy_for(asks, engine) if self._preempts else None
+        if not self._preempts:
+            return None
+        if self._sees_network and wish_of(self._gangs, asks) is not None:
+            # Whoever goes need not leave room in the right places.
+            return Remedy(message=NOT_FOR_NETWORKS, clears=True, final=True)
+        return remedy_for(asks, engine)
 
     def pre_bind_together(self, asks: Sequence[Ask], cluster: Cluster) -> Mapping[str, Any] | None:
         """Who is bound together says so; who is bound alone does not say what it said before."""
@@ -119,6 +140,8 @@ class Coscheduling(Plugin):
             elif self._sent.get(id_) != (heard.metadata.uid, wanted):
                 self._sent[id_] = heard.metadata.uid, wanted
                 yield status_write(heard, wanted)
+        if self._sees_network and self._is_first:
+            yield from self._network.writes()
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
         gangs = self._gangs

@@ -1,0 +1,91 @@
+"""The network as the scheduler knows it: its tree, and pods by what they want to be near to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from koord.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.annotations.gang import NETWORK_TOPOLOGY_SELECTOR
+from koord.api.protocol.crd.network_topology import ClusterNetworkTopology
+from koord.scheduler.framework.writes import Patch
+from koord.scheduler.plugins.network.tree import BadLayers, Tree, status_of, tree_of
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Reason, Row
+
+NAME: Final = "default"
+"""Of the only object that counts."""
+NO_OBJECT: Final = f"there is no ClusterNetworkTopology {NAME}, which says how the network is laid out"
+_CHANGES_IT: Final = int(Reason.NODE | Reason.LABELS)
+
+
+class Network(Notes):
+    """A note is what a pod says that others may want to be near to."""
+
+    name: ClassVar[str] = "Network"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.near: dict[str, dict[Row, int]] = {}
+        "By selector, how many of its pods each row has."
+        self._layers: ClusterNetworkTopology | None = None
+        self._tree: Tree | str = NO_OBJECT
+        self._version = -1
+        self._told: tuple[str, object] | None = None
+
+    def of(self, pod: Pod) -> object | None:
+        return NETWORK_TOPOLOGY_SELECTOR.read(pod.metadata) or None if pod.metadata.annotations else None
+
+    def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
+        there = self.near.setdefault(str(note), {})
+        there[row] = there.get(row, 0) + sign
+        if not there[row]:
+            del there[row]
+            if not there:
+                del self.near[str(note)]
+
+    def put(self, layers: ClusterNetworkTopology) -> None:
+        if layers.metadata.name == NAME:
+            self._layers, self._version = layers, -1
+
+    def remove(self, layers: ClusterNetworkTopology) -> None:
+        if layers.metadata.name == NAME:
+            self._layers, self._version = None, -1
+
+    def tree(self) -> Tree | str:
+        """As nodes are now; or why there is none."""
+        table = self.cluster.table
+        reasons = None if self._version < 0 else table.reasons(self._version)
+        if reasons is None or reasons & _CHANGES_IT:
+            self._tree = self._built()
+        self._version = table.read()
+        return self._tree
+
+    def _built(self) -> Tree | str:
+        if self._layers is None:
+            return NO_OBJECT
+        nodes = self.cluster.nodes.values()
+        try:
+            return tree_of(self._layers.spec, {each.metadata.name: each.metadata.labels for each in nodes})
+        except BadLayers as error:
+            return f"the ClusterNetworkTopology {NAME} cannot be used: {error}"
+
+    def writes(self) -> Iterable[Patch]:
+        """What the object is to say of its tree, where it says something else."""
+        if self._layers is None:
+            return
+        tree = self.tree()
+        if isinstance(tree, str):
+            return
+        wanted, uid = status_of(tree), self._layers.metadata.uid
+        if wanted == self._layers.status:
+            self._told = None
+        elif self._told != (uid, wanted):
+            self._told = uid, wanted
+            body: dict[str, Any] = {"metadata": {"uid": uid}, "status": msgspec.to_builtins(wanted)}
+            yield Patch(CLUSTER_NETWORK_TOPOLOGIES, NAME, body, subresource="status")
