@@ -17,6 +17,7 @@ _READ: Final = (
     SchedulerGate.ELASTIC_QUOTA_IMMEDIATE_IGNORE_TERMINATING_POD,
     SchedulerGate.ELASTIC_QUOTA_GUARANTEE_USAGE,
     SchedulerGate.DISABLE_DEFAULT_QUOTA,
+    SchedulerGate.DEVICE_PLUGIN_ADAPTION,
 )
 """Of the scheduler's gates, those that have an effect."""
 

@@ -13,6 +13,7 @@ alignment   on which NUMA nodes the devices of a pod could be
 changes     what would make a node take a pod that it has no devices for
 figures     every device with its pods, from objects alone
 service     what is told of a node's devices
+adapters    what vendors' own device plugins want to read on a pod
 judge       the class of a pod, over all nodes
 plugin      DeviceShare itself
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
+from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.api.kinds import DEVICES
 from koord.api.protocol import names
@@ -16,6 +17,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.framework.writes import Write
+from koord.scheduler.plugins.devices import adapters
 from koord.scheduler.plugins.devices.grants import Granted, render, told
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.ledger import Devices, Usage
@@ -43,7 +45,9 @@ class DeviceShare(Plugin):
     notes = Devices
     wakes_on = Reason.NODE | Reason.LABELS | Reason.FREED | Reason.EXACT
 
-    def __init__(self, args: DeviceShareArgs | None = None) -> None:
+    def __init__(self, args: DeviceShareArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
+        gate = SchedulerGate.DEVICE_PLUGIN_ADAPTION
+        self._adapts = (gates or {}).get(gate, gate.default)
         self._args = (args or DeviceShareArgs()).completed()
         self._asked: dict[Shape, Amounts] = {}
         strategy = self._args.scoring_strategy.type
@@ -105,7 +109,12 @@ class DeviceShare(Plugin):
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
         key = names.ANNOTATION_DEVICE_ALLOCATED
         if isinstance(note, Granted):
-            return {"metadata": {"annotations": {key: render(note)}}}
+            machine = self._devices.machine(row)
+            if not self._adapts or machine is None:
+                return {"metadata": {"annotations": {key: render(note)}}}
+            said = {key: render(note), **adapters.annotated(note, machine, cluster.now_s)}
+            marked = adapters.labelled(ask.meta, cluster.table.names[row])
+            return {"metadata": {"annotations": said, **({"labels": marked} if marked else {})}}
         # An attempt that came to nothing may have said something else.
         return {"metadata": {"annotations": {key: None}}} if key in ask.meta.annotations else None
 

@@ -172,6 +172,8 @@ def _gpu(asked: Mapping[str, int], hint: DeviceHint) -> Iterator[Request]:
         asked_for = ", ".join(sorted(keys))
         raise InvalidRequest(f"requests: {asked_for} cannot be asked for in this combination; valid is {_SETS}")
     ratio = amounts.get(RATIO, 0)
+    if _NPU_CORE in amounts and ratio < WHOLE:
+        raise _invalid(_NPU_CORE, amounts[_NPU_CORE], "is part of an NPU, which takes a template: koord reads none yet")
     count = amounts.pop(_SHARED, 0) or (ratio // WHOLE if ratio > WHOLE else 1)
     each = tuple(sorted((name, amount // count) for name, amount in amounts.items()))
     yield _hinted(GPU, count, each, hint)

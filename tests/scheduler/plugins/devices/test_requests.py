@@ -59,6 +59,8 @@ def test_a_valid_request_is_divided_among_gpus(requests: dict[str, int], count: 
             {"shared": 1, "npu_core": 1, "npu_cpu": 1, "gpu_memory": GI, "npu_dvpp": 101},
             "requests[huawei.com/npu-dvpp]: 101",
         ),
+        ({"npu_core": 2, "gpu_memory_ratio": 50}, "requests[huawei.com/npu-core]: 2"),
+        ({"shared": 1, "npu_core": 1, "npu_cpu": 1, "gpu_memory": GI}, "requests[huawei.com/npu-core]: 1"),
         ({"rdma": 150}, "requests[koordinator.sh/rdma]: 150"),
         ({"fpga": 250}, "requests[koordinator.sh/fpga]: 250"),
     ],
