@@ -7,4 +7,6 @@ evictable       which pods may be moved at all, and which not yet
 workloads       how many pods a workload has, and how many of them may be away at once
 importance      whom to move first
 round           one round of all profiles: what they ask for, and what is let through
+arbitration     of the moves that are asked for, which may begin now
+migration       the next step of one move; `replacement` the room that is held for it
 """

@@ -1,0 +1,294 @@
+"""PodMigrationJob: the next step of moving one pod, from what can be seen of it now.
+
+    Pending -> Running -> [reservation made -> scheduled] -> pod evicted -> [replacement bound -> ready] -> Succeeded
+
+A step is a function of the job and of what it is about; it keeps nothing, so that any process can take the next one
+after any other ended. Whatever it asks for may be done twice: a reservation has the job's own name, and a pod is
+evicted by its uid. A job that ends in failure leaves no reservation behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kubernetes.meta import ObjectReference
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.words import ConditionStatus
+from koord.api.protocol.annotations.load import evict_policy
+from koord.api.protocol.crd.pod_migration_job import (
+    PodMigrationJob,
+    PodMigrationJobCondition,
+    PodMigrationJobPhase,
+    PodMigrationJobStatus,
+)
+from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
+from koord.api.text.duration import parse_duration
+from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
+from koord.descheduler.evictable import is_available
+
+AGAIN_S: Final = 3.0
+"""How long until a job that waits is looked at again, should nothing be heard."""
+KEPT_AFTER_TTL_S: Final = 300.0
+KEPT_S: Final = 1800.0
+"""How long jobs without a time to live are kept."""
+TERMINAL: Final = (PodMigrationJobPhase.SUCCEEDED, PodMigrationJobPhase.FAILED, PodMigrationJobPhase.ABORTED)
+Policy: TypeAlias = Literal["Eviction", "Delete", "SoftEviction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a job is about, as it is now."""
+
+    pod: Pod | None
+    "Whatever has the name of the pod."
+    reservation: Reservation | None = None
+    bound: Pod | None = None
+    "The pod that uses the reservation."
+    wait_s: float = 0.0
+    "How long until limits let another pod go."
+
+
+@dataclass(frozen=True, slots=True)
+class MakeReservation:
+    """Of the pod, or of the job's template; see `reservation_for`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropReservation:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    namespace: str
+    name: str
+    uid: str
+    policy: Policy
+    delete_options: Mapping[str, Any]
+
+
+Action: TypeAlias = MakeReservation | DropReservation | EvictPod
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to be written and done. Actions come first; where one fails, the status stays as it was."""
+
+    job: PodMigrationJob
+    actions: tuple[Action, ...] = ()
+    again_s: float | None = None
+    "When to look again, where nothing may be heard before. None: when something changes."
+
+
+def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step:
+    """The next step of a job that has passed arbitration."""
+    if job.status.phase in TERMINAL:
+        return Step(job, _leftovers(job, seen))
+    if job.spec.paused:
+        return Step(job)
+    ttl_s = ttl_of(job, args)
+    if ttl_s and now_s - _created_s(job, now_s) >= ttl_s:
+        return _failed(job, seen, "Timeout", "Abort job caused by timeout", now_s)
+    if job.status.phase is not PodMigrationJobPhase.RUNNING:
+        return _begin(job, seen, now_s)
+    if seen.wait_s > 0 and not _condition(job, "Eviction"):
+        return Step(job, again_s=max(seen.wait_s, AGAIN_S))
+    if _mode(job, args) == "EvictDirectly":
+        return _evict(job, seen, args, now_s) or _succeeded(job, now_s)
+    return _reserve_first(job, seen, args, now_s)
+
+
+def is_forgotten(job: PodMigrationJob, args: MigrationControllerArgs, now_s: float) -> bool:
+    """Whether a job is so old that it is removed."""
+    ttl_s = ttl_of(job, args)
+    return now_s - _created_s(job, now_s) >= (ttl_s + KEPT_AFTER_TTL_S if ttl_s else KEPT_S)
+
+
+def ttl_of(job: PodMigrationJob, args: MigrationControllerArgs) -> float:
+    return parse_duration(args.default_job_ttl if job.spec.ttl is None else job.spec.ttl)
+
+
+def _mode(job: PodMigrationJob, args: MigrationControllerArgs) -> str:
+    return job.spec.mode or args.default_job_mode
+
+
+def _begin(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:
+    ref = job.spec.pod_ref
+    if not ref.namespace or not ref.name:
+        return _failed(job, seen, "InvalidPodRef", "spec.podRef must have a namespace and a name", now_s)
+    pod = seen.pod
+    if pod is None or (ref.uid and pod.metadata.uid != ref.uid):
+        return _failed(job, seen, "MissingPod", f"there is no pod {ref.namespace}/{ref.name} to move", now_s)
+    spec = replace(job.spec, pod_ref=replace(ref, uid=pod.metadata.uid))
+    return Step(replace(job, spec=spec, status=replace(job.status, phase=PodMigrationJobPhase.RUNNING)), again_s=0.0)
+
+
+def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step:
+    name = reservation_name(job)
+    reservation = seen.reservation
+    if reservation is None:
+        if _is_true(job, "ReservationCreated"):
+            return _failed(job, seen, "MissingReservation", f"reservation {name} is gone", now_s)
+        if not _is_still_there(job, seen):
+            return _failed(job, seen, "MissingPod", "the pod is gone", now_s)
+        if job.spec.reservation_options is not None and job.spec.reservation_options.reservation_ref is not None:
+            return _failed(job, seen, "MissingReservation", f"there is no reservation {name}", now_s)
+        return Step(job, (MakeReservation(name),), AGAIN_S)
+    job = _with(job, "ReservationCreated", True, "", "", now_s)
+    waiting = _unscheduled(job, seen, reservation, now_s)
+    if waiting is not None:
+        return waiting
+    node = reservation.status.node_name
+    if seen.pod is not None and _is_still_there(job, seen) and seen.pod.spec.node_name == node:
+        return _failed(job, seen, "ForbiddenMigratePod", f"the reservation is on the pod's own node {node}", now_s)
+    job = replace(job, status=replace(job.status, node_name=node))
+    job = _with(job, "ReservationScheduled", True, "", "", now_s)
+    if _owner_is_the_pod(job, reservation):
+        return _the_pod_itself(job, seen, reservation, now_s)
+    return _evict(job, seen, args, now_s) or _await_replacement(job, seen, reservation, now_s)
+
+
+def _unscheduled(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step | None:
+    """What to do while a reservation has no node; None once it has one."""
+    status = reservation.status
+    if status.phase in (ReservationPhase.AVAILABLE, ReservationPhase.WAITING, ReservationPhase.SUCCEEDED):
+        if status.node_name:
+            return None
+        return Step(job, again_s=AGAIN_S)
+    if status.phase is ReservationPhase.FAILED:
+        expired = any(each.reason == "Expired" for each in status.conditions)
+        reason = "ReservationExpired" if expired else "Unschedulable"
+        return _failed(job, seen, reason, _words(reservation) or "the reservation has failed", now_s)
+    said = next((each for each in status.conditions if each.reason == "Unschedulable"), None)
+    if said is not None:
+        job = _with(job, "ReservationScheduled", False, said.reason, said.message, now_s)
+    return Step(job, again_s=AGAIN_S)
+
+
+def _the_pod_itself(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step:
+    """A pod that could not be scheduled has the reservation to itself: it need not be evicted."""
+    pod = seen.pod
+    if pod is not None and pod.spec.node_name:
+        return _succeeded(_with(job, "PodScheduled", True, "", "", now_s), now_s)
+    if reservation.status.phase is ReservationPhase.SUCCEEDED:
+        return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
+    return Step(job, again_s=AGAIN_S)
+
+
+def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step | None:
+    """What evicting takes; None once the pod is gone."""
+    if _is_true(job, "Eviction"):
+        return None
+    pod, begun = seen.pod, _condition(job, "Eviction") is not None
+    if not _is_still_there(job, seen):
+        if not begun:
+            return _failed(job, seen, "MissingPod", "the pod is gone, or another has its name", now_s)
+        return Step(_with(job, "Eviction", True, "EvictComplete", "", now_s), again_s=0.0)
+    assert pod is not None
+    if begun:
+        return Step(job, again_s=AGAIN_S)
+    if seen.reservation is not None and seen.reservation.status.phase is ReservationPhase.SUCCEEDED:
+        return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
+    policy: Any = evict_policy(pod.metadata, job.metadata) or args.eviction_policy
+    options: Mapping[str, Any] = args.default_delete_options
+    meta = pod.metadata
+    evicting = _with(job, "Eviction", False, "Evicting", f"by {policy}", now_s)
+    return Step(evicting, (EvictPod(meta.namespace, meta.name, meta.uid, policy, options),), AGAIN_S)
+
+
+def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step:
+    owners = reservation.status.current_owners
+    if not owners and not _is_true(job, "ReservationBound"):
+        message = f"waiting for a pod to use reservation {reservation.metadata.name}"
+        waiting = _with(job, "PodBoundReservation", False, "WaitForPodBindReservation", message, now_s)
+        return Step(waiting, again_s=AGAIN_S)
+    if owners:
+        owner = owners[0]
+        ref = ObjectReference(namespace=owner.namespace, name=owner.name, uid=owner.uid)
+        job = replace(job, status=replace(job.status, pod_ref=ref))
+    job = _with(job, "PodBoundReservation", True, "", "", now_s)
+    job = _with(job, "ReservationBound", True, "", "", now_s)
+    if seen.bound is not None and not is_available(seen.bound):
+        name = seen.bound.metadata.key
+        return Step(
+            _with(job, "BoundPodReady", False, "WaitForPodReady", f"{name} is not ready", now_s), again_s=AGAIN_S
+        )
+    return _succeeded(_with(job, "BoundPodReady", True, "", "", now_s), now_s)
+
+
+def _is_still_there(job: PodMigrationJob, seen: Seen) -> bool:
+    """Whether the pod itself is there, and not another of its name."""
+    return seen.pod is not None and seen.pod.metadata.uid == job.spec.pod_ref.uid
+
+
+def _owner_is_the_pod(job: PodMigrationJob, reservation: Reservation) -> bool:
+    return any(each.object is not None and each.object.uid == job.spec.pod_ref.uid for each in reservation.spec.owners)
+
+
+def reservation_name(job: PodMigrationJob) -> str:
+    options = job.spec.reservation_options
+    if options is not None and options.reservation_ref is not None:
+        return options.reservation_ref.name
+    return job.metadata.uid
+
+
+def _leftovers(job: PodMigrationJob, seen: Seen) -> tuple[Action, ...]:
+    """A reservation that the job made and that nobody will use."""
+    unused = job.status.phase is not PodMigrationJobPhase.SUCCEEDED
+    if unused and seen.reservation is not None and reservation_name(job) == job.metadata.uid:
+        return (DropReservation(reservation_name(job)),)
+    return ()
+
+
+def _failed(job: PodMigrationJob, seen: Seen, reason: str, message: str, now_s: float) -> Step:
+    status = replace(job.status, phase=PodMigrationJobPhase.FAILED, reason=reason, message=message)
+    failed = replace(job, status=status)
+    return Step(failed, _leftovers(failed, seen))
+
+
+def _succeeded(job: PodMigrationJob, now_s: float) -> Step:
+    status = replace(job.status, phase=PodMigrationJobPhase.SUCCEEDED, status="Complete", reason="", message="")
+    return Step(replace(job, status=status))
+
+
+def _condition(job: PodMigrationJob, type_: str) -> PodMigrationJobCondition | None:
+    return next((each for each in job.status.conditions if each.type == type_), None)
+
+
+def _is_true(job: PodMigrationJob, type_: str) -> bool:
+    found = _condition(job, type_)
+    return found is not None and found.status is ConditionStatus.TRUE
+
+
+def _with(job: PodMigrationJob, type_: str, is_true: bool, reason: str, message: str, now_s: float) -> PodMigrationJob:
+    """A job with another condition, which its status mirrors. One that says the same keeps its time."""
+    value = ConditionStatus.TRUE if is_true else ConditionStatus.FALSE
+    old = _condition(job, type_)
+    if old is not None and (old.status, old.reason, old.message) == (value, reason, message):
+        return job
+    kept_time = old.last_transition_time if old is not None and old.status is value else from_seconds(now_s)
+    new = PodMigrationJobCondition(type_, value, reason, message, last_transition_time=kept_time)
+    conditions = job.status.conditions
+    conditions = (*conditions, new) if old is None else tuple(new if each is old else each for each in conditions)
+    status: PodMigrationJobStatus = replace(
+        job.status, conditions=conditions, status=type_, reason=reason, message=message
+    )
+    return replace(job, status=status)
+
+
+def _words(reservation: Reservation) -> str:
+    return next((each.message for each in reservation.status.conditions if each.message), "")
+
+
+def _created_s(job: PodMigrationJob, now_s: float) -> float:
+    try:
+        return parse_timestamp(job.metadata.creation_timestamp or "")
+    except TimestampError:
+        return now_s

@@ -1,0 +1,79 @@
+"""The reservation that holds room for a pod's replacement, made from the pod as the API has it.
+
+It asks for the same as the pod, on any other node. Who may use it is the pod's controller, whose next pod it is for; a
+pod that waits for a place itself has it for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.descheduler.migration import reservation_name
+
+CREATED_BY: Final = {"app.kubernetes.io/created-by": "koord-descheduler"}
+ORDER: Final = "scheduling.koordinator.sh/reservation-order"
+Plain = Mapping[str, Any]
+
+
+def reservation_for(job: PodMigrationJob, pod: Plain, ttl: str, now_s: float, *, claims: bool = True) -> dict[str, Any]:
+    """The object to create. `claims`: whether it asks for the pod's volumes, too. What the job's own template says
+    comes first."""
+    given: Plain = job.spec.reservation_options.template if job.spec.reservation_options is not None else {}
+    given_spec: Plain = given.get("spec") or {}
+    head: Plain = given.get("metadata") or {}
+    template = given_spec.get("template") or _template(pod, claims)
+    node = pod["spec"].get("nodeName", "")
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {
+            **head,
+            "name": reservation_name(job),
+            "labels": {**head.get("labels", {}), **CREATED_BY, ORDER: str(int(now_s * 1000))},
+        },
+        "spec": {
+            "ttl": ttl,
+            **given_spec,
+            "template": elsewhere(template, node),
+            "owners": given_spec.get("owners") or [_owner(pod)],
+            "allocateOnce": True,
+        },
+    }
+
+
+def _template(pod: Plain, claims: bool) -> dict[str, Any]:
+    meta = pod["metadata"]
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    if not claims:
+        volumes = [each for each in spec.get("volumes") or () if "persistentVolumeClaim" not in each]
+        spec["volumes"] = volumes
+    kept = {key: meta[key] for key in ("namespace", "labels", "annotations") if meta.get(key)}
+    return {"metadata": kept, "spec": spec}
+
+
+def elsewhere(template: Plain, node: str) -> dict[str, Any]:
+    """A pod template that goes to any node but one, whatever else it asks for: the node is out in every term."""
+    spec = {**template.get("spec", {})}
+    spec.pop("nodeName", None)
+    if node:
+        out = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+        affinity = {**(spec.get("affinity") or {})}
+        of_nodes = {**(affinity.get("nodeAffinity") or {})}
+        required = of_nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        terms = required.get("nodeSelectorTerms") or [{}]
+        of_nodes["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [{**term, "matchFields": [*(term.get("matchFields") or ()), out]} for term in terms]
+        }
+        spec["affinity"] = {**affinity, "nodeAffinity": of_nodes}
+    return {**template, "spec": spec}
+
+
+def _owner(pod: Plain) -> dict[str, Any]:
+    meta = pod["metadata"]
+    controller = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
+    waits = not pod["spec"].get("nodeName")
+    if waits or controller is None:
+        return {"object": {key: meta[key] for key in ("namespace", "name", "uid") if key in meta}}
+    return {"controller": {**controller, "namespace": meta.get("namespace", "")}}

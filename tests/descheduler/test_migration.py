@@ -1,0 +1,291 @@
+"""PodMigrationJobs: every way that a move can go, taken up again by another process after each step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.protocol.crd.reservation import Reservation
+from koord.api.text.timestamp import from_seconds
+from koord.descheduler.migration import (
+    TERMINAL,
+    DropReservation,
+    EvictPod,
+    MakeReservation,
+    Seen,
+    Step,
+    is_forgotten,
+    step,
+)
+from koord.descheduler.replacement import reservation_for
+from tests.descheduler.build import NOW_S, pod
+
+ARGS = MigrationControllerArgs().completed()
+
+
+def job(**spec: Any) -> PodMigrationJob:
+    reference = {"namespace": "default", "name": "web-1"}
+    return convert(
+        PodMigrationJob,
+        {
+            "metadata": {"name": "move", "uid": "job-1", "creationTimestamp": from_seconds(NOW_S)},
+            "spec": {"podRef": reference, **spec},
+        },
+    )
+
+
+class Cluster:
+    """As much of a cluster as a job can see. It does what it is asked, and what happens by itself when it happens."""
+
+    def __init__(self, moved: PodMigrationJob) -> None:
+        self.job = moved
+        self.pod: Pod | None = pod("web-1", "n1")
+        self.reservation: dict[str, Any] | None = None
+        self.replacement: Pod | None = None
+        self.evictions: list[str] = []
+        self.made = 0
+        self.now_s = NOW_S
+
+    def seen(self) -> Seen:
+        found = None if self.reservation is None else convert(Reservation, self.reservation)
+        return Seen(self.pod, found, self.replacement)
+
+    def step(self, *, dies_after: int | None = None) -> Step:
+        """One step by whoever is there now; it may die after some of its actions, before it writes the job."""
+        found = step(self.job, self.seen(), ARGS, self.now_s)
+        for number, action in enumerate(found.actions):
+            if dies_after is not None and number >= dies_after:
+                return found
+            self.act(action)
+        if dies_after is None:
+            self.job = found.job
+        return found
+
+    def act(self, action: object) -> None:
+        if isinstance(action, MakeReservation):
+            if self.reservation is None:
+                self.made += 1
+                spec = {"template": {}, "owners": [{"controller": {"name": "web"}}]}
+                self.reservation = {"metadata": {"name": action.name}, "spec": spec, "status": {"phase": "Pending"}}
+        elif isinstance(action, DropReservation):
+            self.reservation = None
+        elif isinstance(action, EvictPod) and self.pod is not None and self.pod.metadata.uid == action.uid:
+            self.evictions.append(action.uid)
+            self.pod = replace(
+                self.pod, metadata=replace(self.pod.metadata, deletion_timestamp=from_seconds(self.now_s))
+            )
+
+    def scheduler_places(self, node: str = "n2") -> None:
+        assert self.reservation is not None
+        self.reservation["status"] = {"phase": "Available", "nodeName": node}
+
+    def pod_ends(self) -> None:
+        self.pod = None
+
+    def replacement_comes(self, *, ready: bool = True) -> None:
+        assert self.reservation is not None
+        self.replacement = pod("web-2", "n2", ready=ready)
+        owner = {"namespace": "default", "name": "web-2", "uid": "uid-web-2"}
+        self.reservation["status"] = {"phase": "Succeeded", "nodeName": "n2", "currentOwners": [owner]}
+
+    @property
+    def phase(self) -> str:
+        return str(self.job.status.phase)
+
+    def until_rest(self) -> None:
+        for _ in range(10):
+            before = self.job
+            if not self.step().actions and self.job == before:
+                return
+
+
+def test_room_is_reserved_before_the_pod_goes_and_the_job_ends_when_the_replacement_is_ready() -> None:
+    cluster = Cluster(job())
+    cluster.until_rest()
+    assert (cluster.made, cluster.evictions) == (1, [])
+    cluster.scheduler_places()
+    cluster.until_rest()
+    assert cluster.evictions == ["uid-web-1"]
+    cluster.pod_ends()
+    cluster.until_rest()
+    assert cluster.job.status.reason == "WaitForPodBindReservation"
+    cluster.replacement_comes(ready=False)
+    cluster.until_rest()
+    assert cluster.phase == "Running"
+    cluster.replacement_comes()
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.status) == ("Succeeded", "Complete")
+    assert cluster.job.status.node_name == "n2"
+    assert cluster.job.status.pod_ref is not None
+    assert cluster.job.status.pod_ref.name == "web-2"
+    assert cluster.evictions == ["uid-web-1"], "once"
+
+
+def test_directly_the_pod_goes_at_once() -> None:
+    cluster = Cluster(job(mode="EvictDirectly"))
+    cluster.until_rest()
+    assert (cluster.made, cluster.evictions) == (0, ["uid-web-1"])
+    cluster.pod_ends()
+    cluster.until_rest()
+    assert cluster.phase == "Succeeded"
+
+
+def reserved() -> Cluster:
+    cluster = Cluster(job())
+    cluster.until_rest()
+    return cluster
+
+
+def no_reservation(cluster: Cluster) -> None:
+    cluster.reservation = None
+
+
+def expired(cluster: Cluster) -> None:
+    assert cluster.reservation is not None
+    cluster.reservation["status"] = {
+        "phase": "Failed",
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Expired", "lastTransitionTime": from_seconds(NOW_S)}
+        ],
+    }
+
+
+def failed(cluster: Cluster) -> None:
+    assert cluster.reservation is not None
+    cluster.reservation["status"] = {"phase": "Failed"}
+
+
+def taken_by_another(cluster: Cluster) -> None:
+    cluster.replacement_comes()
+
+
+def replaced(cluster: Cluster) -> None:
+    other = pod("web-1", "n1")
+    cluster.pod = replace(other, metadata=replace(other.metadata, uid="another"))
+    cluster.scheduler_places()
+
+
+def late(cluster: Cluster) -> None:
+    cluster.now_s = NOW_S + 300
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (no_reservation, "MissingReservation"),
+        (expired, "ReservationExpired"),
+        (failed, "Unschedulable"),
+        (lambda cluster: cluster.scheduler_places("n1"), "ForbiddenMigratePod"),
+        (taken_by_another, "ForbiddenMigratePod"),
+        (replaced, "MissingPod"),
+        (late, "Timeout"),
+    ],
+)
+def test_what_cannot_go_on_fails_for_a_reason_and_leaves_nothing_behind(happens: Any, reason: str) -> None:
+    cluster = reserved()
+    happens(cluster)
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason) == ("Failed", reason)
+    assert cluster.reservation is None
+    assert cluster.evictions == [], "nobody is evicted for a move that fails"
+
+
+@pytest.mark.parametrize(
+    ("spec", "gone", "reason"),
+    [
+        ({"podRef": {"name": "web-1"}}, False, "InvalidPodRef"),
+        ({}, True, "MissingPod"),
+        ({"podRef": {"namespace": "default", "name": "web-1", "uid": "another"}}, False, "MissingPod"),
+    ],
+)
+def test_a_job_without_its_pod_fails_at_once(spec: dict[str, Any], gone: bool, reason: str) -> None:
+    cluster = Cluster(job(**spec))
+    if gone:
+        cluster.pod = None
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason) == ("Failed", reason)
+
+
+def test_a_paused_job_stays_as_it_is() -> None:
+    cluster = Cluster(job(paused=True))
+    cluster.until_rest()
+    assert (cluster.phase, cluster.made) == ("", 0)
+
+
+def test_jobs_are_forgotten_some_time_after_they_must_have_ended() -> None:
+    with_ttl, without = job(ttl="5m"), job(ttl="0s")
+    assert [is_forgotten(with_ttl, ARGS, NOW_S + s) for s in (599, 600)] == [False, True]
+    assert [is_forgotten(without, ARGS, NOW_S + s) for s in (1799, 1800)] == [False, True]
+
+
+HAPPENINGS = ("step", "step", "step", "killed", "placed", "ends", "replaced", "ready", "expires", "lost", "late")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(HAPPENINGS), max_size=25), st.sampled_from([None, "EvictDirectly"]), st.data())
+def test_killed_anywhere_a_job_ends_once_and_leaves_nothing_behind(
+    story: list[str], mode: str | None, data: st.DataObject
+) -> None:
+    cluster = Cluster(job(mode=mode) if mode else job())
+    for happens in story:
+        if happens == "step":
+            cluster.step()
+        elif happens == "killed":
+            cluster.step(dies_after=data.draw(st.integers(0, 1)))
+        elif happens == "placed" and cluster.reservation and cluster.reservation["status"]["phase"] == "Pending":
+            cluster.scheduler_places()
+        elif happens == "ends" and cluster.pod is not None and cluster.pod.metadata.deletion_timestamp:
+            cluster.pod_ends()
+        elif happens == "replaced" and cluster.pod is None and cluster.reservation:
+            cluster.replacement_comes(ready=False)
+        elif happens == "ready" and cluster.replacement is not None and cluster.reservation:
+            cluster.replacement_comes()
+        elif happens == "expires" and cluster.reservation:
+            expired(cluster)
+        elif happens == "lost":
+            cluster.reservation = None
+        elif happens == "late":
+            late(cluster)
+    cluster.now_s = NOW_S + 3600
+    cluster.until_rest()
+    assert cluster.job.status.phase in TERMINAL
+    ended = cluster.job
+    cluster.until_rest()
+    assert cluster.job == ended, "an ended job stays as it is"
+    assert len(cluster.evictions) <= 2, "a kill between eviction and its record repeats it for the same uid"
+    assert set(cluster.evictions) <= {"uid-web-1"}
+    if cluster.phase == "Failed":
+        assert cluster.reservation is None
+
+
+def test_the_reservation_asks_for_the_same_on_any_other_node() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in ("a", "b")]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    head = {"namespace": "shop", "name": "web-1", "uid": "u", "ownerReferences": [owner]}
+    spec_: dict[str, Any] = {"nodeName": "n1", "containers": [{"name": "c"}], "affinity": {"nodeAffinity": required}}
+    running = {"metadata": head, "spec": spec_}
+    before = json.dumps(running)
+    found = reservation_for(job(), running, "5m", NOW_S)
+    typed = convert(Reservation, found)
+    assert typed.metadata.name == "job-1"
+    assert typed.spec.allocate_once
+    controller = typed.spec.owners[0].controller
+    assert controller is not None
+    assert (controller.uid, controller.namespace) == ("rs", "shop")
+    spec = found["spec"]["template"]["spec"]
+    assert "nodeName" not in spec
+    got = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    out = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
+    assert [term["matchFields"] for term in got] == [[out], [out]]
+    assert [term["matchExpressions"] for term in got] == [term["matchExpressions"] for term in terms]
+    assert json.dumps(running) == before, "what was read stays as it was"
