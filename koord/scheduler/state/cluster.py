@@ -312,6 +312,12 @@ class Cluster:
         if isinstance(watcher, Index) and type(watcher).pod_homeless is not Index.pod_homeless:
             self._told_of_homeless.append(watcher.pod_homeless)
 
+    def recounted(self, row: Row) -> None:
+        """Who counts notes of pods has counted those of a row anew: they add other amounts to its columns."""
+        for watcher in self._watchers:
+            if isinstance(watcher, Index):
+                watcher.recounted(row)
+
     def index(self, kind: type[AnIndex]) -> AnIndex:
         """The one index of a kind, made on first use and kept up to date."""
         found = self._indexes.get(kind)

@@ -42,5 +42,8 @@ class Index:
     def pod_moved(self, record: PodRecord, row: Row, sign: int) -> None:
         """Nothing, unless overridden."""
 
+    def recounted(self, row: Row) -> None:
+        """Notes of the pods on a row add other amounts to its columns than before. Nothing, unless overridden."""
+
     def pod_homeless(self, record: PodRecord, sign: int) -> None:
         """A pod has a node that is not known (+1), or no longer (-1): the node came, or the pod went."""

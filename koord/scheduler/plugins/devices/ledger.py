@@ -237,6 +237,7 @@ class Devices(Notes):
                 put(taken(type_, resource), row, used)
         # What no column says may have changed as well: links, labels, virtual functions.
         table.touch(row, _EXACT)
+        self.cluster.recounted(row)
 
     def _declare(self, machine: Machine) -> None:
         for type_, resources in COUNTED.items():

@@ -115,7 +115,7 @@ class OnNode:
     def count(self, held: Held, key: str, sign: int) -> None:
         if held.cpus:
             self._count_cpus(held, key, sign)
-        for zone, name, number in self._amounts(held):
+        for zone, name, number in self.amounts(held):
             _add(self.zones, (zone, name), sign * number)
 
     def _count_cpus(self, held: Held, key: str, sign: int) -> None:
@@ -141,7 +141,7 @@ class OnNode:
             for number in nodes:
                 _add(uses, number, sign)
 
-    def _amounts(self, held: Held) -> Iterable[tuple[int, str, int]]:
+    def amounts(self, held: Held) -> Iterable[tuple[int, str, int]]:
         if held.zones:
             return ((zone, name, number) for zone, listed in held.zones for name, number in listed)
         topology = self.facts.topology
@@ -250,6 +250,27 @@ class Allocations(Notes):
     def of(self, pod: Pod) -> object | None:
         return held_by(pod)
 
+    def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
+        """Of free CPUs not less than there would be without the pod: which of them make whole cores, or are held by
+        others as well, the exact check finds out."""
+        state = self.on.get(row)
+        if state is None or not isinstance(note, Held):
+            return
+        facts, topology = state.facts, state.facts.topology
+        for zone, name, number in state.amounts(note):
+            if (zone, name) in self._resources:
+                is_bound = name == CPU and bool(note.cpus)
+                yield (TAKEN, zone, name), amplified(number, facts.ratio) if is_bound else number
+        if topology is None or not note.cpus:
+            return
+        for zone, cpus in topology.nodes_of(note.cpus):
+            number = cpus.bit_count()
+            cores = sum(1 for core in topology.cores_of_node.get(zone, ()) if core & cpus)
+            for name, amount in ((CPUS, -number), (WHOLE, -number), (CORES, -cores), (BOUND, number * 1000)):
+                yield name, amount
+                if zone in self._zones:
+                    yield (name, zone), amount
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, Held)
         state = self.on[row]
@@ -300,6 +321,7 @@ class Allocations(Notes):
         self._write_cpus(row, state, self._zones)
         # What a judge said of the row by its single CPUs may be otherwise, though no column is.
         self.cluster.table.touch(row, int(Reason.EXACT))
+        self.cluster.recounted(row)
 
     def node_removed(self, row: Row) -> None:
         del self.on[row]

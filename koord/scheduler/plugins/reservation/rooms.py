@@ -154,6 +154,10 @@ class Rooms(Notes):
         if room is not None and room.record is not None and room.row == row:
             self._used(room, record, sign)
 
+    def recounted(self, row: Row) -> None:
+        """What a room has of CPUs and devices is lent otherwise."""
+        self.node_put(row)
+
     def node_put(self, row: Row) -> None:
         """Labels of a node are those of its rooms, too."""
         for room in list(self._on.get(row, {}).values()):
