@@ -57,7 +57,9 @@ def take(free: Free, number: int, wish: Wish, preferred: int = 0) -> int | None:
         taken = _take(replace(free, cpus=first), min(number, first.bit_count()), wish)
         if taken is None:
             return None
-        found, free = taken, replace(free, cpus=free.cpus & ~first, marked=free.marked | taken)
+        # A core that it has a CPU of is shunned like any other; a NUMA node that it is on is where the rest belongs.
+        marked = free.marked | taken if wish.exclusive == "PCPULevel" else free.marked
+        found, free = taken, replace(free, cpus=free.cpus & ~first, marked=marked)
     if number > found.bit_count():
         taken = _take(free, number - found.bit_count(), wish)
         if taken is None:

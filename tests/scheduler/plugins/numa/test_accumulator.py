@@ -56,6 +56,11 @@ def test_preferred_cpus_and_the_rest_know_of_each_others_exclusivity() -> None:
     assert taken(machine("1x1x4x2"), "", 2, wish, preferred="0") == "0,2"
 
 
+def test_a_pod_that_wants_numa_nodes_for_itself_stays_on_that_of_its_preferred_cpus() -> None:
+    wish = Wish("FullPCPUs", exclusive="NUMANodeLevel", most=True)
+    assert taken(machine(BIG), "", 12, wish, preferred="20-21") == "12-23"
+
+
 def test_cpus_that_several_pods_may_share_go_to_the_least_used_first() -> None:
     topology = machine("1x1x4x2")
     free = Free(topology, topology.cpus, refs=dict.fromkeys(range(4), 1))
