@@ -48,7 +48,7 @@ def shortage(requests: Amounts, room: Room, free: Free, ignored: frozenset[str] 
             mask |= by_node(i)
         if room.restricts(name) and asked > room.capacity_of(name) - room.used_of(name):
             mask |= by_room(i)
-    if room.restricts("pods") and len(room.owners) + 1 > room.capacity_of("pods"):
+    if room.is_restricted and room.reserves("pods") and len(room.owners) + 1 > room.capacity_of("pods"):
         mask |= TOO_MANY_PODS
     return mask
 
@@ -64,8 +64,8 @@ def alone(requests: Amounts, free: Free, ignored: frozenset[str] = frozenset()) 
 
 def candidates(requests: Amounts, rooms: Iterable[Room], *, must: bool) -> list[Room]:
     """Rooms that are of use to a pod: a pod that need not come out of one passes over those that have nothing of what
-    it asks for."""
-    return [each for each in rooms if must or any(each.reserves(name) for name, _ in requests)]
+    it asks for, or restrict nothing of it."""
+    return [each for each in rooms if must or any(each.reserves(name) and each.tracks(name) for name, _ in requests)]
 
 
 def verdict(
@@ -116,9 +116,12 @@ def words(mask: int, requests: Amounts, named: Room | None = None) -> list[str]:
     if mask & NO_ROOM:
         found.append("node(s) no reservations match reservation affinity")
     if mask & TOO_MANY_PODS_BY_NODE:
-        found.append("Too many pods by node")
+        found.append("Insufficient pods by node")
     if mask & TOO_MANY_PODS:
-        found.append("Reservation(s) Too many pods")
+        figures = ""
+        if named is not None:
+            figures = f", requested: 1, used: {len(named.owners)}, capacity: {named.capacity_of('pods')}"
+        found.append(f"Reservation(s) Too many pods{figures}")
     if mask & NOTHING_FITS:
         found.append("node(s) no reservation(s) to meet the requirements")
     for i, (name, asked) in enumerate(requests):

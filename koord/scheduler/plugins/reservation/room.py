@@ -174,17 +174,20 @@ class Room:
     def reserves(self, resource: str) -> bool:
         return bool(self.full.get(("requested", resource)))
 
+    @property
+    def is_restricted(self) -> bool:
+        return self.terms.policy == RESTRICTED
+
     def restricts(self, resource: str) -> bool:
         """Whether owners get no more of a resource than is reserved."""
-        terms = self.terms
-        if terms.policy != RESTRICTED or not self.reserves(resource):
+        if not self.is_restricted or not self.reserves(resource):
             return False
-        named = terms.restricted
+        named = self.terms.restricted
         return named is None or resource in named or not any(self.reserves(each) for each in named)
 
     def tracks(self, resource: str) -> bool:
         """Whether it counts what owners use of a resource: of a Restricted one, only what it restricts."""
-        return self.terms.policy != RESTRICTED or self.restricts(resource)
+        return not self.is_restricted or self.restricts(resource)
 
     def resources(self) -> Iterable[tuple[str, int]]:
         """What is reserved, by resource."""
