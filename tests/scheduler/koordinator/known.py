@@ -9,11 +9,12 @@ def _each(reason: str, numbers: Iterable[int]) -> dict[int, str]:
     return dict.fromkeys(numbers, reason)
 
 
-_PREFERRED_MARK = "what a pod took of preferred CPUs counts for the rest of its CPUs when it shuns its like"
+_CORES_TO_ITSELF = "a pod that wants cores for itself leaves the cores of its preferred CPUs alone, too"
 _ONE_NUMA_NODE = "on a machine with one NUMA node that node is agreed on, as on any other"
 _NO_PREFERENCE = "a pod without any NUMA preference is not refused for wanting NUMA nodes for itself"
 _BEST_SCORE = "of as many nodes the best score is taken, in whichever order the hints come"
 _HIGHEST_PARTITION = "partitions with the highest allocationScore are tried first, as users are told"
+_HEALTHY_PARTITION = "a partition with a GPU that is not healthy does not count among those that stay whole"
 _REAL_SCORE = "a shared GPU is scored by what is free of it, in the topology as elsewhere"
 _SCORED_HINTS = "hints prefer the NUMA nodes of the GPUs that the pod is going to get, by score"
 _SELECTED_FIRST = "a selector that matches no GPU is told before a topology that is missing"
@@ -31,7 +32,7 @@ _NOTHING_REPORTED = "a resource of which no NUMA node has anything is as good as
 _ALL_KEYS = "all resources of a quota are compared, whichever of them the last pod asked for"
 
 KNOWN: dict[str, dict[int, str]] = {
-    "cpus": _each(_PREFERRED_MARK, (154, 236, 246)),
+    "cpus": _each(_CORES_TO_ITSELF, (600, 601, 602)),
     "numa_hints": {
         **_each(
             _ONE_NUMA_NODE, (8, 15, 24, 67, 75, 100, 114, 124, 177, 208, 212, 225, 243, 248, 255, 271, 277, 278, 279)
@@ -52,6 +53,7 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_REAL_SCORE, (2, 302)),
         **_each(_SCORED_HINTS, (301,)),
         **_each(_SELECTED_FIRST, (264,)),
+        **_each(_HEALTHY_PARTITION, (306, 307, 308)),
     },
     "gangs": _each(_GOES_ON, (1, 135, 177)),
     "reservations": {

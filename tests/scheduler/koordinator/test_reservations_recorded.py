@@ -19,7 +19,7 @@ from koord.scheduler.state.table import Array
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
 from tests.scheduler.reservations import PREFIX, World
 
-TOO_MANY = "Too many pods by node"
+TOO_MANY = "Insufficient pods by node"
 
 
 @dataclass
