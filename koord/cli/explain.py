@@ -263,7 +263,8 @@ def _schedulers(found: Explained) -> str:
 def _why_not(told: Explanation) -> str:
     rows = [("PLUGIN", "REASON", "NODES", "FOR EXAMPLE")]
     for each in told.why_not:
-        rows.append((each.plugin, each.reason, str(each.nodes), ", ".join(each.examples)))
+        reason = f"{each.reason}: {each.detail}" if each.detail else each.reason
+        rows.append((each.plugin, reason, str(each.nodes), ", ".join(each.examples)))
     title = f"{heading('WHY NOT')}   {told.feasible} of {counted(told.nodes, 'node')} would do"
     return f"{title}\n{_indented(table(rows, right=frozenset({2}), most=_most()))}"
 

@@ -17,11 +17,13 @@ from koord.scheduler.claims import awaited
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Side
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.told import QuotaPath, path_of
 from koord.scheduler.smallest import Way, ways
+from koord.scheduler.state.table import Row
 from koord.scheduler.suggestion import Suggestion, suggestion_for
 
 EXAMPLES: Final = 3
@@ -36,6 +38,8 @@ class Against(msgspec.Struct, frozen=True, rename="camel"):
     reason: str
     nodes: int
     examples: tuple[str, ...]
+    detail: str = ""
+    "What the reason means on these nodes, in numbers."
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
@@ -198,18 +202,25 @@ def _quota(engine: Engine, ask: Ask) -> QuotaPath | None:
 def _against(engine: Engine, found: PodClass, ask: Ask, examples: int) -> tuple[Against, ...]:
     """In the order in which nodes meet the plugins."""
     names = engine.cluster.table.names
-    where: dict[tuple[str, str], list[str]] = {}
+    where: dict[tuple[str, str], list[Row]] = {}
+    judges: dict[str, Judge] = {}
     for row in sorted(engine.cluster.table.row_of.values(), key=names.__getitem__):
         why = found.reasons(row) or found.objection(ask, row)
         if why is not None:
+            judges[why[0].plugin.name] = why[0].judge
             for reason in why[1]:
-                where.setdefault((why[0].plugin.name, reason), []).append(names[row])
+                where.setdefault((why[0].plugin.name, reason), []).append(row)
     order = {plugin.name: i for i, plugin in enumerate(engine.profile.plugins)}
+    ordered = sorted(where.items(), key=lambda item: (order.get(item[0][0], -1), -len(item[1]), item[0]))
     return tuple(
-        Against(plugin, reason, len(nodes), tuple(nodes[:examples]))
-        for (plugin, reason), nodes in sorted(
-            where.items(), key=lambda item: (order.get(item[0][0], -1), -len(item[1]), item[0])
+        Against(
+            plugin,
+            reason,
+            len(rows),
+            tuple(names[row] for row in rows[:examples]),
+            judges[plugin].detail(reason, rows),
         )
+        for (plugin, reason), rows in ordered
     )
 
 

@@ -231,6 +231,10 @@ class Judge:
         speaks against the row is not its concern: each is tried out, with all judges, before a user hears of it."""
         return ()
 
+    def detail(self, reason: str, rows: Sequence[Row]) -> str:
+        """For explanations: what a reason means on some rows, in numbers. Empty: the reason says it all."""
+        return ""
+
     def lack(self, cells: Cells) -> Numbers:
         """How far rows are from what the pod asks for: 0 not at all, 1 all of it. Of rows that this judge turns
         away, those with the least are looked at for mending."""

@@ -13,11 +13,13 @@ from typing import Final
 
 import numpy as np
 
+from koord.api.text.quantity import render
 from koord.scheduler.framework.amount_scores import ScoreShape
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, One
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.plugins.numa import changes
 from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Wish, take, trimmed
 from koord.scheduler.plugins.numa.alike import Alike
 from koord.scheduler.plugins.numa.allocations import (
@@ -62,6 +64,7 @@ REASONS: Final[Mapping[int, str]] = {
     TOO_FEW: NOT_ENOUGH,
     NO_ZONES: "node(s) missing NUMA resources",
 }
+UNSATISFIED: Final = "Unsatisfied NUMA "
 NOT_BY_POLICY: Final = "insufficient CPUs to satisfy required cpu bind policy"
 LASTING: Final = MISMATCH | FRACTION | INVALID | CONFLICT | UNEVEN | NO_ZONES
 """No pod that leaves helps."""
@@ -208,7 +211,7 @@ class NUMAJudge(Judge):
     def reasons(self, mask: int) -> list[str]:
         found = [words for bit, words in REASONS.items() if mask & bit]
         named = enumerate(self.zones.needs, FIRST_RESOURCE)
-        return found[:1] or [f"Unsatisfied NUMA {name}" for i, name in named if mask >> i & 1]
+        return found[:1] or [f"{UNSATISFIED}{name}" for i, name in named if mask >> i & 1]
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return bool(mask & LASTING)
@@ -298,7 +301,53 @@ class NUMAJudge(Judge):
         return Wish(policy, bool(facts.bind or self.wants.required), self.wants.exclusive, most)
 
     def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
-        return ()
+        cells, facts, node = self._cells(row), self._allocations.on[row].facts, self._cluster.nodes[row]
+        mask, wish, found = int(self._feasible(cells)), self.wish(facts), list[Change]()
+        bound = self._bound(cells)
+        if mask & MISMATCH:
+            found += changes.other_policy(ask.pod, node, self.wants, facts)
+        if mask & (FRACTION | UNEVEN) and facts.topology is not None:
+            step = 1000 * facts.topology.cpus_per_core if mask & UNEVEN else 1000
+            found += changes.fewer_cpus(ask.pod, self._cpu, self._cpu // step * step)
+        if mask & TOO_FEW:
+            found += changes.fewer_cpus(ask.pod, self._cpu, int(_free(cells, bound)) * 1000)
+        if mask & AMPLIFIED:
+            found += changes.fewer_cpus(ask.pod, self._cpu, self._cpu - 1000)
+        if mask & (UNEVEN | TOO_FEW | CONFLICT) and wish is not None:
+            found += changes.no_requirement(ask.pod, wish)
+        if mask & (FRACTION | UNEVEN | CONFLICT | TOO_FEW):
+            found += changes.no_node_binding(node)
+        if mask >> FIRST_RESOURCE or not mask:
+            found += changes.weaker_policy(node, self.wants, facts)
+            if CPU in self.zones.needs:
+                policy = facts.policy or self.wants.policy
+                found += changes.fewer_cpus(ask.pod, self._cpu, self._most_left(cells, CPU, policy))
+        return found
+
+    def _most_left(self, cells: Cells, name: str, policy: str) -> int:
+        """What a pod could get of a resource under a policy."""
+        left = [int(each) for each in self.zones.left(cells, name, self._bound(cells))]
+        return max(left, default=0) if policy == "SingleNUMANode" else sum(left)
+
+    def detail(self, reason: str, rows: Sequence[Row]) -> str:
+        """How near the nearest of some rows is."""
+        name = reason.removeprefix(UNSATISFIED)
+        if reason == NOT_ENOUGH:
+            most = max(int(_free(cells, self._bound(cells))) for cells in map(self._cells, rows))
+            kind = {"FullPCPUs": "free CPUs in whole cores", "SpreadByPCPUs": "cores with a free CPU"}
+            required = {each.policy for row in rows if (each := self._wish_on(row)) is not None and each.required}
+            what = kind[required.pop()] if len(required) == 1 else "free CPUs"
+            return f"at most {most} {what}, {self._cpu // 1000} needed"
+        if name == reason or name not in self.zones.needs:
+            return ""
+        policies = sorted({self._allocations.on[row].facts.policy or self.wants.policy for row in rows})
+        most = max(self._most_left(self._cells(row), name, policy) for row in rows for policy in policies[:1])
+        where = "on one NUMA node" if policies[0] == "SingleNUMANode" else "on all NUMA nodes together"
+        left, need = render(name, most), render(name, self.zones.needs[name])
+        return f"at most {left} {name} free {where}, {need} needed ({', '.join(policies)})"
+
+    def _wish_on(self, row: Row) -> Wish | None:
+        return self.wish(self._allocations.on[row].facts)
 
 
 def _taken(

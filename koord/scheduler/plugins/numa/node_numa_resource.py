@@ -20,6 +20,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.plugins.numa.allocations import Allocations, Held
+from koord.scheduler.plugins.numa.changes import held_in_words
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.result import patch_of
 from koord.scheduler.plugins.numa.service import available_cpus, cpu_topology_options, node_told
@@ -89,6 +90,9 @@ class NodeNUMAResource(Plugin):
         if not isinstance(note, Held):
             return None
         return patch_of(ask, note, self._wants(ask), self._allocations.on[row].facts)
+
+    def tells(self, note: object) -> str:
+        return held_in_words(note) if isinstance(note, Held) else ""
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
         allocations = self._allocations

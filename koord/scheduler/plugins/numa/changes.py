@@ -1,0 +1,83 @@
+"""What would let a pod have its CPUs and NUMA nodes on a node that turns it away, and what the node lacks, in words.
+
+Proposals are tried out with all plugins before anybody hears of them, so each is only what would satisfy this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol import names
+from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from koord.api.text.quantity import render
+from koord.scheduler.framework.change import Change, relabelled, smaller
+from koord.scheduler.plugins.numa.accumulator import Wish
+from koord.scheduler.plugins.numa.allocations import Held, meta_spec
+from koord.scheduler.plugins.numa.facts import CPU, Facts
+from koord.scheduler.plugins.numa.result import status_of
+from koord.scheduler.plugins.numa.wants import Wants
+
+
+def other_policy(pod: Pod, node: Node, wants: Wants, facts: Facts) -> Iterator[Change]:
+    """The pod and the node have different NUMA policies."""
+    if facts.policy:
+        wanted = replace(NUMA_TOPOLOGY_SPEC.read(pod.metadata), numa_topology_policy=facts.policy)
+        text = f"the NUMA policy {facts.policy} instead of {wants.policy}"
+        yield Change(text, pod=_annotated(pod, NUMA_TOPOLOGY_SPEC.key, NUMA_TOPOLOGY_SPEC.render(wanted)))
+    yield from relabelled(node, {names.LABEL_NUMA_TOPOLOGY_POLICY: wants.policy})
+
+
+def weaker_policy(node: Node, wants: Wants, facts: Facts) -> Iterator[Change]:
+    """NUMA nodes have too little for the policy of the node."""
+    if wants.policy or not facts.policy or names.LABEL_NUMA_TOPOLOGY_POLICY not in node.metadata.labels:
+        return
+    if facts.policy == "SingleNUMANode":
+        yield from relabelled(node, {names.LABEL_NUMA_TOPOLOGY_POLICY: "Restricted"})
+    yield from relabelled(node, {names.LABEL_NUMA_TOPOLOGY_POLICY: None})
+
+
+def fewer_cpus(pod: Pod, milli: int, most: int) -> Iterator[Change]:
+    """A request that there is room for."""
+    if 0 < most < milli:
+        found = smaller(pod, {CPU: most})
+        if found is not None:
+            text = f"a request of {render(CPU, most)} cpu instead of {render(CPU, milli)}"
+            yield Change(text, pod=found, size=1 + (1 - most / milli))
+
+
+def no_requirement(pod: Pod, wish: Wish) -> Iterator[Change]:
+    """The bind policy as a preference."""
+    said = meta_spec(pod)
+    if not said.required_cpu_bind_policy:
+        return
+    spec = replace(said, required_cpu_bind_policy="", preferred_cpu_bind_policy=wish.policy)
+    text = f"{wish.policy} as the preferred instead of the required CPU bind policy"
+    yield Change(text, pod=_annotated(pod, RESOURCE_SPEC.key, RESOURCE_SPEC.render(spec)), size=1.5)
+
+
+def no_node_binding(node: Node) -> Iterator[Change]:
+    """The node does not bind all its pods."""
+    if names.LABEL_CPU_BIND_POLICY in node.metadata.labels:
+        yield from relabelled(node, {names.LABEL_CPU_BIND_POLICY: None}, size=2.0)
+
+
+def held_in_words(held: Held) -> str:
+    """`CPUs 0-3 of NUMA node 0`, `2 cpu and 1Gi memory of NUMA node 1`."""
+    status = status_of(held)
+    nodes = [str(each.node) for each in status.numa_node_resources]
+    of = f" of NUMA node{'s' if len(nodes) > 1 else ''} {' and '.join(nodes)}" if nodes else ""
+    if status.cpuset:
+        return f"CPU{'s' if held.cpus.bit_count() > 1 else ''} {status.cpuset}{of}"
+    return "; ".join(
+        f"{' and '.join(f'{amount} {name}' for name, amount in each.resources.items())} of NUMA node {each.node}"
+        for each in status.numa_node_resources
+    )
+
+
+def _annotated(pod: Pod, key: str, text: str) -> Pod:
+    annotations = {**pod.metadata.annotations, key: text}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
