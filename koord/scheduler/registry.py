@@ -19,6 +19,7 @@ _HERE: Final = "koord.scheduler.plugins"
 
 PLUGINS: Final[Mapping[str, str]] = {
     "SchedulingGates": f"{_HERE}.scheduling_gates",
+    "SchedulingHint": f"{_HERE}.scheduling_hint",
     "Coscheduling": f"{_HERE}.coscheduling",
     "PrioritySort": f"{_HERE}.priority_sort",
     "NodeUnschedulable": f"{_HERE}.node_unschedulable",
@@ -40,6 +41,8 @@ PLUGINS: Final[Mapping[str, str]] = {
     "DeviceShare": f"{_HERE}.devices.plugin",
     "NodeResourcesBalancedAllocation": f"{_HERE}.node_resources_balanced_allocation",
     "ImageLocality": f"{_HERE}.image_locality",
+    "NodeResourcesFitPlus": f"{_HERE}.node_resources_fit_plus",
+    "ScarceResourceAvoidance": f"{_HERE}.scarce_resource_avoidance",
     "ElasticQuota": f"{_HERE}.quota.elastic_quota",
     "DefaultPreemption": f"{_HERE}.default_preemption",
 }

@@ -3,6 +3,7 @@
     LEAST_ALLOCATED     sum(weight * ((capacity - used) * 100 // capacity)) // sum(weight)
     MOST_ALLOCATED      sum(weight * (min(used, capacity) * 100 // capacity)) // sum(weight)
     Ratio(points)       a line through the points at used * 100 // capacity, weighted, and rounded to the nearest
+    Mixed(most)         each resource by the first or the second rule
     BALANCED            int((1 - sigma) * 100), sigma: the standard deviation of min(1, used / capacity)
 
 `used` includes the pod. A resource that the row does not have (capacity 0) is left out of the sums.
@@ -267,6 +268,51 @@ class _Balanced(ScoreShape):
         np.subtract(1.0, score, out=score)
         score *= 100
         return score.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Mixed(ScoreShape):
+    """Each resource by its own rule, and one that a row does not have counts as 0. Without any, all rows score 100."""
+
+    most: tuple[bool, ...]
+    "By resource, whether full rows score higher."
+
+    def plain(self, shares: Iterable[Filled]) -> int:
+        total = weights = 0
+        for (capacity, used, weight), is_most in zip(shares, self.most, strict=True):
+            counts = min(used, capacity) if is_most else max(capacity - used, 0)
+            total += weight * (counts * 100 // capacity if capacity > 0 else 0)
+            weights += weight
+        return total // weights if weights else 100
+
+    def of_views(self, shares: Sequence[Views]) -> OfRow:
+        weights = sum(weight for _, _, weight in shares)
+        parts = [(*share, is_most) for share, is_most in zip(shares, self.most, strict=True)]
+
+        def score(row: Row, amounts: PodAmounts) -> int:
+            if not weights:
+                return 100
+            total = 0
+            for (capacities, used_of, weight, is_most), adds in zip(parts, amounts.adds):  # noqa: B905 - equally long
+                capacity = capacities[row]
+                if capacity > 0:
+                    used = used_of[row] + adds
+                    if is_most:
+                        total += (used if used < capacity else capacity) * 100 // capacity * weight
+                    elif used <= capacity:
+                        total += (capacity - used) * 100 // capacity * weight
+            return total // weights
+
+        return score
+
+    def of_rows(self, shares: Iterable[Filled]) -> Numbers:
+        total: Numbers = 0
+        weights = 0
+        for (capacity, used, weight), is_most in zip(shares, self.most, strict=True):
+            counts = least(used, capacity) if is_most else (capacity - used) * (used <= capacity)
+            total = total + percent(counts, capacity + (capacity == 0)) * (capacity > 0) * weight
+            weights += weight
+        return total // weights if weights else 100
 
 
 LEAST_ALLOCATED: Final[ScoreShape] = _Allocated(most=False)

@@ -100,6 +100,7 @@ class Engine:
         self._telling_apart = [each for each in profile.plugins if each in self._judging or each in self._viewing]
         self._refusing = profile.at("preFilter", "refuses")
         self._told = profile.at("preFilter", "tried")
+        self._preferring = profile.at("preFilter", "prefers")
         self._reserving = profile.at("reserve", "reserve")
         self._helping = profile.at("postFilter", "post_filter")
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
@@ -245,7 +246,11 @@ class Engine:
             plugin.tried(asks, placements, self.cluster)
 
     def _place(self, ask: Ask, found: PodClass, first: Row | None, explain: bool) -> Placement:
-        row = first if first is not None and self.fits(ask, first) else self._winner(ask, found)
+        if first is not None and self.fits(ask, first):
+            row: Row | None = first
+        else:
+            preferred = next((row for row in self.preferred(ask) if self.fits(ask, row)), None)
+            row = preferred if preferred is not None else self._winner(ask, found)
         if row is None:
             return self.nowhere(ask, found)
         node = self.cluster.table.names[row]
@@ -256,6 +261,15 @@ class Engine:
         self._reserve(ask, row)
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
         return Placement(ask.key, node, scores, total)
+
+    def preferred(self, ask: Ask) -> Sequence[Row]:
+        """Rows that a pod is tried on before all others, in their order: what the first plugin that has any says."""
+        for plugin in self._preferring:
+            assert plugin.prefers is not None
+            rows = plugin.prefers(ask, self.cluster)
+            if rows:
+                return rows
+        return ()
 
     def place_on(self, ask: Ask, row: Row) -> Placement:
         """Decide for one pod and one row: it goes there, if all plugins take it."""

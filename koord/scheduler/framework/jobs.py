@@ -162,7 +162,7 @@ class JobPlacing:
 
     def _is_like(self, ask: Ask, first: Ask, class_: PodClass) -> bool:
         """Whether a member may be placed with the first one of a class."""
-        if ask.key in self._cluster.pods or ask.pod.status.nominated_node_name:
+        if ask.key in self._cluster.pods or ask.pod.status.nominated_node_name or self._engine.preferred(ask):
             return False
         return ask.shape.gains == first.shape.gains and self._engine.class_of(ask) is class_
 

@@ -160,6 +160,9 @@ class Plugin:
     helps: Callable[[Ask, ClusterEvent, Cluster], bool] | None = None
     """Whether an event of `wakes_on` could help a pod which this plugin turned away. Asked once for all pods of a
     template. Without it, every such event helps."""
+    prefers: Callable[[Ask, Cluster], Sequence[Row]] | None = None
+    """Rows that a pod is tried on first, in their order: the first one that all plugins take is taken, whatever the
+    scores. Few: each costs a look."""
     reserve: Callable[[Ask, Row, Cluster, object], object] | None = None
     """The note of a pod that is being placed on a row, or None; last, what `check` worked out. It changes nothing:
     whoever counts notes is told."""

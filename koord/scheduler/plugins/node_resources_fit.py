@@ -80,7 +80,7 @@ class NodeResourcesFit(Plugin):
             cluster.resource(each.name)
             if each.name in _NATIVE or asked.get(each.name):
                 adds = _adds(each.name, asked, non_zero)
-                shares.append(Share(("allocatable", each.name), _used_column(each.name), adds, each.weight))
+                shares.append(Share(("allocatable", each.name), used_column(each.name), adds, each.weight))
         return _Fit(cluster, needed, shares, _shape(strategy))
 
     def _is_ignored(self, name: str) -> bool:
@@ -167,7 +167,8 @@ def _by_containers(ask: Ask) -> tuple[Amounts, tuple[int, int]]:
     return requests_of(pod), non_zero_of(pod)
 
 
-def _used_column(name: str) -> Hashable:
+def used_column(name: str) -> Hashable:
+    """What counts as used of a resource when nodes are compared."""
     return {CPU: "non-zero cpu", MEMORY: "non-zero memory"}.get(name, ("requested", name))
 
 

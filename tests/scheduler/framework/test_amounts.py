@@ -16,6 +16,7 @@ from koord.scheduler.framework.amount_scores import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     Filled,
+    Mixed,
     PodAmounts,
     Ratio,
     ScoreShape,
@@ -107,13 +108,14 @@ def scenes(draw: st.DrawFn) -> Scene:
         some = st.dictionaries(st.integers(0, rows - 1), AMOUNTS, max_size=2)
         return draw(st.lists(some, min_size=resources, max_size=resources))
 
+    rules = st.lists(st.booleans(), min_size=resources, max_size=resources)
     return Scene(
         amounts(rows, AMOUNTS),
         amounts(rows, SUMS),
         amounts(classes, AMOUNTS),
         draw(st.lists(st.integers(1, 3), min_size=resources, max_size=resources)),
         draw(st.lists(st.booleans(), min_size=resources, max_size=resources)),
-        draw(SHAPES),
+        draw(SHAPES | rules.map(tuple).map(Mixed)),
         added(),
         added(),
     )
@@ -242,6 +244,9 @@ def test_classes_are_alike_where_only_what_pods_ask_for_differs() -> None:
         (LEAST_ALLOCATED, [(0, 0, 1)], 0),
         (Ratio(((0, 0), (100, 100))), [(8, 3, 2), (32, 10, 1)], round((2 * 37 + 31) / 3)),
         (Ratio(((0, 100), (100, 0))), [(8, 8, 9), (32, 10, 1)], 69),
+        (Mixed((False, True)), [(64, 24, 1), (8, 6, 2)], 70),
+        (Mixed((False, True)), [(64, 24, 1), (0, 2, 1)], 31),
+        (Mixed(()), [], 100),
         (BALANCED, [(8, 3, 1), (32, 10, 1)], 96),
         (BALANCED, [(10, 1, 1), (10, 3, 1), (0, 5, 1)], 90),
         (BALANCED, [(10, 1, 1)], 100),

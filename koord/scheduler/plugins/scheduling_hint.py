@@ -1,0 +1,66 @@
+"""SchedulingHint: another system says where a pod should go, in an annotation.
+
+    internal.scheduling.koordinator.sh/scheduling-hint: {"nodeNames": [...], "preferredNodeNames": [...]}
+
+`nodeNames` are the only nodes that will do. `preferredNodeNames` are tried first, in their order, up to `maxHintNodes`
+of them: the first one that all plugins take is taken, whatever the scores. A malformed annotation is an error of the
+pod, which stays pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from koord.api.configuration.scheduler_args import SchedulingHintArgs
+from koord.api.protocol import names
+from koord.api.protocol.annotations.reservation import SCHEDULING_HINT
+from koord.api.protocol.annotations.reservation import SchedulingHint as Hint
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.plugin import Plugin
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Reason, Row
+
+
+class SchedulingHint(Plugin):
+    name = "SchedulingHint"
+    wakes_on = Reason.NODE
+
+    def __init__(self, args: SchedulingHintArgs | None = None) -> None:
+        self._most = (args or SchedulingHintArgs()).completed().max_hint_nodes
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        hint = _hint(ask)
+        return None if hint is None else hint.node_names
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        hint = _hint(ask)
+        return None if hint is None or not hint.node_names else _Hinted(hint.node_names, cluster)
+
+    def prefers(self, ask: Ask, cluster: Cluster) -> Sequence[Row]:
+        hint = _hint(ask)
+        if hint is None:
+            return ()
+        row_of = cluster.table.row_of
+        return [row_of[name] for name in hint.preferred_node_names[: self._most] if name in row_of]
+
+
+class _Hinted(Judge):
+    def __init__(self, nodes: tuple[str, ...], cluster: Cluster) -> None:
+        self._nodes, self._cluster = nodes, cluster
+
+    def only(self) -> list[Row]:
+        row_of = self._cluster.table.row_of
+        return [row_of[name] for name in self._nodes if name in row_of]
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return True
+
+
+def _hint(ask: Ask) -> Hint | None:
+    annotations = ask.meta.annotations
+    if not annotations:
+        return None
+    if names.ANNOTATION_SCHEDULING_HINT not in annotations and names.OLD_ANNOTATION_SCHEDULING_HINT not in annotations:
+        return None
+    return SCHEDULING_HINT.read(ask.meta, "Pod")
