@@ -125,7 +125,7 @@ class JobPlacing:
         if min(len(left), most) < FEW_ALIKE or places.explain or self._cluster.nominations.any:
             return None
         class_ = engine.class_of(first)
-        if class_ in apart:
+        if class_ in apart or not self._is_like(first, first, class_):
             return None
         apart.add(class_)
         gains = class_.gains(first)

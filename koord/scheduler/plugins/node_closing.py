@@ -228,8 +228,9 @@ class NodeClosing(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         closings = self.closings
         closings.keep_up()
-        band = ask.band
-        return _NUMBERS[band] if band in closings.bands else _NUMBERS[PriorityClass.NONE]
+        if not closings.bands:
+            return _NUMBERS[PriorityClass.NONE]
+        return _NUMBERS[ask.band] if ask.band in closings.bands else _NUMBERS[PriorityClass.NONE]
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         band = ask.band
