@@ -33,7 +33,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import ReplicaSet
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.bench import api_servers, own_cpus, preemption, reservations, reserved_room
+from koord.bench import api_servers, gpu_shares, own_cpus, preemption, reservations, reserved_room
 from koord.bench.gpu_packing import speed as gpu_speed
 from koord.bench.peer_scheduler import pods_per_second
 from koord.bench.result import Result, result
@@ -111,6 +111,8 @@ def run(quick: bool = False, progress: Callable[[str], None] = lambda line: None
             progress(f"CPUs of their own on {nodes} nodes")
             made = (_node(i) for i in range(nodes))
             results += own_cpus.results(BENCH, made, _pod, pods=500 if quick else 5_000, goals=not quick)
+    progress("GPU shares by how full GPUs are")
+    results += gpu_shares.results(BENCH, pods=500 if quick else 5_000, goals=not quick)
     progress("GPU shares by shadow prices")
     results += gpu_speed.results(BENCH, pods=500 if quick else 5_000, goals=not quick)
     nodes, pods = (1_000, 5_000) if quick else (50_000, 500_000)

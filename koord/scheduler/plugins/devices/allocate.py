@@ -77,9 +77,7 @@ def _gpus(room: Room, wanted: Wanted, request: Request, score: Score) -> tuple[G
         return _plain(room, request, score, request.count, request.count)
     fitting = _preferred_first(room, [unit for unit in units if room.fits(unit, request)], request.count)
     share = (lambda unit: score(request, unit)) if is_shared else None
-    # GPUs that the pod cannot have are in the tree, too: a switch that has a used one is in use.
-    everywhere = [unit for unit in room.machine.units[GPU] if unit.place is not None and unit.total]
-    near = closest(room, everywhere, frozenset(unit.minor for unit in fitting), request.count, request.scope, share)
+    near = closest(room, frozenset([unit.minor for unit in fitting]), request.count, request.scope, share)
     return insufficient(request) if near is None else _granted(room, request, near)
 
 

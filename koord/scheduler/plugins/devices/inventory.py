@@ -7,7 +7,7 @@ got. The object's other devices are. `faults` says so for the people who read th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,10 +44,22 @@ class Unit:
     place: Place | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     vf_groups: tuple[VirtualFunctionGroup, ...] = ()
+    key: tuple[str, int] = field(init=False, compare=False)
 
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.type, self.minor
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.type, self.minor))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Devices that lie together: on the node, on a NUMA node, on a PCIe switch."""
+
+    depth: int
+    "0, 1 and 2."
+    units: tuple[Unit, ...]
+    "Sorted by minor."
+    minors: frozenset[int]
+    children: tuple[Scope, ...] = ()
 
 
 Partitions = Mapping[int, tuple[GPUPartition, ...]]
@@ -64,6 +76,9 @@ class Machine:
     partitions: Partitions | None = None
     slots: Mapping[tuple[str, int], int] = field(default_factory=dict)
     "The place of each device among those of its type: the number of its columns."
+
+    gpus: Scope | None = field(default=None, compare=False)
+    "The healthy GPUs that say where they are attached."
 
     @property
     def honours_partitions(self) -> bool:
@@ -132,7 +147,28 @@ def _machine(units: Iterable[Unit], labels: Mapping[str, str], partitions: Parti
     for unit in sorted(units, key=lambda unit: unit.key):
         by_type.setdefault(unit.type, []).append(unit)
     slots = {unit.key: i for of in by_type.values() for i, unit in enumerate(of)}
-    return Machine({type_: tuple(of) for type_, of in by_type.items()}, labels, partitions, slots)
+    gpus = [unit for unit in by_type.get("gpu", ()) if unit.total and unit.place is not None]
+    return Machine(
+        {type_: tuple(of) for type_, of in by_type.items()}, labels, partitions, slots, _scopes(gpus) if gpus else None
+    )
+
+
+def _scopes(units: Sequence[Unit]) -> Scope:
+    """The tree of some devices, scopes in the order of their numbers."""
+    numa: dict[int, dict[str, list[Unit]]] = {}
+    for unit in units:
+        assert unit.place is not None
+        numa.setdefault(unit.place.numa, {}).setdefault(unit.place.pcie, []).append(unit)
+    children = []
+    for _, switches in sorted(numa.items()):
+        below = tuple(_scope(2, each) for _, each in sorted(switches.items()))
+        children.append(_scope(1, [unit for each in below for unit in each.units], below))
+    return _scope(0, units, tuple(children))
+
+
+def _scope(depth: int, units: Iterable[Unit], children: tuple[Scope, ...] = ()) -> Scope:
+    ordered = tuple(sorted(units, key=lambda unit: unit.minor))
+    return Scope(depth, ordered, frozenset(unit.minor for unit in ordered), children)
 
 
 def _unit(info: DeviceInfo, minor: int, usable: bool) -> Unit:

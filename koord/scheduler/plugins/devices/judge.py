@@ -22,8 +22,8 @@ from koord.scheduler.plugins.devices.allocate import Score, allocate
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Granted, alone_on_pcie, granted
 from koord.scheduler.plugins.devices.inventory import Unit
-from koord.scheduler.plugins.devices.ledger import COUNTED, Devices, left, number
-from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, GPU, Request, Wanted
+from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, left, number
+from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, RATIO, WHOLE, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.devices.scoring import Policy
 from koord.scheduler.plugins.gangs import Gangs
@@ -49,6 +49,8 @@ class _Counting(NamedTuple):
     "By resource, the columns of all slots, and what must be left."
     of_slot: tuple[tuple[tuple[Hashable, int], ...], ...]
     "The same by slot."
+    at_once: tuple[Hashable, int] | None
+    "A column that says all, and what must be in it."
 
 
 class DeviceJudge(Judge):
@@ -63,7 +65,7 @@ class DeviceJudge(Judge):
     ) -> None:
         self.wanted, self._policy, self._cluster = wanted, policy, cluster
         self._devices = cluster.notes(Devices)
-        self._counting = [_counting(each, self._devices.slots[each.type]) for each in wanted.requests]
+        self._counting = [_counting(each, self._devices.slots[each.type], view) for each in wanted.requests]
         self.facets, self.scores_on = policy.facets, policy.scores_on
         self.view = view
         if not args.disable_device_numa_topology_alignment:
@@ -89,7 +91,11 @@ class DeviceJudge(Judge):
         bit = _FIRST
         for counting in self._counting:
             there = cells[counting.number]
-            short = (there > 0) & (_fitting(cells, counting) < counting.needed)
+            if counting.at_once is not None:
+                column, least = counting.at_once
+                short = (there > 0) & (cells[column] < least)
+            else:
+                short = (there > 0) & (_fitting(cells, counting) < counting.needed)
             mask = mask | (there == 0) * bit | short * (bit << 1)
             bit <<= 2
         return mask
@@ -182,13 +188,24 @@ class DeviceJudge(Judge):
         return missing
 
 
-def _counting(request: Request, slots: int) -> _Counting:
+def _counting(request: Request, slots: int, view: View | None) -> _Counting:
     asked = [(name, amount) for name, amount in request.each if name in COUNTED[request.type]]
     by_resource = tuple(
         (tuple(left(request.type, name, slot) for slot in range(slots)), amount) for name, amount in asked
     )
     by_slot = tuple(tuple((left(request.type, name, slot), amount) for name, amount in asked) for slot in range(slots))
-    return _Counting(number(request.type), max(1, request.count), by_resource, by_slot)
+    at_once = _at_once(request) if view is None else None
+    return _Counting(number(request.type), max(1, request.count), by_resource, by_slot, at_once)
+
+
+def _at_once(request: Request) -> tuple[Hashable, int] | None:
+    """For as much of the cores as of the memory of GPUs: one of them, or whole ones."""
+    asked = request.amounts
+    if request.type != GPU or asked.keys() != {CORE, RATIO} or asked[CORE] != asked[RATIO]:
+        return None
+    if request.count == 1:
+        return MOST_LEFT, asked[CORE]
+    return (WHOLE_LEFT, request.count) if asked[CORE] == WHOLE else None
 
 
 def _fitting(cells: Cells, counting: _Counting) -> Numbers:

@@ -7,6 +7,7 @@ with the lowest minor of its type.
     left("gpu", RATIO, 3)       what is left of the fourth GPU, in percent; far below 0 where there is none
     total("gpu", RATIO)         of all healthy devices of the type together
     taken("gpu", RATIO)         what pods have of these
+    MOST_LEFT, WHOLE_LEFT       of GPUs: the largest part of one that is left, and how many are left whole
     number("gpu")               how many there are, healthy or not; -1 where no Device object tells
 
 Devices that disappear with pods on them keep their pods: should they come back, nothing of them is given twice.
@@ -20,10 +21,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.crd.device import Device
 from koord.scheduler.plugins.devices.grants import Granted, read
 from koord.scheduler.plugins.devices.inventory import Machine, lost, machine_of
-from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA
+from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA, WHOLE
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import Amounts, PodRecord
@@ -40,6 +42,9 @@ NOTHING: Final = -(1 << 60)
 UNLIMITED: Final = 1 << 60
 """Left of a resource that a device does not name."""
 CELLS_KEPT: Final = 1 << 11
+MOST_LEFT: Final = "most left of a GPU"
+WHOLE_LEFT: Final = "GPUs left whole"
+"""Of GPUs, in percent of cores and memory both: what most pods ask for, in one column each. No view changes these."""
 _EXACT: Final = int(Reason.EXACT)
 
 DeviceKey = tuple[str, int]
@@ -123,6 +128,8 @@ class Devices(Notes):
         self._written: dict[Row, Machine] = {}
         "What the columns of a row were written from."
         self._cells: dict[Hashable, Gains] = {}
+        cluster.table.declare(Column(MOST_LEFT, np.int64, Reason.EXACT))
+        cluster.table.declare(Column(WHOLE_LEFT, np.int64, Reason.EXACT))
         for type_, resources in COUNTED.items():
             cluster.table.declare(Column(number(type_), np.int64, Reason.EXACT, -1))
             for resource in resources:
@@ -153,6 +160,23 @@ class Devices(Notes):
                 slot = machine.slots.get((type_, grant.minor))
                 if slot is not None:
                     gain(row, self._gains(type_, slot, grant.amounts, machine), sign, _EXACT)
+            if type_ == GPU:
+                self._sum_up(row, machine)
+
+    def _sum_up(self, row: Row, machine: Machine) -> None:
+        usage = self._usage.get(row)
+        amounts = {} if usage is None else usage.amounts
+        most = whole = 0
+        for unit in machine.units.get(GPU, ()):
+            if unit.total:
+                used = amounts.get(unit.key, EMPTY)
+                core = unit.total.get(CORE, UNLIMITED) - used.get(CORE, 0)
+                ratio = unit.total.get(RATIO, UNLIMITED) - used.get(RATIO, 0)
+                here = core if core < ratio else ratio
+                most = here if here > most else most
+                whole += here >= WHOLE
+        self.cluster.table.set(MOST_LEFT, row, most)
+        self.cluster.table.set(WHOLE_LEFT, row, whole)
 
     def _gains(self, type_: str, slot: int, amounts: Amounts, machine: Machine) -> Gains:
         """The cells that a grant changes. Few kinds of grants are given out again and again."""
@@ -235,6 +259,7 @@ class Devices(Notes):
                     put(left(type_, resource, slot), row, there)
                 put(total(type_, resource), row, whole)
                 put(taken(type_, resource), row, used)
+        self._sum_up(row, machine)
         # What no column says may have changed as well: links, labels, virtual functions.
         table.touch(row, _EXACT)
         self.cluster.recounted(row)

@@ -6,22 +6,15 @@ switches stay free for whole pods), then the best device, then the lowest number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from koord.scheduler.plugins.devices.inventory import Unit
+from koord.scheduler.plugins.devices.inventory import Scope, Unit
+from koord.scheduler.plugins.devices.requests import GPU
 from koord.scheduler.plugins.devices.room import Room
 
 DEPTHS: Final = {"": 0, "Node": 0, "NUMANode": 1, "PCIe": 2, "Device": 0}
 """A single device is within its own scope wherever it lies; several never are."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    depth: int
-    units: tuple[Unit, ...]
-    children: tuple[_Scope, ...] = ()
 
 
 class _Found(NamedTuple):
@@ -38,63 +31,47 @@ class _Found(NamedTuple):
         return self.depth, self.mates, self.in_use, self.score
 
 
+class _Search(NamedTuple):
+    """What is looked for."""
+
+    fitting: frozenset[int]
+    number: int
+    least_depth: int
+    score: Callable[[Unit], float] | None
+    mates: frozenset[int]
+    used: frozenset[int]
+
+
 def closest(
-    room: Room,
-    units: Sequence[Unit],
-    fitting: frozenset[int],
-    count: int,
-    scope: str,
-    score: Callable[[Unit], float] | None,
+    room: Room, fitting: frozenset[int], count: int, scope: str, score: Callable[[Unit], float] | None
 ) -> tuple[Unit, ...] | None:
-    """`count` of `units` that lie closest together, of those with a `fitting` minor. `score`: of a shared GPU, which
-    device is preferred in a scope. None: no scope as deep as required has enough."""
-    found = _search(room, _tree(units), fitting, count, DEPTHS[scope], score)
+    """`count` GPUs that lie closest together, of those with a `fitting` minor. `score`: of a shared GPU, which device
+    is preferred in a scope. None: no scope as deep as required has enough."""
+    tree = room.machine.gpus
+    if tree is None:
+        return None
+    # GPUs that the pod cannot have are in the tree, too: a switch that has a used one is in use.
+    used = frozenset(minor for type_, minor in room.usage.holders if type_ == GPU)
+    found = _search(_Search(fitting, count, DEPTHS[scope], score, room.mates, used), tree, 0, 0)
     return None if found is None else found.units
 
 
-def _search(
-    room: Room,
-    scope: _Scope,
-    fitting: frozenset[int],
-    count: int,
-    least_depth: int,
-    score: Callable[[Unit], float] | None,
-) -> _Found | None:
-    if len(scope.units) < count:
+def _search(wanted: _Search, scope: Scope, mates: int, in_use: int) -> _Found | None:
+    """The best in a scope; counts of scopes are those above it."""
+    if len(wanted.fitting & scope.minors) < wanted.number:
         return None
+    mates += not wanted.mates.isdisjoint(scope.minors)
+    in_use += not wanted.used.isdisjoint(scope.minors)
     best: _Found | None = None
     for child in scope.children:
-        found = _search(room, child, fitting, count, least_depth, score)
+        found = _search(wanted, child, mates, in_use)
         if found is not None and (best is None or found.rank > best.rank):
             best = found
-    if best is None and scope.depth >= least_depth:
-        best = _here(scope, fitting, count, score)
-    if best is None:
-        return None
-    mates = any(unit.minor in room.mates for unit in scope.units)
-    in_use = any(room.is_used(unit) for unit in scope.units)
-    return best._replace(mates=best.mates + mates, in_use=best.in_use + in_use)
-
-
-def _here(scope: _Scope, fitting: frozenset[int], count: int, score: Callable[[Unit], float] | None) -> _Found | None:
-    able = [unit for unit in scope.units if unit.minor in fitting]
-    if len(able) < count:
-        return None
+    if best is not None or scope.depth < wanted.least_depth:
+        return best
+    able = [unit for unit in scope.units if unit.minor in wanted.fitting]
+    score = wanted.score
     if score is None:
-        return _Found(scope.depth, 0, 0, 0, tuple(able[:count]))
-    first = max(able, key=lambda unit: (score(unit), -unit.minor))
-    return _Found(scope.depth, 0, 0, score(first), (first,))
-
-
-def _tree(units: Sequence[Unit]) -> _Scope:
-    numa: dict[int, dict[str, list[Unit]]] = {}
-    for unit in units:
-        assert unit.place is not None
-        numa.setdefault(unit.place.numa, {}).setdefault(unit.place.pcie, []).append(unit)
-    children = []
-    for _, switches in sorted(numa.items()):
-        below = tuple(_Scope(2, tuple(each)) for _, each in sorted(switches.items()))
-        # By minor, as in every scope: the lowest are taken first.
-        here = tuple(sorted((unit for each in below for unit in each.units), key=lambda unit: unit.minor))
-        children.append(_Scope(1, here, below))
-    return _Scope(0, tuple(units), tuple(children))
+        return _Found(scope.depth, mates, in_use, 0, tuple(able[: wanted.number]))
+    points, _, first = max([(score(unit), -unit.minor, i) for i, unit in enumerate(able)])
+    return _Found(scope.depth, mates, in_use, points, (able[first],))
