@@ -189,6 +189,16 @@ def test_the_page_about_gangs(tmp_path: Path) -> None:
 
 
 @pytest.mark.kubectl
+def test_the_page_about_reservations(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("reservations.md"), tmp_path)
+    assert "night           Available   east-1   cpu 3/8, memory 4Gi/16Gi" in printed
+    assert "reservation/night is Pending: east-1" in printed
+    assert printed.count("condition met") == 2
+    assert '{"name":"night","uid":"' in printed
+    assert "cpu 3 of 8 used, 5 left" in printed
+
+
+@pytest.mark.kubectl
 def test_the_page_about_gpus(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("share-gpus.md"), tmp_path)
     assert "a request of 60Gi koordinator.sh/gpu-memory instead of 100Gi" in printed
