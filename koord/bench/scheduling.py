@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +91,8 @@ class Seen:
 
 
 @asynccontextmanager
-async def _watching(client: Client) -> AsyncIterator[Seen]:
+async def watching(client: Client) -> AsyncIterator[Seen]:
+    """What becomes of the pods of the benchmark."""
     seen = Seen()
     informer: Informer[Pod] = Informer(client, PODS, namespace=NAMESPACE)
     informer.add_handler(seen.hear)
@@ -106,7 +107,7 @@ async def _watching(client: Client) -> AsyncIterator[Seen]:
 
 
 @contextmanager
-def _koord(server: RunningServer, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+def koord_process(server: RunningServer, *args: str) -> Iterator[subprocess.Popen[bytes]]:
     """A component of koord as a process; it is up when it says so."""
     with tempfile.NamedTemporaryFile(prefix="koord-bench-", suffix=".log") as log:
         command = [sys.executable, "-m", "koord", args[0], "--kubeconfig", str(server.kubeconfig), *args[1:]]
@@ -121,7 +122,8 @@ def _koord(server: RunningServer, *args: str) -> Iterator[subprocess.Popen[bytes
             yield process
 
 
-def _pod(name: str, scheduler: str = "default-scheduler") -> bytes:
+def pod_request(name: str, scheduler: str = "default-scheduler", annotations: Mapping[str, str] | None = None) -> bytes:
+    """The request that makes a small pod."""
     app = name.rpartition("-")[0]
     resources = {"requests": {"cpu": "100m", "memory": "128Mi"}}
     spec = {
@@ -130,7 +132,8 @@ def _pod(name: str, scheduler: str = "default-scheduler") -> bytes:
         # New nodes are tainted until a controller finds them ready; there is none here.
         "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
     }
-    body = {"metadata": {"name": name, "labels": {"app": app}}, "spec": spec}
+    meta = {"name": name, "labels": {"app": app}, "annotations": dict(annotations or {})}
+    body = {"metadata": meta, "spec": spec}
     return encode("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", json.dumps(body).encode())
 
 
@@ -138,8 +141,8 @@ def _embedded(size: Size, quick: bool, progress: Progress) -> list[Result]:
     with api_servers.embedded() as server:
         progress("starting nodes")
         with (
-            _koord(server, "hollow", "--nodes", str(size.nodes)),
-            _koord(server, "scheduler", "--alone") as scheduler,
+            koord_process(server, "hollow", "--nodes", str(size.nodes)),
+            koord_process(server, "scheduler", "--alone") as scheduler,
         ):
             return asyncio.run(_end_to_end(server, scheduler, size, quick, progress))
 
@@ -150,18 +153,18 @@ async def _end_to_end(
     target = Target(server.config)
     case = f"embedded, {size.nodes} nodes"
     async with Client(locate(str(server.kubeconfig))) as client:
-        await _make_namespace(client)
+        await make_namespace(client)
         # Pods for nobody: what the server writes at best.
-        plain = [_pod(f"plain-{number}", "nobody") for number in range(size.burst // 2)]
+        plain = [pod_request(f"plain-{number}", "nobody") for number in range(size.burst // 2)]
         began_s = time.monotonic()
         await target.spread(CLIENTS, plain, 201)
         writes_per_s = len(plain) / (time.monotonic() - began_s)
         await client.delete_collection(PODS, namespace=NAMESPACE, grace_s=0)
-        async with _watching(client) as seen:
+        async with watching(client) as seen:
             progress(f"scheduling {size.burst} pods at once")
             before, cpu_before_s = await _version(client), api_servers.cpu_s(scheduler.pid)
             began_s = time.monotonic()
-            await target.spread(CLIENTS, [_pod(f"burst-{number}") for number in range(size.burst)], 201)
+            await target.spread(CLIENTS, [pod_request(f"burst-{number}") for number in range(size.burst)], 201)
             await seen.all_bound(size.burst)
             took_s = time.monotonic() - began_s
             meanwhile = await _version(client) - before
@@ -169,7 +172,7 @@ async def _end_to_end(
             writes = await _at_rest(client) - before
             progress(f"scheduling {size.trickle_per_s:g} pods a second")
             for number in range(size.trickle):
-                await target.spread(1, [_pod(f"trickle-{number}")], 201)
+                await target.spread(1, [pod_request(f"trickle-{number}")], 201)
                 await asyncio.sleep(1 / size.trickle_per_s)
             await seen.all_bound(size.burst + size.trickle)
             p50_s, p99_s = seen.waited_s(0.5, "trickle"), seen.waited_s(0.99, "trickle")
@@ -191,7 +194,8 @@ async def _end_to_end(
     ]
 
 
-async def _make_namespace(client: Client) -> None:
+async def make_namespace(client: Client) -> None:
+    """The namespace in which the benchmark's pods are."""
     with suppress(AlreadyExists):
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
 
@@ -228,7 +232,7 @@ def _side_by_side(size: Size, quick: bool, progress: Progress) -> list[Result]:
             progress(f"{'koord' if ours else 'kube-scheduler'} on kube-apiserver: {size.real_nodes} nodes")
             asyncio.run(_fill(server, size.real_nodes))
             if ours:
-                with _koord(server, "scheduler", "--alone") as process:
+                with koord_process(server, "scheduler", "--alone") as process:
                     figures.append(asyncio.run(_burst(server, process, size.real_pods)))
             else:
                 with peer_scheduler.running(binary, server, Path(folder), all_nodes=False) as peer:
@@ -277,10 +281,10 @@ async def _fill(server: RunningServer, nodes: int) -> None:
 
 async def _burst(server: RunningServer, process: subprocess.Popen[bytes], pods: int) -> dict[str, float]:
     async with Client(locate(str(server.kubeconfig))) as client:
-        await _make_namespace(client)
-        async with _watching(client) as seen:
+        await make_namespace(client)
+        async with watching(client) as seen:
             cpu_before_s, began_s = api_servers.cpu_s(process.pid), time.monotonic()
-            await Target(server.config).spread(CLIENTS, [_pod(f"burst-{number}") for number in range(pods)], 201)
+            await Target(server.config).spread(CLIENTS, [pod_request(f"burst-{number}") for number in range(pods)], 201)
             await seen.all_bound(pods)
             return {
                 "bound pods": pods / (time.monotonic() - began_s),

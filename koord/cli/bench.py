@@ -32,6 +32,7 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "apiserver": Bench("koord.bench.apiserver", "the embedded API server beside the real one"),
     "scheduler": Bench("koord.bench.scheduler", "decisions of the scheduling engine, without a cluster"),
     "scheduling": Bench("koord.bench.scheduling", "pods scheduled and bound on an API server, beside kube-scheduler"),
+    "jobs": Bench("koord.bench.jobs", "decisions about whole jobs, and what jobs cost that do not fit"),
     "gpu-packing": Bench("koord.bench.gpu_packing.run", "how much GPU placement policies get allocated, on traces"),
     "admission": Bench("koord.bench.admission", "webhook requests and rules"),
     "agent": Bench("koord.bench.agent", "a round of the node agent on a busy node"),

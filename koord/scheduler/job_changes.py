@@ -37,25 +37,24 @@ class JobChange:
 
 def changes_for(engine: Engine, asks: Sequence[Ask]) -> list[JobChange]:
     """For a job that does not fit, the smallest first."""
-    found = [_fewer(engine, asks), _less(engine, asks), _more_nodes(engine, asks)]
+    placements = _tried(engine, asks)
+    found = [_fewer(engine, asks, placements[0].fit), _less(engine, asks, placements)]
+    found.append(_more_nodes(engine, asks, placements))
     return sorted((each for each in found if each is not None), key=lambda each: each.size)
 
 
-def _fewer(engine: Engine, asks: Sequence[Ask]) -> JobChange | None:
-    """A lower minimum, of a job in one part."""
+def _fewer(engine: Engine, asks: Sequence[Ask], fit: int) -> JobChange | None:
+    """A lower minimum, of a job in one part of which so many fit."""
     needs = engine.needs(asks)
-    if len(needs) != 1:
+    if len(needs) != 1 or not 0 < fit < needs[0].at_least:
         return None
-    need = needs[0]
-    fit = sum(1 for each in _tried(engine, [asks[i] for i in need.members], at_least=1) if each.node is not None)
-    if not 0 < fit < need.at_least:
-        return None
-    return JobChange(f"a minimum of {fit} instead of {need.at_least}", 1 + (need.at_least - fit) / need.at_least)
+    least = needs[0].at_least
+    return JobChange(f"a minimum of {fit} instead of {least}", 1 + (least - fit) / least)
 
 
-def _less(engine: Engine, asks: Sequence[Ask]) -> JobChange | None:
+def _less(engine: Engine, asks: Sequence[Ask], placements: Sequence[Placement]) -> JobChange | None:
     """A smaller request, of a job whose pods ask for the same and are short of one resource."""
-    short = _short_of(_tried(engine, asks))
+    short = _short_of(placements)
     amounts = dict(asks[0].requests)
     if len(short) != 1 or short[0] not in amounts or any(ask.requests != asks[0].requests for ask in asks):
         return None
@@ -83,9 +82,8 @@ def _rounded(name: str, amount: int, asked: int) -> int:
     return amount // unit * unit or amount
 
 
-def _more_nodes(engine: Engine, asks: Sequence[Ask]) -> JobChange | None:
+def _more_nodes(engine: Engine, asks: Sequence[Ask], placements: Sequence[Placement]) -> JobChange | None:
     """Nodes like one that there is."""
-    placements = _tried(engine, asks)
     without = [ask for ask, each in zip(asks, placements, strict=True) if each.why_not]
     if not without:
         return None
@@ -153,15 +151,28 @@ class JobHints:
         self._engine = engine
         self._known: dict[str, tuple[str, str]] = {}
 
-    def of(self, job: str, asks: Sequence[Ask], short_of: str) -> str:
+    def of(self, job: str, asks: Sequence[Ask], placements: Sequence[Placement]) -> str:
         """`job`: its key."""
+        short_of = placements[0].short_of
         known = self._known.get(job)
         if known is not None and known[0] == short_of:
             return known[1]
         if len(self._known) >= MOST_HINTS:
             self._known.clear()
-        changes = [each for each in (_fewer(self._engine, asks), _more_nodes(self._engine, asks)) if each is not None]
-        smallest = min(changes, key=lambda each: each.size, default=None)
+        smallest = _fewer(self._engine, asks, placements[0].fit)
+        without = sum(1 for each in placements if each.why_not)
+        if smallest is None or without <= self._most_on_a_node(asks[0]):
+            # More than one node would be a larger change than a lower minimum, and costs time to try out.
+            nodes = _more_nodes(self._engine, asks, placements)
+            both = [each for each in (smallest, nodes) if each is not None]
+            smallest = min(both, key=lambda each: each.size, default=None)
         sentence = "" if smallest is None else f"The smallest change: {smallest.text}."
         self._known[job] = short_of, sentence
         return sentence
+
+    def _most_on_a_node(self, ask: Ask) -> int:
+        """How many such pods the largest node could take were it empty."""
+        table = self._engine.cluster.table
+        columns = [(table.columns.get(("allocatable", name)), amount) for name, amount in ask.requests if amount]
+        most = [int(column.max()) // amount for column, amount in columns if column is not None]
+        return min(most, default=1)

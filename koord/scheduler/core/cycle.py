@@ -162,7 +162,7 @@ class Cycle:
         self._observer.nowhere(engine, ask, placement, remedy, suggestion)
         # Where room is being made, nobody need do anything.
         in_the_making = helped or (suggestion is not None and suggestion.type == "WaitingVictimReleased")
-        hint = "" if in_the_making else self._hint(engine, attempt, asks, ask, placement)
+        hint = "" if in_the_making else self._hint(engine, attempt, asks, placements, ask)
         told = "" if suggestion is None else suggestion.told
         message = fits_nowhere(placement, len(feed.cluster.table), remedy.message, told, hint)
         # Where there are no nodes nobody turned it away, and whatever comes may help.
@@ -175,12 +175,15 @@ class Cycle:
                 self._let_go(bind, remedy.message or "others that it waited for cannot be placed")
         return Nowhere(attempt, profile.name, asks, placement, remedy, message, suggestion, outbid)
 
-    def _hint(self, engine: Engine, attempt: Attempt, asks: Sequence[Ask], ask: Ask, placement: Placement) -> str:
-        """What would let an entity in that fits nowhere."""
+    def _hint(
+        self, engine: Engine, attempt: Attempt, asks: Sequence[Ask], placements: Sequence[Placement], ask: Ask
+    ) -> str:
+        """What would let an entity in that fits nowhere; `ask`: of a job, the first of its pods that found no place."""
+        placement = placements[asks.index(ask)]
         if len(asks) > 1:
             of_jobs = self._job_hints.get(engine.profile.name)
-            wanted = of_jobs is not None and placement.short_of and not placement.refusal
-            return of_jobs.of(attempt.entity.key, asks, placement.short_of) if of_jobs is not None and wanted else ""
+            is_told = of_jobs is not None and placement.short_of and not placement.refusal
+            return of_jobs.of(attempt.entity.key, asks, placements) if of_jobs is not None and is_told else ""
         hints = self._hints.get(engine.profile.name)
         return "" if hints is None else hint_for(engine, hints, ask, placement)
 

@@ -226,7 +226,7 @@ class Engine:
     def lets_through(self, asks: Sequence[Ask]) -> int:
         """How many of some pods, the first ones, nobody refuses if they are placed one after the other."""
         most = len(asks)
-        for plugin in self._refusing:
+        for plugin in self._refusing if asks else ():
             most = min(most, 0 if plugin.lets_through is None else plugin.lets_through(asks[:most], self.cluster))
         return most
 

@@ -75,7 +75,7 @@ class JobPlacing:
             if missing:
                 transaction.undo()
                 short_of = "; ".join(_shortage(asks, need, number, places.found) for need, number in missing)
-                return [_left_out(asks[i], places.found.get(i), short_of) for i in everyone]
+                return [_left_out(asks[i], places.found.get(i), short_of, sum(fit)) for i in everyone]
             self._place_some(places, [i for i in everyone if i not in places.found], 0)
         return [places.found[i] for i in everyone]
 
@@ -132,6 +132,10 @@ class JobPlacing:
         if gains is None or not self._cluster.table.sums_are_small:
             return None
         members = list(takewhile(lambda ask: self._is_like(ask, first, class_), (asks[i] for i in islice(left, most))))
+        if len(members) < FEW_ALIKE:
+            # Others that come later may be more.
+            apart.discard(class_)
+            return None
         members = members[: engine.lets_through(members)]
         if len(members) < FEW_ALIKE:
             return None
@@ -189,11 +193,11 @@ def _also(alike: Placement, ask: Ask) -> Placement:
     return msgspec.structs.replace(alike, pod=ask.key)
 
 
-def _left_out(ask: Ask, placement: Placement | None, short_of: str) -> Placement:
+def _left_out(ask: Ask, placement: Placement | None, short_of: str, fit: int) -> Placement:
     """What becomes of a member of a job that does not fit."""
     if placement is None or placement.node is not None:
-        return Placement(ask.key, None, rejections={"the job does not fit": 1}, short_of=short_of)
-    return msgspec.structs.replace(placement, short_of=short_of)
+        return Placement(ask.key, None, rejections={"the job does not fit": 1}, short_of=short_of, fit=fit)
+    return msgspec.structs.replace(placement, short_of=short_of, fit=fit)
 
 
 def _shortage(asks: Sequence[Ask], need: JobNeed, fit: int, found: Mapping[int, Placement]) -> str:

@@ -24,6 +24,8 @@ class Placement(msgspec.Struct, frozen=True):
     "Why the pod is turned away whatever the node, where that is so."
     short_of: str = ""
     "What its job is short of, where that is why."
+    fit: int = 0
+    "How many pods of its job have a place then, as far as they are needed."
 
     @property
     def rejected_by(self) -> frozenset[str]:

@@ -1,0 +1,213 @@
+"""How fast are whole jobs decided, and what does a job cost that does not fit?
+
+decided     gangs of 8 to 512 pods on nodes that are half full, three of ten of which cannot fit: CPU seconds from
+            the queue to the decision, with what is told of it
+retry       one such gang, tried again because a node has more room
+alike       a thousand equal pods, placed by one pass over the nodes
+bound       gangs of 64 on the embedded API server, beside single pods in the same run
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kinds import NODES, PODS
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol import names
+from koord.bench import api_servers, scheduling
+from koord.bench.api_load import Target
+from koord.bench.api_servers import RunningServer
+from koord.bench.result import Result, result
+from koord.kube.client import Client
+from koord.kube.locate import locate
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.decision import Bind, Nowhere
+from koord.scheduler.core.moment import Moment
+from koord.scheduler.profiles import profiles_of
+
+BENCH: Final = "jobs"
+CORES: Final = 32
+SIZES: Final = (8, 8, 8, 8, 16, 16, 16, 24, 24, 512)
+"""Of ten gangs."""
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Figures:
+    pods: int = 0
+    gangs: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    retries_s: list[float] = field(default_factory=list)
+
+
+def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Result]:
+    """All cases. `quick` shrinks them, and leaves out the goals for the full size."""
+    nodes, gangs = (500, 50) if quick else (5_000, 1_000)
+    progress(f"{gangs} gangs on {nodes} nodes")
+    found = decided(nodes, gangs)
+    case = f"{gangs} gangs, {found.pods} pods, {nodes} nodes"
+    slowest_ms = 1000 * max(found.retries_s)
+    members = nodes // 5
+    progress(f"{members} alike members on {nodes} nodes")
+    alike_ms = 1000 * alike(nodes, members)
+    results = [
+        result(BENCH, case, "decided", found.pods / found.seconds, "pods/s", more_is_better=True,
+               goal=None if quick else 10_000),
+        result(BENCH, case, "retry of a failing gang, slowest", slowest_ms, "ms", goal=None if quick else 5.0),
+        result(BENCH, f"{members} alike members, {nodes} nodes", "decided", alike_ms, "ms",
+               goal=None if quick else 20.0),
+    ]  # fmt: skip
+    return results + _bound(quick, progress)
+
+
+def decided(nodes: int, gangs: int, seed: int = 0) -> Figures:
+    """Decide about all gangs once, and about those again that did not fit."""
+    core, figures = half_full(nodes, random.Random(seed)), Figures(gangs=gangs)
+    for i in range(gangs):
+        # Of each size, three of ten.
+        size, hopeless = SIZES[i % 10], (i + i // 10) % 10 < 3
+        for pod in members(f"gang-{i}", size, cores=20 if hopeless else 1):
+            core.put(PODS, pod)
+        figures.pods += size
+    with _undisturbed():
+        for decision, took_s in _decisions(core):
+            figures.seconds += took_s
+            if isinstance(decision, Bind):
+                for each in decision.members:
+                    core.bound(decision, each.ask)
+            figures.failed += isinstance(decision, Nowhere)
+        # More room on one node, and not enough: all of them are tried again.
+        core.at(Moment(60.0, 60.0))
+        core.put(NODES, _node(0, cores=2 * CORES))
+        figures.retries_s += [took_s for decision, took_s in _decisions(core) if isinstance(decision, Nowhere)]
+    return figures
+
+
+def alike(nodes: int, number: int) -> float:
+    """CPU seconds of one decision about so many equal pods; the class is known."""
+    core = half_full(nodes, random.Random(0))
+    took = []
+    for name in ("first", "second", "third"):
+        for pod in members(name, number, cores=1):
+            core.put(PODS, pod)
+        engine = next(iter(core.engines.values()))
+        (attempt,) = core.queue
+        with _undisturbed():
+            began_s = time.thread_time()
+            placements = engine.place_all(attempt.entity.pods)
+            took.append(time.thread_time() - began_s)
+        assert all(each.node for each in placements)
+        core = half_full(nodes, random.Random(0)) if name != "third" else core
+    return min(took)
+
+
+def half_full(nodes: int, rng: random.Random) -> Core:
+    """Nodes with half of their cores taken, more or less, under the shipped configuration."""
+    core = Core(profiles_of(SHIPPED), alone=True)
+    for i in range(nodes):
+        core.put(NODES, _node(i))
+    for i in range(nodes):
+        running = convert(Pod, _pod(f"running-{i}", "", 1, cores=rng.randint(14, 18)))
+        core.put(PODS, replace(running, spec=replace(running.spec, node_name=_node_name(i))))
+    return core
+
+
+def members(gang: str, number: int, cores: int) -> list[Pod]:
+    return [convert(Pod, _pod(f"{gang}-{i}", gang, number, cores=cores)) for i in range(number)]
+
+
+def _pod(name: str, gang: str, least: int, *, cores: int) -> dict[str, Any]:
+    said = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(least)} if gang else {}
+    requests = {"cpu": str(cores), "memory": f"{cores}Gi"}
+    return {
+        "metadata": {"name": name, "namespace": "lab", "uid": name, "annotations": said, "labels": {"job": gang}},
+        "spec": {"containers": [{"name": "worker", "image": "train:1", "resources": {"requests": requests}}]},
+        "status": {"phase": "Pending", "qosClass": "Burstable"},
+    }
+
+
+def _node_name(i: int) -> str:
+    return f"node-{i:05}"
+
+
+def _node(i: int, cores: int = CORES) -> Node:
+    labels = {"kubernetes.io/hostname": _node_name(i), "topology.kubernetes.io/zone": f"zone-{i % 3}"}
+    allocatable = {"cpu": str(cores), "memory": f"{4 * cores}Gi", "pods": "110"}
+    data = {"metadata": {"name": _node_name(i), "labels": labels}, "status": {"allocatable": allocatable}}
+    return convert(Node, data)
+
+
+def _decisions(core: Core) -> Iterator[tuple[object, float]]:
+    while True:
+        began_s = time.thread_time()
+        decision = core.decide()
+        took_s = time.thread_time() - began_s
+        if decision is None:
+            return
+        yield decision, took_s
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _bound(quick: bool, progress: Progress) -> list[Result]:
+    """Gangs of 64 beside single pods, from their creation to the binding."""
+    nodes, pods = (50, 256) if quick else (1_000, 3_072)
+    with api_servers.embedded() as server:
+        progress("starting nodes")
+        with (
+            scheduling.koord_process(server, "hollow", "--nodes", str(nodes)),
+            scheduling.koord_process(server, "scheduler", "--alone"),
+        ):
+            progress(f"binding {pods} pods alone, and in gangs of 64")
+            alone, together = asyncio.run(_rates(server, pods))
+    return [
+        result(BENCH, f"embedded, {nodes} nodes, gangs of 64", "bound pods", together, "pods/s", baseline=alone,
+               more_is_better=True, ratio_goal=None if quick else 0.95, peer="single pods, in the same run"),
+    ]  # fmt: skip
+
+
+async def _rates(server: RunningServer, pods: int) -> tuple[float, float]:
+    async with Client(locate(str(server.kubeconfig))) as client:
+        await scheduling.make_namespace(client)
+        alone = await _rate(client, server, [scheduling.pod_request(f"alone-{i}") for i in range(pods)])
+        await client.delete_collection(PODS, namespace=scheduling.NAMESPACE, grace_s=0)
+        together = [
+            scheduling.pod_request(
+                f"gang{i // 64}-{i % 64}",
+                annotations={
+                    names.ANNOTATION_GANG_NAME: f"gang{i // 64}",
+                    names.ANNOTATION_GANG_MIN_AVAILABLE: "64",
+                },
+            )
+            for i in range(pods)
+        ]
+        return alone, await _rate(client, server, together)
+
+
+async def _rate(client: Client, server: RunningServer, requests: list[bytes]) -> float:
+    async with scheduling.watching(client) as seen:
+        began_s = time.monotonic()
+        await Target(server.config).spread(scheduling.CLIENTS, requests, 201)
+        await seen.all_bound(len(requests))
+        return len(requests) / (time.monotonic() - began_s)

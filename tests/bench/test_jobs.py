@@ -1,0 +1,14 @@
+"""The benchmark of jobs decides about what it says it does."""
+
+from __future__ import annotations
+
+from koord.bench import jobs
+
+
+def test_three_of_ten_gangs_do_not_fit_and_are_tried_again() -> None:
+    found = jobs.decided(nodes=200, gangs=20)
+    assert (found.pods, found.failed, len(found.retries_s)) == (2 * sum(jobs.SIZES), 6, 6)
+
+
+def test_all_alike_members_have_their_places() -> None:
+    assert jobs.alike(nodes=100, number=50) > 0
