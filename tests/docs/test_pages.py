@@ -74,6 +74,13 @@ def test_the_page_about_admission(tmp_path: Path) -> None:
     assert '{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"}' in printed
 
 
+def test_the_page_about_packing_gpus(tmp_path: Path) -> None:
+    printed = in_a_shell(["set -ex", *commands("pack-gpus.md")], tmp_path)
+    assert "GPU allocated (%) when as much GPU was asked for as there is" in printed
+    assert "GPU time refused (%)" in printed
+    assert "GPU packing: least GPU left for now; ShadowPrices begins when 300 GPU pods are known" in printed
+
+
 def test_the_page_about_the_agent(tmp_path: Path) -> None:
     printed = in_a_shell(["set -ex", *commands("what-the-agent-does-to-a-node.md")], tmp_path)
     assert "idle class" in printed
