@@ -125,6 +125,32 @@ def _all(namespace: str) -> Iterator[Hook]:
         version="v1alpha1",
     )
     yield Hook(
+        name="melasticquota.koordinator.sh",
+        path=names.WEBHOOK_MUTATE_ELASTIC_QUOTA,
+        mutating=True,
+        gate=ManagerGate.ELASTIC_MUTATING_WEBHOOK,
+        operations=("CREATE",),
+        resource="elasticquotas",
+        object_type="elasticquota",
+        fails_closed=True,
+        timeout_s=5,
+        group="scheduling.sigs.k8s.io",
+        version="v1alpha1",
+    )
+    yield Hook(
+        name="velasticquota.koordinator.sh",
+        path=names.WEBHOOK_VALIDATE_ELASTIC_QUOTA,
+        mutating=False,
+        gate=ManagerGate.ELASTIC_VALIDATING_WEBHOOK,
+        operations=("CREATE", "UPDATE", "DELETE"),
+        resource="elasticquotas",
+        object_type="elasticquota",
+        fails_closed=True,
+        timeout_s=5,
+        group="scheduling.sigs.k8s.io",
+        version="v1alpha1",
+    )
+    yield Hook(
         name="vconfigmap.koordinator.sh",
         path=names.WEBHOOK_VALIDATE_CONFIGMAP,
         mutating=False,

@@ -13,6 +13,8 @@ from typing import Final
 from koord.admission.binding import BindingSettings
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.profiles import CompiledProfile
+from koord.admission.quota_objects import QuotaPods
+from koord.admission.quota_topology import QuotaTopology
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.api.kubernetes.core import PriorityClass
 from koord.api.kubernetes.meta import ObjectMeta
@@ -39,6 +41,8 @@ class Known:
     default_priority: int | None = None
     "Of pods that name no class, where that is known."
     trees: QuotaTrees = field(default_factory=QuotaTrees)
+    quotas: QuotaTopology = field(default_factory=QuotaTopology)
+    quota_pods: QuotaPods = field(default_factory=QuotaPods)
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pods: Mapping[str, ObjectMeta] = field(default_factory=dict)
     "By `namespace/name`, for those who want to bind them."

@@ -18,6 +18,8 @@ from koord.admission import (
     node_config,
     pod_colocation,
     pod_devices,
+    pod_quota,
+    quota_objects,
     quota_tree_affinity,
     readable,
     slo_config,
@@ -36,10 +38,12 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import Fault
 from koord.api.protocol import names
+from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.protocol.priority import PRIORITY_CLASS_OF_QOS, PriorityClass, qos_class, raw_priority_class
 
 CREATE: Final[tuple[Operation, ...]] = ("CREATE",)
 UPDATE: Final[tuple[Operation, ...]] = ("UPDATE",)
+DELETE: Final[tuple[Operation, ...]] = ("DELETE",)
 WRITES: Final[tuple[Operation, ...]] = ("CREATE", "UPDATE")
 
 
@@ -172,6 +176,45 @@ def _affinity_of_pod(asked: Asked, pod: Json) -> Json:
     return quota_tree_affinity.with_affinity(pod, asked.namespace, asked.known.trees)
 
 
+def _completed_quota(asked: Asked, quota: Json) -> Json:
+    return quota_objects.completed(quota, asked.known.quotas)
+
+
+def _quota(asked: Asked) -> Iterator[Fault]:
+    request, known = asked.request, asked.known
+    new = typed.typed(ElasticQuota, _placed(asked, request.object))
+    old = typed.typed(ElasticQuota, _placed(asked, request.old)) if request.operation == "UPDATE" else None
+    rules = quota_objects.QuotaRules(
+        keys_may_differ=asked.gates[ManagerGate.ELASTIC_QUOTA_ENABLE_UPDATE_RESOURCE_KEY],
+        keeps=asked.gates[ManagerGate.ELASTIC_QUOTA_GUARANTEE_USAGE],
+    )
+    return quota_objects.faults(new, old, known.quotas, known.quota_pods, rules)
+
+
+def _quota_goes(asked: Asked) -> Iterator[Fault]:
+    old = typed.typed(ElasticQuota, _placed(asked, asked.request.old))
+    return quota_objects.deletion_faults(old, asked.known.quotas, asked.known.quota_pods)
+
+
+def _placed(asked: Asked, obj: Json | None) -> Json:
+    """An object that names its namespace, which may be in the request alone."""
+    metadata = part(obj or {}, "metadata")
+    if metadata.get("namespace") or not asked.request.namespace:
+        return obj or {}
+    return {**(obj or {}), "metadata": {**metadata, "namespace": asked.request.namespace}}
+
+
+def _quota_of_pod(asked: Asked) -> Iterator[Fault]:
+    return pod_quota.faults(
+        asked.pod,
+        asked.old_pod if asked.request.operation == "UPDATE" else None,
+        asked.pod.metadata.namespace or asked.request.namespace,
+        asked.known.quotas,
+        default=not asked.gates[ManagerGate.DISABLE_DEFAULT_QUOTA],
+        parents_take_pods=asked.gates[ManagerGate.SUPPORT_PARENT_QUOTA_SUBMIT_POD],
+    )
+
+
 def _not_a_reservation(asked: Asked) -> Iterator[Fault]:
     if names.ANNOTATION_RESERVE_POD in asked.pod.metadata.annotations:
         yield Fault(
@@ -275,6 +318,7 @@ MUTATING: Final[tuple[Mutating, ...]] = (
         run=lambda asked, node: node_amplification.amplified(node, asked.request.old),
     ),
     Mutating("ClusterColocationProfile", "reservations", CREATE, run=_profiles_of_reservation),
+    Mutating("ElasticQuota", "elasticquotas", CREATE, run=_completed_quota),
 )
 
 _checked = partial(Validating, resource="pods", operations=WRITES)
@@ -282,6 +326,7 @@ _checked = partial(Validating, resource="pods", operations=WRITES)
 VALIDATING: Final[tuple[Validating, ...]] = (
     _checked("ClusterReservation", run=_not_a_reservation),
     _checked("ClusterColocationProfile", run=_colocation),
+    _checked("ElasticQuota", run=_quota_of_pod),
     _checked(
         "DeviceResource",
         gate=ManagerGate.VALIDATE_POD_DEVICE_RESOURCE,
@@ -300,4 +345,6 @@ VALIDATING: Final[tuple[Validating, ...]] = (
     Validating("SLOManagerConfigConflictForNode", "nodes", WRITES, run=_node_config),
     Validating("ReadableAnnotations", "nodes", WRITES, run=_readable_node),
     Validating("SLOConfig", "configmaps", WRITES, run=_slo_config),
+    Validating("ElasticQuota", "elasticquotas", WRITES, run=_quota),
+    Validating("ElasticQuota", "elasticquotas", DELETE, run=_quota_goes),
 )

@@ -14,6 +14,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod, PodTemplateSpec
 from koord.api.machinery.codec import DecodeError, convert, without_nulls
 from koord.api.machinery.struct import Struct
+from koord.api.protocol.crd.elastic_quota import ElasticQuota
 
 T = TypeVar("T", bound=Struct)
 
@@ -34,6 +35,7 @@ TYPES: Final[Mapping[str, type[Struct]]] = {
     "nodes": Node,
     "reservations": _Reserved,
     "configmaps": ConfigMap,
+    "elasticquotas": ElasticQuota,
 }
 """What objects that rules look into must be, by resource."""
 

@@ -20,6 +20,7 @@ from koord.admission.known import LABEL_NAMESPACE_NAME, Known, default_priority,
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
+from koord.admission.quota_topology import QuotaTopology
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import AdmissionAnswer, Gates, Json, Request
 from koord.admission.review import admit, completed, validate
@@ -79,6 +80,7 @@ def known_of(items: Iterable[Manifest]) -> Known:
         priority_classes={**shipped_priority_classes(), **classes},
         default_priority=default_priority(classes.values()),
         trees=QuotaTrees.of(of[kinds.ELASTIC_QUOTAS], of[kinds.ELASTIC_QUOTA_PROFILES]),
+        quotas=QuotaTopology.of(of[kinds.ELASTIC_QUOTAS]),
         node_labels={each.metadata.name: each.metadata.labels for each in of[kinds.NODES]},
         slo_config=_data(of[kinds.CONFIG_MAPS], names.CONFIGMAP_SLO_CONTROLLER),
         enhanced=_enhanced(_data(of[kinds.CONFIG_MAPS], names.CONFIGMAP_POD_ENHANCED_VALIDATOR)),

@@ -213,3 +213,12 @@ def test_the_page_about_gpus(tmp_path: Path) -> None:
     assert 'deployment "chat" successfully rolled out' in printed
     assert '"gpu":[{"minor":' in printed
     assert "default/train 100%" in printed
+
+
+@pytest.mark.kubectl
+def test_the_page_about_sharing_a_cluster(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("share-a-cluster.md"), tmp_path)
+    assert "quota research may use cpu 12 and uses 14; the pod asks for 4" in printed
+    assert "pods of quota research that request cpu 6 end" in printed
+    assert "elasticquota.scheduling.sigs.k8s.io/research created" in printed
+    assert "  research" in printed

@@ -14,19 +14,23 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace as struct_replace
 
 from koord.admission.binding import BindingSettings
 from koord.admission.known import Known, default_priority
+from koord.admission.plain import part
 from koord.admission.pod_enhanced import EnhancedRules
 from koord.admission.pod_enhanced import parse as parse_enhanced
 from koord.admission.profiles import compile_profiles
+from koord.admission.quota_objects import QuotaPods
+from koord.admission.quota_topology import namespaces_of
 from koord.admission.quota_tree_affinity import QuotaTrees
 from koord.admission.request import Gates, Request
 from koord.api import kinds
 from koord.api.configuration.features import ManagerGate
 from koord.api.kubernetes.core import ConfigMap, PriorityClass
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.machinery.codec import decode
+from koord.api.machinery.codec import DecodeError, convert, decode
 from koord.api.machinery.faults import Invalid
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
@@ -38,12 +42,15 @@ from koord.kube.errors import ApiError
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
 from koord.kube.served import asked_until_told, until_served
-from koord.kube.store import Identity
+from koord.kube.store import Delta, Identity
 
 log = logging.getLogger(__name__)
 
 ASK_S = 2.0
 """For what is not known yet; API servers wait a few seconds for an answer."""
+
+SETTLED_S = 10.0
+"""So long after a request was admitted, informers have told what became of it."""
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -145,8 +152,7 @@ class WebhookKnown:
         async with asyncio.TaskGroup() as tasks:
             if self._profiles is None:
                 tasks.create_task(self._await_profiles(), name="webhooks/profiles")
-            if self._gates[ManagerGate.MULTI_QUOTA_TREE]:
-                tasks.create_task(self._await_quotas(), name="webhooks/quotas")
+            tasks.create_task(self._await_quotas(), name="webhooks/quotas")
 
     def now(self) -> Known:
         """What is known at this moment."""
@@ -163,7 +169,65 @@ class WebhookKnown:
             pod = await self._pod(request.namespace, request.name)
             if pod is not None:
                 known = replace(known, pods={f"{request.namespace}/{request.name}": pod})
+        if request.resource == "elasticquotas":
+            known = await self._about_quota(known, request)
         return known
+
+    def admitted(self, request: Request) -> None:
+        """A quota is to be stored, or gone: whoever asks next knows of it before informers tell. Should it not come to
+        that, what informers say counts again after a while."""
+        obj = request.object if request.operation != "DELETE" else request.old
+        if request.dry_run or request.subresource or obj is None:
+            return
+        try:
+            quota = convert(ElasticQuota, obj)
+        except DecodeError:
+            return
+        if not quota.metadata.namespace:
+            quota = struct_replace(quota, metadata=struct_replace(quota.metadata, namespace=request.namespace))
+        key = quota.metadata.key
+        if request.operation == "DELETE":
+            self._known.quotas.remove(key)
+        else:
+            self._known.quotas.put(quota)
+        asyncio.get_running_loop().call_later(SETTLED_S, self._as_heard, key)
+
+    def _as_heard(self, key: str) -> None:
+        found = self._quotas.get(key) if self._quotas is not None else None
+        if found is None:
+            self._known.quotas.remove(key)
+        else:
+            self._known.quotas.put(found)
+
+    async def _about_quota(self, known: Known, request: Request) -> Known:
+        """What a request about a quota needs: a parent that was made a moment ago, and pods that are in the quota."""
+        new, old = (part(obj or {}, "metadata") for obj in (request.object, request.old))
+        parent = part(new, "labels").get(names.LABEL_QUOTA_PARENT)
+        try:
+            if parent and known.quotas.get(parent) is None:
+                for found in await self._client.list(kinds.ELASTIC_QUOTAS, fields=f"metadata.name={parent}"):
+                    known.quotas.put(found)
+            is_parent = [part(each, "labels").get(names.LABEL_QUOTA_IS_PARENT) == "true" for each in (new, old)]
+            if request.operation == "DELETE" or (request.operation == "UPDATE" and is_parent == [True, False]):
+                known = replace(known, quota_pods=await self._pods_in(request))
+        except (ApiError, TimeoutError) as error:
+            log.warning("what a quota is checked against cannot be read: %s", error)
+        return known
+
+    async def _pods_in(self, request: Request) -> QuotaPods:
+        """A pod for each way of being in a quota."""
+        quota = convert(ElasticQuota, request.old or {})
+        name, key = quota.metadata.name or request.name, names.LABEL_QUOTA_NAME
+        labelled = await self._one_pod(labels=f"{key}={name}")
+        own = [request.namespace] if name == request.namespace else []
+        within = {each: await self._one_pod(namespace=each, labels=f"!{key}") for each in [*own, *namespaces_of(quota)]}
+        return QuotaPods({name: labelled} if labelled else {}, {each: pod for each, pod in within.items() if pod})
+
+    async def _one_pod(self, *, labels: str, namespace: str = "") -> str:
+        async for page in self._client.typed_pages(kinds.PODS, namespace=namespace, labels=labels, limit=1):
+            for pod in page.items:
+                return pod.metadata.key
+        return ""
 
     async def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
         try:
@@ -199,8 +263,17 @@ class WebhookKnown:
         def note(_: object) -> None:
             self._set(trees=QuotaTrees.of(quotas.list(), profiles.list()))
 
-        quotas.add_handler(note)
-        profiles.add_handler(note)
+        def heard(delta: Delta[ElasticQuota]) -> None:
+            if delta.new is not None:
+                self._known.quotas.put(delta.new)
+            elif delta.old is not None:
+                self._known.quotas.remove(delta.old.metadata.key)
+
+        quotas.add_handler(heard)
+        self._quotas = quotas
+        if self._gates[ManagerGate.MULTI_QUOTA_TREE]:
+            quotas.add_handler(note)
+            profiles.add_handler(note)
 
     def _note_classes(self) -> None:
         self._set(default_priority=default_priority(self._classes.list()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 import msgspec
@@ -19,8 +20,9 @@ from koord.admission.binding import BindingDecision
 from koord.admission.hooks import Hook
 from koord.admission.known import Known
 from koord.admission.plain import part
-from koord.admission.request import AdmissionAnswer, Gates, Request
+from koord.admission.request import BAD_REQUEST, AdmissionAnswer, Gates, Request
 from koord.admission.review import mutate, validate
+from koord.admission.typed import pod as pod_of
 from koord.api.configuration.features import ManagerGate
 from koord.api.kubernetes.admissionregistration import (
     AdmissionRequest,
@@ -30,6 +32,7 @@ from koord.api.kubernetes.admissionregistration import (
 )
 from koord.api.machinery.codec import DecodeError, decode
 from koord.kube.metrics import Metrics
+from koord.manager.live.quota_counting import QuotaCounting
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +54,19 @@ class Lookup(Protocol):
 class Reviews:
     """Answers reviews by path."""
 
-    def __init__(self, known: Lookup, gates: Gates, hooks: Iterable[Hook], metrics: Metrics, seed: int = 0) -> None:
+    def __init__(
+        self,
+        known: Lookup,
+        gates: Gates,
+        hooks: Iterable[Hook],
+        metrics: Metrics,
+        seed: int = 0,
+        *,
+        counting: QuotaCounting | None = None,
+        quota_admitted: Callable[[Request], None] = lambda request: None,
+    ) -> None:
         self._known, self._gates, self._seed = known, gates, seed
+        self._counting, self._quota_admitted = counting, quota_admitted
         # Several entries of a configuration share a path; for one path they agree in what matters here.
         self._by_path: dict[str, Hook] = {hook.path: hook for hook in hooks}
         self._timing = _Timing(metrics)
@@ -107,6 +121,10 @@ class Reviews:
             answer = mutate(request, known, self._gates, self._seed, observe)
         else:
             answer = validate(request, known, self._gates, observe)
+            if answer.allowed and request.resource == "elasticquotas":
+                self._quota_admitted(request)
+            if answer.allowed and request.resource == "pods" and not request.subresource:
+                answer = await self._counted(request, answer, namespace)
         if not answer.allowed:
             log.info(
                 "denied %s of %s %s/%s: %s",
@@ -117,6 +135,18 @@ class Reviews:
                 answer.message,
             )
         return answer
+
+    async def _counted(self, request: Request, answer: AdmissionAnswer, namespace: str) -> AdmissionAnswer:
+        """Whether the quota of a pod has room for it. What is only tried out is not counted."""
+        is_update = request.operation == "UPDATE"
+        is_on = self._gates[ManagerGate.ENABLE_QUOTA_ADMISSION] and (
+            not is_update or self._gates[ManagerGate.ENABLE_QUOTA_ADMISSION_ON_UPDATE]
+        )
+        if self._counting is None or not is_on or request.dry_run:
+            return answer
+        old = pod_of(request.old or {}) if is_update else None
+        why = await self._counting.count(pod_of(request.object or {}), namespace, old)
+        return answer if not why else replace(answer, allowed=False, code=BAD_REQUEST, message=why)
 
     def _count(self, request: Request, known: Known) -> None:
         pod = known.pods.get(f"{request.namespace}/{request.name}")

@@ -34,6 +34,7 @@ from koord.kube.informers import Informers
 from koord.kube.metrics import Metrics
 from koord.manager.live.certificate_store import CertificateStore, FileStore, SecretStore
 from koord.manager.live.certificates import Lifetimes, Material, load, renewed
+from koord.manager.live.quota_counting import QuotaCounting
 from koord.manager.live.registration import Endpoint, Registration
 from koord.manager.live.webhook_known import InformerView, WebhookKnown, label_record, of_labels
 from koord.manager.live.webhook_reviews import Reviews
@@ -168,7 +169,18 @@ class WebhookServer:
         self._address = parse_address(address)
         self._registered: tuple[Hook, ...] = tuple(registered(gates, self._options.namespace))
         self._reviews = Reviews(
-            known, gates, hooks(gates, self._options.namespace), metrics or Metrics(process=False), self._options.seed
+            known,
+            gates,
+            hooks(gates, self._options.namespace),
+            metrics or Metrics(process=False),
+            self._options.seed,
+            counting=QuotaCounting(
+                client,
+                known.now().quotas,
+                default=not gates[ManagerGate.DISABLE_DEFAULT_QUOTA],
+                overhead=not gates[ManagerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD],
+            ),
+            quota_admitted=known.admitted,
         )
         self._store: CertificateStore = SecretStore(client, self._options.namespace, self._options.secret)
         if self._options.certificate_folder:

@@ -18,6 +18,7 @@ from koord.kube.metrics import Metrics
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
 from koord.scheduler.framework.plugin import Measure
+from koord.scheduler.plugins.quota.measured import ELASTIC_QUOTA_STATUS
 
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
@@ -154,6 +155,16 @@ class SchedulerMetrics:
             "job_size",
         )
         self._of_plugins = {
+            ELASTIC_QUOTA_STATUS: metrics.gauge(
+                ELASTIC_QUOTA_STATUS,
+                "What a quota says of a resource: milli-cores of cpu, plain units of everything else",
+                "name",
+                "resource",
+                "tree",
+                "is_parent",
+                "parent",
+                "field",
+            ),
             "scheduler_reservation_status_phase": metrics.gauge(
                 "scheduler_reservation_status_phase", "1 for the phase that a reservation is in", "name", "phase"
             ),

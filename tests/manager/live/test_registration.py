@@ -15,6 +15,7 @@ from koord.api.text.selector import EVERYTHING, LabelSelector, compile_labels
 from koord.manager.live.registration import Endpoint, entries
 
 ALL = parse_gates(ManagerGate, "AllAlpha=true,AllBeta=true")
+QUOTAS = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 SERVICE = Endpoint("koordinator-system", "koordinator-webhook-service")
 
 
@@ -27,6 +28,8 @@ def registered() -> dict[str, dict[str, Any]]:
     [
         ("mpod-create", "/mutate-pod", "pods", ["CREATE"], "Fail"),
         ("mpod-update", "/mutate-pod", "pods", ["UPDATE"], "Fail"),
+        ("melasticquota", f"/mutate-{QUOTAS}", "elasticquotas", ["CREATE"], "Fail"),
+        ("velasticquota", f"/validate-{QUOTAS}", "elasticquotas", ["CREATE", "UPDATE", "DELETE"], "Fail"),
         ("vpod", "/validate-pod", "pods", ["CREATE", "UPDATE"], "Fail"),
         ("vpodbinding", "/validate-pod-binding", "pods/binding", ["CREATE"], "Ignore"),
         ("mnode-status", "/mutate-node-status", "nodes/status", ["CREATE", "UPDATE"], "Ignore"),
@@ -95,7 +98,7 @@ def test_configuration_is_asked_about_where_managers_read_it() -> None:
 
 def test_bindings_are_asked_about_only_where_someone_may_be_denied() -> None:
     assert "/validate-pod-binding" in {hook.path for hook in hooks(parse_gates(ManagerGate))}
-    asked = {"/mutate-pod", "/validate-pod", "/validate-configmap"}
+    asked = {"/mutate-pod", "/validate-pod", "/validate-configmap", f"/mutate-{QUOTAS}", f"/validate-{QUOTAS}"}
     assert {hook.path for hook in told(parse_gates(ManagerGate))} == asked
     assert "/validate-pod-binding" in {hook.path for hook in told(ALL)}
 

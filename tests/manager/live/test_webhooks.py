@@ -394,9 +394,10 @@ def test_webhooks_can_be_switched_off_by_their_gates() -> None:
         return {hook.path for hook in hooks(parse_gates(ManagerGate, text))}
 
     assert paths("WebhookFramework=false") == set()
-    assert paths("") == {"/mutate-pod", "/validate-pod", "/validate-pod-binding", "/validate-configmap"}
+    quotas = {f"/{verb}-scheduling-sigs-k8s-io-v1alpha1-elasticquota" for verb in ("mutate", "validate")}
+    assert paths("") == {"/mutate-pod", "/validate-pod", "/validate-pod-binding", "/validate-configmap", *quotas}
     changed = "PodValidatingWebhook=false,ConfigMapValidatingWebhook=false,NodeMutatingWebhook=true"
-    assert paths(changed) == {"/mutate-pod", "/mutate-node-status"}
+    assert paths(changed) == {"/mutate-pod", "/mutate-node-status", *quotas}
 
 
 @pytest.mark.cluster

@@ -21,9 +21,10 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
-from koord.scheduler.framework.plugin import Plugin, Remedy, Taking
+from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Evict, Write
 from koord.scheduler.plugins.quota.check import shortage, words
+from koord.scheduler.plugins.quota.measured import Series, measured
 from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
@@ -37,6 +38,7 @@ REVOKED: Final = "QuotaOverused"
 """Why a pod is evicted, for programs."""
 CREATED_AGAIN_S: Final = 60.0
 """So long after an object was wanted that is still not there, it is wanted again."""
+MEASURED_EVERY_S: Final = 10.0
 AT_ONCE: Final = 1000
 """So many objects are looked at in one go, so that decisions need not wait long."""
 SECONDS_A_QUOTA: Final = 1e-4
@@ -60,7 +62,8 @@ class ElasticQuota(Plugin):
         self._tell_again_s = 0.0
         self._created_s: float | None = None
         self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
-        self._revoke_again_s = 0.0
+        self._revoke_again_s = self._measure_again_s = 0.0
+        self._measured: set[Series] = set()
 
     def attach(self, cluster: Cluster) -> None:
         self.quotas = cluster.notes(Quotas)
@@ -198,6 +201,12 @@ class ElasticQuota(Plugin):
         for key in self._said.keys() - quotas.objects.keys():
             del self._said[key]
             self._sent.pop(key, None)
+
+    def measures(self) -> Iterable[Measure]:
+        if not self._is_first or self.quotas.cluster.now_s < self._measure_again_s:
+            return ()
+        self._measure_again_s = self.quotas.cluster.now_s + MEASURED_EVERY_S
+        return measured(self.quotas, self._measured)
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
         quotas = self.quotas

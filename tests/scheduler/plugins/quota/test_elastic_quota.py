@@ -270,3 +270,20 @@ def test_a_refused_pod_costs_nothing_until_there_is_room() -> None:
     teams.put(*(team_pod(f"b{i}", "b") for i in range(20)))
     assert len(teams.settle()) == 20
     assert teams.core.queue.where("shop/waits") is Where.UNSCHEDULABLE
+
+
+def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
+    teams = Teams(100)
+    a = quota("a", "5", "10")
+    teams.put(a, team_pod("p", "a", "2", on="n0"))
+    plugin = next(each for each in teams.core.profiles.plugins() if each.name == "ElasticQuota")
+    assert plugin.measures is not None
+    told = {each.labels["field"]: each for each in plugin.measures() if each.labels["name"] == "a"}
+    assert {field: told[field].value for field in ("used", "request", "runtime", "min", "max")} == {
+        "used": 2000.0, "request": 2000.0, "runtime": 2000.0, "min": 5000.0, "max": 10000.0,
+    }  # fmt: skip
+    assert told["used"].gauge == "scheduler_elastic_quota_status"
+    assert told["used"].labels["parent"] == ROOT
+    teams.delete(a)
+    teams.wait(10)
+    assert {each.value for each in plugin.measures()} == {None}
