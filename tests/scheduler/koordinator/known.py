@@ -68,6 +68,7 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_NOT_TWICE, (217,)),
     },
     "quota": {},
+    "network": {},
     "revocations": _each(_ALL_KEYS, (52,)),
 }
 """By subject, the number of a case in its recording -> why."""
