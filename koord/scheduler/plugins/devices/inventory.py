@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koord.api.kubernetes.resources import amounts
@@ -21,6 +21,8 @@ from koord.api.text.quantity import ResourceList
 from koord.scheduler.state.table import countable
 
 ANY_NUMA: Final = -1
+MOST_GONE: Final = 32
+"""Of so many devices that are gone a machine keeps the slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ class Machine:
     "By type, sorted by minor."
     labels: Mapping[str, str] = field(default_factory=dict)
     partitions: Partitions | None = None
-    slots: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    "The place of each device among those of its type: the number of its columns."
-
+    slots: Mapping[tuple[str, int], int] = field(default_factory=dict, compare=False)
+    "The number of each device among those of its type, by which its columns go. It may know devices that are gone."
+    by_key: Mapping[tuple[str, int], Unit] = field(default_factory=dict, compare=False)
     gpus: Scope | None = field(default=None, compare=False)
     "The healthy GPUs that say where they are attached."
 
@@ -89,8 +91,16 @@ class Machine:
         return self.labels.get(LABEL_SECONDARY_DEVICE_WELL_PLANNED) == "true"
 
     def unit(self, type_: str, minor: int) -> Unit | None:
-        slot = self.slots.get((type_, minor))
-        return None if slot is None else self.units[type_][slot]
+        return self.by_key.get((type_, minor))
+
+    def keeping_slots(self, before: Machine) -> Machine:
+        """The same with the slots that devices had: what others remember of their columns stays true."""
+        slots = dict(before.slots)
+        for key in sorted(self.by_key.keys() - slots.keys()):
+            slots[key] = 1 + max((slot for (type_, _), slot in slots.items() if type_ == key[0]), default=-1)
+        if len(slots) > MOST_GONE + len(self.by_key):
+            return self
+        return replace(self, slots=slots)
 
 
 def machine_of(device: Device) -> Machine:
@@ -148,9 +158,9 @@ def _machine(units: Iterable[Unit], labels: Mapping[str, str], partitions: Parti
         by_type.setdefault(unit.type, []).append(unit)
     slots = {unit.key: i for of in by_type.values() for i, unit in enumerate(of)}
     gpus = [unit for unit in by_type.get("gpu", ()) if unit.total and unit.place is not None]
-    return Machine(
-        {type_: tuple(of) for type_, of in by_type.items()}, labels, partitions, slots, _scopes(gpus) if gpus else None
-    )
+    by_key = {unit.key: unit for of in by_type.values() for unit in of}
+    tree = _scopes(gpus) if gpus else None
+    return Machine({type_: tuple(of) for type_, of in by_type.items()}, labels, partitions, slots, by_key, tree)
 
 
 def _scopes(units: Sequence[Unit]) -> Scope:

@@ -2,7 +2,7 @@
 
 A device's column says what is left of one resource of it: what it offers, less what pods have. So a pod that comes or
 leaves moves a few cells by its own amounts, and a view can give amounts back. Columns are by slot: slot 0 is the device
-with the lowest minor of its type.
+with the lowest minor of its type when the node was first heard of.
 
     left("gpu", RATIO, 3)       what is left of the fourth GPU, in percent; far below 0 where there is none
     total("gpu", RATIO)         of all healthy devices of the type together
@@ -159,7 +159,8 @@ class Devices(Notes):
             for grant in grants:
                 slot = machine.slots.get((type_, grant.minor))
                 if slot is not None:
-                    gain(row, self._gains(type_, slot, grant.amounts, machine), sign, _EXACT)
+                    offered = _offered(machine, type_, grant.minor)
+                    gain(row, self._gains(type_, slot, grant.amounts, offered), sign, _EXACT)
             if type_ == GPU:
                 self._sum_up(row, machine)
 
@@ -178,9 +179,8 @@ class Devices(Notes):
         self.cluster.table.set(MOST_LEFT, row, most)
         self.cluster.table.set(WHOLE_LEFT, row, whole)
 
-    def _gains(self, type_: str, slot: int, amounts: Amounts, machine: Machine) -> Gains:
+    def _gains(self, type_: str, slot: int, amounts: Amounts, offered: Collection[str]) -> Gains:
         """The cells that a grant changes. Few kinds of grants are given out again and again."""
-        offered = machine.units[type_][slot].total
         key = (type_, slot, amounts, frozenset(offered))
         found = self._cells.get(key)
         if found is None:
@@ -221,8 +221,11 @@ class Devices(Notes):
             self.put_machine(device.metadata.name, lost(known))
 
     def put_machine(self, node: str, machine: Machine) -> None:
-        if self.machines.get(node) == machine:
+        before = self.machines.get(node)
+        if before == machine:
             return
+        if before is not None:
+            machine = machine.keeping_slots(before)
         self.machines[node] = machine
         row = self.cluster.table.row_of.get(node)
         if row is not None and row in self.cluster.nodes:
@@ -242,20 +245,20 @@ class Devices(Notes):
         self._declare(machine)
         self._written[row] = machine
         for type_, resources in COUNTED.items():
-            units = machine.units.get(type_, ())
+            units = {machine.slots[unit.key]: unit for unit in machine.units.get(type_, ())}
+            gone = {slot: key for key, slot in machine.slots.items() if key[0] == type_ and slot not in units}
             put(number(type_), row, len(units))
             for resource in resources:
                 whole = used = 0
                 for slot in range(self.slots[type_]):
-                    unit = units[slot] if slot < len(units) else None
-                    there = NOTHING
-                    if unit is not None:
-                        used_here = usage.amounts.get(unit.key, {}).get(resource, 0)
-                        if unit.total:
-                            there = unit.total.get(resource, UNLIMITED)
-                            whole += unit.total.get(resource, 0)
-                            used += used_here if resource in unit.total else 0
-                        there -= used_here
+                    unit, there = units.get(slot), NOTHING
+                    key = gone.get(slot) if unit is None else unit.key
+                    used_here = 0 if key is None else usage.amounts.get(key, {}).get(resource, 0)
+                    if unit is not None and unit.total:
+                        there = unit.total.get(resource, UNLIMITED)
+                        whole += unit.total.get(resource, 0)
+                        used += used_here if resource in unit.total else 0
+                    there -= used_here
                     put(left(type_, resource, slot), row, there)
                 put(total(type_, resource), row, whole)
                 put(taken(type_, resource), row, used)
@@ -266,7 +269,8 @@ class Devices(Notes):
 
     def _declare(self, machine: Machine) -> None:
         for type_, resources in COUNTED.items():
-            while self.slots[type_] < len(machine.units.get(type_, ())):
+            most = max((slot for (of, _), slot in machine.slots.items() if of == type_), default=-1)
+            while self.slots[type_] <= most:
                 for resource in resources:
                     name = left(type_, resource, self.slots[type_])
                     self.cluster.table.declare(Column(name, np.int64, Reason.EXACT, NOTHING))
@@ -279,7 +283,12 @@ def cells_of(granted: Granted, machine: Machine) -> Iterator[tuple[Hashable, int
         for grant in grants:
             slot = machine.slots.get((type_, grant.minor))
             if slot is not None:
-                yield from _cells(type_, slot, grant.amounts, machine.units[type_][slot].total)
+                yield from _cells(type_, slot, grant.amounts, _offered(machine, type_, grant.minor))
+
+
+def _offered(machine: Machine, type_: str, minor: int) -> Collection[str]:
+    unit = machine.unit(type_, minor)
+    return () if unit is None else unit.total
 
 
 def _cells(type_: str, slot: int, amounts: Amounts, offered: Collection[str]) -> Iterator[tuple[Hashable, int]]:

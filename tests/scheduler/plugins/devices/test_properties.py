@@ -42,6 +42,7 @@ steps = st.lists(
         st.tuples(st.just("leave"), st.integers(0, 9)),
         st.tuples(st.just("health"), st.integers(0, 15)),
         st.tuples(st.just("gone"), st.just(0)),
+        st.tuples(st.just("missing"), st.integers(0, 3)),
         st.tuples(st.just("flap"), st.just(0)),
         st.tuples(st.just("restart"), st.just(0)),
         st.tuples(st.just("trial"), st.integers(0, len(REQUESTS) - 1)),
@@ -81,6 +82,12 @@ class History:
             self.scene.devices.put_device(device("n", devices(number)))
         elif what == "gone":
             self.scene.devices.remove_device(device("n", devices(self.healthy)))
+            self.scene.devices.put_device(device("n", devices(self.healthy)))
+        elif what == "missing":
+            rest = [each for each in devices(self.healthy) if (each["type"], each["minor"]) != ("gpu", number)]
+            self.scene.devices.put_device(device("n", rest))
+            self.scene.place("gone", None, gpu=100)
+            self.scene.cluster.remove_pod("default/gone") if "default/gone" in self.scene.cluster.pods else None
             self.scene.devices.put_device(device("n", devices(self.healthy)))
         elif what == "flap":
             self.scene.cluster.remove_node("n")

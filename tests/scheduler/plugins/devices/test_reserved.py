@@ -77,3 +77,20 @@ def test_what_an_attempt_that_came_to_nothing_said_is_not_counted_and_taken_back
     found.settle()
     assert minors(found, "shop/waits") == [0]
     assert ALLOCATED not in found.pods["shop/plain"].metadata.annotations
+
+
+def test_owners_are_not_misled_when_other_devices_of_the_node_come_and_go() -> None:
+    found = world()
+    both, one = device("n0", [gpu(0), gpu(1)]), device("n0", [gpu(1)])
+    found.put(pod("first", app="other", more=WHOLE))
+    found.settle()
+    found.put(reservation(more=WHOLE, allocateOnce=False))
+    found.settle()
+    found.core.put(DEVICES, one, both)
+    found.put(pod("a", more=HALF), pod("late", app="other", more=HALF))
+    found.settle()
+    assert (minors(found, "shop/a"), minors(found, "shop/late")) == ([1], [])
+    found.core.put(DEVICES, both, one)
+    found.put(pod("b", more=HALF))
+    found.settle()
+    assert minors(found, "shop/b") == [1]
