@@ -249,8 +249,9 @@ class Engine:
         if first is not None and self.fits(ask, first):
             row: Row | None = first
         else:
-            preferred = next((row for row in self.preferred(ask) if self.fits(ask, row)), None)
-            row = preferred if preferred is not None else self._winner(ask, found)
+            row = self._first_preferred(ask) if self._preferring else None
+            if row is None:
+                row = self._winner(ask, found)
         if row is None:
             return self.nowhere(ask, found)
         node = self.cluster.table.names[row]
@@ -261,6 +262,9 @@ class Engine:
         self._reserve(ask, row)
         total = sum(weights.get(name, 0) * score for name, score in scores.items())
         return Placement(ask.key, node, scores, total)
+
+    def _first_preferred(self, ask: Ask) -> Row | None:
+        return next((row for row in self.preferred(ask) if self.fits(ask, row)), None)
 
     def preferred(self, ask: Ask) -> Sequence[Row]:
         """Rows that a pod is tried on before all others, in their order: what the first plugin that has any says."""
