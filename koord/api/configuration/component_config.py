@@ -21,6 +21,7 @@ from koord.api.text.duration import Duration, parse_duration
 
 T = TypeVar("T")
 A = TypeVar("A", bound="PluginArgs")
+P = TypeVar("P", bound=Struct)
 
 
 def _not_negative(text: object) -> None:
@@ -261,6 +262,33 @@ class Reader:
         """Raises `Invalid` if there were faults."""
         if self.faults:
             raise Invalid(self.what, self.faults)
+
+
+def read_file(
+    what: str,
+    data: object,
+    header: Header,
+    type_: type[T],
+    complete: Callable[[T, list[tuple[PluginConfig, ...]]], T],
+    faults: Callable[[T], Iterable[Fault]],
+) -> T:
+    """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults. `complete`
+    fills in what is only implied, with the typed arguments of each profile; `faults` looks at the whole."""
+    reader = Reader(what)
+    config, args = reader.file(type_, data, header)
+    if config is not None:
+        config = complete(config, args)
+        reader.add("", faults(config))
+    reader.done()
+    assert config is not None  # otherwise there were faults
+    return config
+
+
+def with_args(profiles: tuple[P, ...], args: Iterable[tuple[PluginConfig, ...]], otherwise: P) -> tuple[P, ...]:
+    """Profiles with their typed arguments; one that is as it is by default, where a file has none."""
+    if not profiles:
+        return (otherwise,)
+    return tuple(replace(profile, plugin_config=typed) for profile, typed in zip(profiles, args, strict=True))
 
 
 def profile_name_faults(field: str, names: Iterable[str]) -> Iterable[Fault]:

@@ -1,6 +1,6 @@
 """The descheduler's configuration file: kind DeschedulerConfiguration of descheduler/v1alpha2.
 
-`parse` reads plain data and reports all faults at once; `Profile.resolved()` gives the plugins that really run.
+`parse` reads plain data and reports all faults at once; `DeschedulerProfile.resolved()` gives the plugins that run.
 Migration jobs are the default way to evict and to filter, until a profile says otherwise.
 """
 
@@ -23,10 +23,11 @@ from koord.api.configuration.component_config import (
     PluginConfig,
     PluginRef,
     PluginSet,
-    Reader,
     completed_args,
     profile_name_faults,
+    read_file,
     unknown,
+    with_args,
     written_args,
 )
 from koord.api.configuration.descheduler_args import ARGS, LowNodeLoadArgs
@@ -139,21 +140,12 @@ class DeschedulerConfiguration(Struct):
 
 def parse(data: object, what: str = "descheduler configuration") -> DeschedulerConfiguration:
     """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults."""
-    reader = Reader(what)
-    config, args = reader.file(DeschedulerConfiguration, data, HEADER)
-    if config is not None:
-        config = _with_names(config, args if config.profiles else [])
-        reader.add("", _faults(config))
-    reader.done()
-    assert config is not None  # otherwise there were faults
-    return config
+    return read_file(what, data, HEADER, DeschedulerConfiguration, _with_names, _faults)
 
 
 def _with_names(config: DeschedulerConfiguration, args: list[tuple[PluginConfig, ...]]) -> DeschedulerConfiguration:
     """With typed arguments, and the names and addresses that are only implied."""
-    profiles = tuple(
-        replace(profile, plugin_config=typed) for profile, typed in zip(config.profiles, args, strict=True)
-    ) or (DeschedulerProfile(),)
+    profiles = with_args(config.profiles, args, DeschedulerProfile())
     if len(profiles) == 1 and not profiles[0].name:
         profiles = (replace(profiles[0], name=names.LEASE_DESCHEDULER),)
     return replace(

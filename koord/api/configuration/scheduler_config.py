@@ -1,7 +1,7 @@
 """The scheduler's configuration file: kind KubeSchedulerConfiguration, as Kubernetes and Koordinator have it.
 
-`parse` reads plain data, reports all faults at once, and keeps what was written; `Profile.resolved()` and
-`Profile.args_of()` give the effective plugins and arguments. `SHIPPED` is the configuration that Koordinator ships.
+`parse` reads plain data, reports all faults at once, and keeps what was written; `SchedulerProfile.resolved()` and
+`SchedulerProfile.args_of()` give the effective plugins and arguments. `SHIPPED` is what Koordinator ships.
 Extenders are HTTP calls from inside a scheduling cycle; koord has none, and says so rather than dropping them.
 """
 
@@ -18,9 +18,10 @@ from koord.api.configuration.component_config import (
     LeaderElection,
     PluginArgs,
     PluginConfig,
-    Reader,
     completed_args,
     profile_name_faults,
+    read_file,
+    with_args,
     written_args,
 )
 from koord.api.configuration.scheduler_args import (
@@ -97,21 +98,12 @@ class SchedulerConfiguration(Struct):
 
 def parse(data: object, what: str = "scheduler configuration") -> SchedulerConfiguration:
     """A configuration from plain data; apiVersion and kind may be absent. Raises `Invalid` with all faults."""
-    reader = Reader(what)
-    config, args = reader.file(SchedulerConfiguration, data, HEADER)
-    if config is not None:
-        config = _with_names(config, args if config.profiles else [])
-        reader.add("", _faults(config))
-    reader.done()
-    assert config is not None  # otherwise there were faults
-    return config
+    return read_file(what, data, HEADER, SchedulerConfiguration, _with_names, _faults)
 
 
 def _with_names(config: SchedulerConfiguration, args: list[tuple[PluginConfig, ...]]) -> SchedulerConfiguration:
     """With typed arguments, and the names that are only implied."""
-    profiles = tuple(
-        replace(profile, plugin_config=typed) for profile, typed in zip(config.profiles, args, strict=True)
-    ) or (SchedulerProfile(),)
+    profiles = with_args(config.profiles, args, SchedulerProfile())
     if len(profiles) == 1 and not profiles[0].scheduler_name:
         profiles = (replace(profiles[0], scheduler_name=names.SCHEDULER_DEFAULT),)
     return replace(config, profiles=profiles, leader_election=config.leader_election.named(names.LEASE_SCHEDULER))
