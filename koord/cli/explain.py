@@ -33,7 +33,7 @@ _PREFIX: Final = "preemption: "
 Example: koord explain web-0 -n shop                  on the cluster
          koord explain shop/report -f examples/plan   in files
          koord explain podgroup/train -n shop         why a gang waits
-         koord explain node/n1                        how its batch-cpu came about"""
+         koord explain node/n1                        its CPUs, its devices, what it lends"""
 )
 @click.argument("pod", metavar="POD|podgroup/NAME|reservation/NAME|node/NAME")
 @click.option(
@@ -87,8 +87,8 @@ def explain(
 
     Of a reservation: why it is pending, or what is left of it and who uses it.
 
-    Of a node: how much of it is lent to batch and mid pods, line by line with the numbers used, and how what is
-    published differs from that and why.
+    Of a node: its CPUs and devices with the pods that have them; how much of it is lent to batch and mid pods, line by
+    line with the numbers used; and how what is published differs from that and why.
     """
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read

@@ -1,4 +1,4 @@
-"""`koord explain node/NAME`: how a node's batch and mid resources came about, as text or as JSON."""
+"""`koord explain node/NAME`: a picture of the node, and how its batch and mid resources came about, as text or JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from koord.cli.tables import heading, table
 
 if TYPE_CHECKING:
     from koord.manager.node_resource.explain import Explained, Line, NodeExplanation, PodTold, Setting
+    from koord.offline.picture.section import Section
 
 MOST_PODS: Final = 10
 GIB: Final = 1 << 30
@@ -52,8 +53,11 @@ def explain_node(
     context: str | None,
 ) -> int:
     """Says how a node's figures came about; the exit code."""
+    import msgspec
+
     from koord.api.text.manifest import read
     from koord.offline.node_resources import explain_node as explain_of
+    from koord.offline.picture.picture import picture_of
 
     seen = None
     with Progress() as progress:
@@ -74,11 +78,19 @@ def explain_node(
     for note in notes:
         click.echo(f"note: {note}", err=True)
     say_of(manifests, {})
+    drawn = picture_of(manifests, name)
     if output == "table":
-        click.echo("\n\n".join(_paragraphs(told)))
+        first, *others = _paragraphs(told)
+        click.echo("\n\n".join([first, *(_drawn(each) for each in drawn), *others]))
     else:
-        structured.say(told, output)
+        picture = {each.name: each.data for each in drawn}
+        structured.say({**msgspec.to_builtins(told), "picture": picture}, output)
     return 0
+
+
+def _drawn(section: Section) -> str:
+    lines = ["".join(click.style(*span) if span.colour else span.text for span in line) for line in section.lines]
+    return "\n".join([f"{heading(section.name.upper())}   {section.title}", *(f"  {line}" for line in lines)])
 
 
 def _paragraphs(told: NodeExplanation) -> list[str]:

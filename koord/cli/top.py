@@ -1,6 +1,6 @@
 """`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band.
 
-`koord top gangs` is in `top_gangs`, `koord top devices` in `top_devices`.
+`koord top gangs` is in `top_gangs`, `koord top cpus` in `top_cpus`, `koord top devices` in `top_devices`.
 """
 
 from __future__ import annotations
@@ -172,6 +172,19 @@ def quotas(bars: bool | None, watch: bool, kubeconfig: str | None, context: str 
     from koord.cli.quota_tables import show_quotas
 
     return _repeated(watch, lambda: show_quotas(bars, kubeconfig, context, output))
+
+
+@top.command(epilog="Example: koord top cpus --node n1")
+@click.option("--node", default="", help="Only this node.")
+@watch_option
+@kube_options
+@output_option("table", "json", "yaml")
+def cpus(node: str, watch: bool, kubeconfig: str | None, context: str | None, output: str) -> int:
+    """Show the CPUs of every NUMA node: how many are free, how many of those in whole cores, and which pods have some.
+    `koord explain node/NAME` draws them."""
+    from koord.cli.top_cpus import show
+
+    return _repeated(watch, lambda: show(node, kubeconfig, context, output))
 
 
 @top.command(epilog="Example: koord top devices --node gpu-a")

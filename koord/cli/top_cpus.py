@@ -1,0 +1,76 @@
+"""The table of `koord top cpus`: one line for each NUMA node, with its free CPUs and the pods that have some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli import structured
+from koord.cli.tables import short, table
+
+if TYPE_CHECKING:
+    from koord.scheduler.plugins.numa.figures import CPUFigures, CPUHolder
+
+
+def show(node: str, kubeconfig: str | None, context: str | None, output: str) -> int:
+    found = [each for each in asyncio.run(_look(kubeconfig, context)) if not node or each.node == node]
+    if output in ("json", "yaml"):
+        structured.say({"nodes": found}, output)
+    elif not found:
+        click.echo(f"there is no node {node}" if node else "there are no nodes")
+    else:
+        click.echo(cpu_table(found))
+    return 0
+
+
+def cpu_table(found: Sequence[CPUFigures]) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("NODE", "NUMA", "POLICY", "CPUS", "FREE", "IN WHOLE CORES", "NOT FOR PODS", "CPU", "MEMORY", "PODS")
+    ]
+    for each in found:
+        if not each.numa_nodes:
+            rows.append((each.node, "-", each.numa_policy or "-", *["-"] * 7))
+        for numa in each.numa_nodes:
+            amounts = []
+            for name in ("cpu", "memory"):
+                has = numa.amounts.get(name)
+                amounts.append("-" if has is None else f"{short(name, has.taken)}/{short(name, has.allocatable)}")
+            rows.append(
+                (
+                    each.node,
+                    str(numa.number),
+                    each.numa_policy or "-",
+                    numa.cpuset,
+                    f"{numa.free_cpus}",
+                    str(numa.free_in_whole_cores),
+                    numa.reserved or "-",
+                    *amounts,
+                    ", ".join(_told(pod) for pod in each.pods if numa.number in pod.numa_nodes) or "-",
+                )
+            )
+    return table(rows, right=frozenset({1, 4, 5, 7, 8}))
+
+
+def _told(pod: CPUHolder) -> str:
+    return f"{pod.pod} {pod.cpuset}" if pod.cpuset else pod.pod
+
+
+async def _look(kubeconfig: str | None, context: str | None) -> Sequence[CPUFigures]:
+    from koord.api import kinds
+    from koord.kube.client import Client
+    from koord.kube.errors import ApiError, NotFound
+    from koord.scheduler.plugins.numa.figures import figures
+
+    try:
+        async with Client.from_config(kubeconfig, context) as client:
+            reports = []
+            # Without koord's agents nobody reports CPUs.
+            with suppress(NotFound):
+                reports = await client.list(kinds.NODE_RESOURCE_TOPOLOGIES)
+            return figures(await client.list(kinds.NODES), reports, await client.list(kinds.PODS))
+    except ApiError as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,86 @@
+"""The picture of a node: who has its CPUs and devices."""
+
+import json
+import sys
+from pathlib import Path
+from subprocess import run
+
+from koord.api import kinds
+from koord.api.text.manifest import Manifests, parse, read
+from koord.cli.top_cpus import cpu_table
+from koord.offline.picture.picture import picture_of
+from koord.scheduler.plugins.numa.figures import figures
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DB = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: db
+  namespace: shop
+  annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3,16"}'}
+spec: {nodeName: hollow-0001, containers: [{name: main, image: db}]}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: api
+  namespace: shop
+  annotations:
+    scheduling.koordinator.sh/resource-status: >-
+      {"numaNodeResources":[{"node":1,"resources":{"cpu":"2","memory":"1Gi"}}]}
+spec: {nodeName: hollow-0001, containers: [{name: main, image: api}]}
+"""
+
+
+def manifests() -> Manifests:
+    given = read([EXAMPLES / "own-cpus"])
+    return given.with_items((*given.items, *parse(DB, "db").items))
+
+
+def lines(node: str) -> list[str]:
+    (section,) = picture_of(manifests(), node)
+    return ["".join(span.text for span in line) for line in section.lines]
+
+
+def test_every_thread_of_a_core_shows_its_owner() -> None:
+    drawn = lines("hollow-0001")
+    assert drawn[1] == "  [aa][aa][..][..][..][..][..][..]"
+    assert drawn[3] == "  [a.][..][..][..][..][..][..][..]"
+    assert drawn[4:] == ["a shop/db 0-3,16", "shop/api shares NUMA node 1"]
+    assert "15 free, 14 of them in whole cores; cpu 3 of 16 taken, memory 1Gi of 64Gi taken" in drawn[2]
+
+
+def test_cpus_that_no_pod_gets_are_marked() -> None:
+    given = manifests()
+    reserved = """
+apiVersion: v1
+kind: Node
+metadata: {name: hollow-0001, annotations: {node.koordinator.sh/reservation: '{"reservedCPUs":"14-15"}'}}
+status: {allocatable: {cpu: "32"}}
+"""
+    items = [item for item in given.items if item.key != "hollow-0001" or item.kind.kind != "Node"]
+    (section,) = picture_of(given.with_items((*items, *parse(reserved, "node").items)), "hollow-0001")
+    assert "".join(span.text for span in section.lines[1]).endswith("[..][xx]")
+
+
+def test_a_node_whose_cpus_are_not_known_has_no_picture() -> None:
+    assert picture_of(read([EXAMPLES / "plan"]), "n1") == []
+    assert picture_of(manifests(), "gone") == []
+
+
+def test_the_table_has_a_line_for_each_numa_node() -> None:
+    given = manifests()
+    found = figures(*(given.of(kind) for kind in (kinds.NODES, kinds.NODE_RESOURCE_TOPOLOGIES, kinds.PODS)))
+    _, first, second, *_ = cpu_table(found).splitlines()
+    assert first.split() == ["hollow-0001", "0", "-", "0-15", "12", "12", "-", "4/16", "0/64Gi", "shop/db", "0-3,16"]
+    assert second.endswith("shop/api, shop/db 0-3,16")
+    assert [each.numa_policy for each in found] == ["", "SingleNUMANode"]
+
+
+def test_programs_get_the_same() -> None:
+    command = [sys.executable, "-m", "koord", "explain", "node/hollow-0002", "-f", "examples/own-cpus", "-o", "json"]
+    done = run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, check=True)
+    (first, second) = json.loads(done.stdout)["picture"]["cpus"]["numaNodes"]
+    assert first["freeInWholeCores"] == 16
+    assert second["cores"][0] == [16, 17]
