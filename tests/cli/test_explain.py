@@ -65,7 +65,7 @@ def test_json_is_whole_and_its_keys_stay(capsys: pytest.CaptureFixture[str]) -> 
         *("pod", "profile", "outcome", "node", "chosen", "message", "nodes", "feasible", "refusal"),
         *("whyNot", "weights", "whyThere", "changes", "preemption"),
     }
-    assert {key for each in body["whyNot"] for key in each} == {"plugin", "reason", "nodes", "examples"}
+    assert {key for each in body["whyNot"] for key in each} == {"plugin", "reason", "nodes", "examples", "detail"}
     assert all(len(each["examples"]) == each["nodes"] for each in body["whyNot"])
     assert {key for each in body["changes"] for key in each} == {"nodes", "steps", "text"}
     assert {key for each in body["changes"] for step in each["steps"] for key in step} == {

@@ -206,6 +206,16 @@ def test_the_page_about_reservations(tmp_path: Path) -> None:
 
 
 @pytest.mark.kubectl
+def test_the_page_about_own_cpus(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("own-cpus.md"), tmp_path)
+    assert re.search(r'{"cpuset":"(0-7|16-23)"}', printed)
+    assert "[bb][bb][bb][bb]" in printed
+    assert "b default/web" in printed
+    assert "at most 16 cpu free on one NUMA node, 20 needed (SingleNUMANode)" in printed
+    assert "the label node.koordinator.sh/numa-topology-policy=Restricted on it" in printed
+
+
+@pytest.mark.kubectl
 def test_the_page_about_gpus(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("share-gpus.md"), tmp_path)
     assert "a request of 60Gi koordinator.sh/gpu-memory instead of 100Gi" in printed
