@@ -193,6 +193,15 @@ def test_the_page_about_gangs(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("gangs.md"), tmp_path)
     assert "together with 7 other pods of its job" in printed
     assert printed.count("condition met") == 8
+    assert re.search(r"default/train +\S+ +8 +8 +8", printed)
+    assert "block b3: 8" in printed
+
+
+def test_the_page_about_waiting_jobs(tmp_path: Path) -> None:
+    printed = in_a_shell(["set -ex", *commands("why-is-my-job-waiting.md")], tmp_path)
+    shown = re.findall(r"```\n(default/train .*?)```", (DOCS / "why-is-my-job-waiting.md").read_text(), re.DOTALL)
+    assert shown[0] in printed
+    assert "gang default/train needs 8 pods at once, 4 fit" in printed
 
 
 @pytest.mark.kubectl

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -95,6 +97,29 @@ async def test_a_scheduler_that_starts_in_the_middle_of_a_gang_goes_on(tmp_path:
         await client.bind("default", "a", "node-000")
         async with scheduling(client):
             assert set(await until_bound(client, "a", "b", "c")) == {"a", "b", "c"}
+
+
+async def test_a_scheduler_that_is_killed_in_the_middle_of_a_gang_leaves_it_to_the_next(tmp_path: Path) -> None:
+    number = 150
+    async with cluster(tmp_path, 3, cpu="50") as client:
+        command = [sys.executable, "-m", "koord", "scheduler", "--alone", "--kubeconfig", str(tmp_path / "kubeconfig")]
+        with (tmp_path / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+        try:
+            for i in range(number):
+                await client.create(PODS, member(f"p{i}", number))
+
+            async def has_begun() -> bool:
+                return bool(await bound(client))
+
+            await until(has_begun, 60.0)
+        finally:
+            process.kill()
+            await process.wait()
+        assert 0 < len(await bound(client)) < number, "it was killed too late"
+        async with scheduling(client):
+            found = await until_bound(client, *(f"p{i}" for i in range(number)), within_s=60.0)
+        assert Counter(found.values()) == {"node-000": 50, "node-001": 50, "node-002": 50}
 
 
 async def test_a_member_that_is_deleted_while_others_wait_is_waited_for(tmp_path: Path) -> None:
