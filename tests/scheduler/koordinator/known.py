@@ -30,6 +30,9 @@ _BY_USE = "hints are scored by what pods hold, whatever CPUs the pod's own bind 
 _NEVER_REFUSES = "BestEffort takes the node without amounts of NUMA nodes where these do not suffice"
 _NOTHING_REPORTED = "a resource of which no NUMA node has anything is as good as not reported"
 _ALL_KEYS = "all resources of a quota are compared, whichever of them the last pod asked for"
+_NO_CIRCLE = "a quota does not become its own parent"
+_WEIGHTS_COUNT = "a change of weights alone is looked at as well"
+_ITS_NAMESPACE = "pods of a namespace are in the quota of that name that is in that namespace, not in one elsewhere"
 
 KNOWN: dict[str, dict[int, str]] = {
     "cpus": _each(_CORES_TO_ITSELF, (600, 601, 602)),
@@ -68,6 +71,11 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_NOT_TWICE, (217,)),
     },
     "quota": {},
+    "quota_admission": {
+        **_each(_NO_CIRCLE, (39,)),
+        **_each(_WEIGHTS_COUNT, (42, 60, 66, 295)),
+        **_each(_ITS_NAMESPACE, (121,)),
+    },
     "network": {},
     "revocations": _each(_ALL_KEYS, (52,)),
 }
