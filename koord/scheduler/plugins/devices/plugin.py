@@ -52,6 +52,8 @@ class DeviceShare(Plugin):
         self._asked: dict[Shape, Amounts] = {}
         strategy = self._args.scoring_strategy.type
         self._packs: PolicyName | None = strategy if strategy == "FGD" or strategy == "ShadowPrices" else None
+        if self._packs:
+            self.writes = self._renew
 
     def takes(self) -> Iterable[Taking]:
         return (Taking(DEVICES, self._devices.put_device, self._devices.remove_device),)
@@ -61,7 +63,6 @@ class DeviceShare(Plugin):
 
         if self._packs:
             rows_of(cluster, self._packs)
-            self.writes = self._renew
 
     def _renew(self, cluster: Cluster) -> Iterable[Write]:
         """Prices are made between decisions."""

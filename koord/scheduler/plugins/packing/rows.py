@@ -23,7 +23,7 @@ from koord.scheduler.plugins.packing.pod_shapes import MIB
 from koord.scheduler.plugins.packing.shadow_prices import Valuation, premium_of, work_out
 from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, Mix, NodeGroup, PodShape, Scores
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Reason, Row
+from koord.scheduler.state.table import Array, Changes, Reason, Row
 
 PolicyName: TypeAlias = Literal["FGD", "ShadowPrices"]
 FEWEST_PODS: Final = 300
@@ -100,32 +100,42 @@ class PackingRows:
         table = self._cluster.table
         if self._version == table.version:
             return
-        changed = None
-        if self._capacity == table.capacity and self._slots == self._devices().slots[GPU]:
+        if self._capacity != table.capacity or self._slots != self._devices().slots[GPU]:
+            self._start()
+        else:
             changed = table.changes(self._version)
-        if changed is None:
-            self._read_all()
-        elif changed.reasons & int(SCORED_ON):
-            few = changed.rows if len(changed) <= FEW_ROWS else None
-            if few is None:
-                self._read(changed.index)
-            else:
-                self._read_few(few)
-            if changed.reasons & _KIND:
-                self._regroup(changed.rows)
-            if few is None:
-                self._scorer.refresh(changed.index)
-            else:
-                for row in few:
-                    self._scorer.refresh_one(row)
+            if changed is None:
+                self._read_again(np.flatnonzero(table.alive))
+            elif changed.reasons & int(SCORED_ON):
+                self._read_changed(changed)
         self._version = table.read()
 
+    def _read_changed(self, changed: Changes) -> None:
+        if len(changed) > FEW_ROWS:
+            self._read_again(changed.index, regroup=bool(changed.reasons & _KIND))
+            return
+        self._read_few(changed.rows)
+        if changed.reasons & _KIND:
+            self._regroup(changed.rows)
+        for row in changed.rows:
+            self._scorer.refresh_one(row)
+
+    def _read_again(self, rows: Array, *, regroup: bool = True) -> None:
+        self._read(rows)
+        if regroup:
+            self._regroup(rows.tolist())
+        self._scorer.refresh(rows)
+
     def score(self, shape: PodShape, rows: Array) -> Scores:
-        """Of rows that may or may not have room: those without have a score that nobody looks at."""
+        """Of rows that may or may not have room: those without, or of which no devices are known, have 0."""
         found = self._scorer.score(shape, rows)
+        score = found.score
         if isinstance(self._scorer, Valuation):
-            return Scores(np.minimum(np.maximum(found.score + TOP, 0), TOP), found.device)
-        return found
+            score = np.minimum(np.maximum(score + TOP, 0), TOP)
+        if shape.gpus:
+            fitting = np.count_nonzero(self._fleet.devices[rows] >= shape.gpu_milli, axis=1)
+            score = score * (fitting >= shape.gpus)
+        return Scores(score, found.device)
 
     def values(self, shape: PodShape, row: Row) -> list[float]:
         """What a row is worth with a share on each of its devices: the highest is the best place."""
@@ -179,7 +189,8 @@ class PackingRows:
             return "FGD"
         return self._policy
 
-    def _read_all(self) -> None:
+    def _start(self) -> None:
+        """Read everything, and make tables: at first, and when the table has grown."""
         table, slots = self._cluster.table, self._devices().slots[GPU]
         self._capacity, self._slots = table.capacity, slots
         self._kinds, self._cells = [None] * table.capacity, None

@@ -28,6 +28,8 @@ PREMIUM_OF_TURNOVER: Final = 0.13
 """Added where half of the pods have left: a slot that is kept together is then of use again and again."""
 ROUNDING: Final = 1.0
 """Losses that differ by less milli are equal: it hides what floats add up to."""
+MOST_BYTES: Final = 1 << 27
+"""Of tables that can be made again."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
 MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
 TIES: Final = 64
@@ -198,6 +200,8 @@ class Valuation:
         equal shares have one table in common."""
         found = self._falls.get(milli)
         if found is None:
+            if len(self._falls) * self._values.nbytes >= MOST_BYTES:
+                self._falls.clear()
             width = -(-milli // STEP)
             level = np.arange(len(self._values)) % LEVELS
             left = np.arange(len(self._values)) - np.minimum(width, level)
