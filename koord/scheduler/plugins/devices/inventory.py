@@ -16,7 +16,7 @@ from koord.api.machinery.faults import BadInput, Fault
 from koord.api.protocol.annotations.device import GPU_PARTITIONS, GPUPartition
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.device import Device, DeviceInfo, VirtualFunctionGroup
-from koord.api.protocol.names import LABEL_GPU_PARTITION_POLICY, LABEL_SECONDARY_DEVICE_WELL_PLANNED
+from koord.api.protocol.names import LABEL_GPU_PARTITION_POLICY
 from koord.api.text.quantity import ResourceList
 from koord.scheduler.state.table import countable
 
@@ -85,10 +85,6 @@ class Machine:
     @property
     def honours_partitions(self) -> bool:
         return self.labels.get(LABEL_GPU_PARTITION_POLICY) == "Honor"
-
-    @property
-    def secondary_well_planned(self) -> bool:
-        return self.labels.get(LABEL_SECONDARY_DEVICE_WELL_PLANNED) == "true"
 
     def unit(self, type_: str, minor: int) -> Unit | None:
         return self.by_key.get((type_, minor))

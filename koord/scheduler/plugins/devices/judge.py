@@ -13,12 +13,13 @@ import numpy as np
 
 from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.api.protocol import names
+from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Numbers, One
-from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.cells import Cells, Many, Numbers, One
+from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.judge import Judge, Objection
 from koord.scheduler.plugins.devices import alignment
-from koord.scheduler.plugins.devices.allocate import Score, allocate
+from koord.scheduler.plugins.devices.allocate import Score, allocate, insufficient
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Granted, alone_on_pcie, granted
 from koord.scheduler.plugins.devices.inventory import Unit
@@ -180,6 +181,20 @@ class DeviceJudge(Judge):
         asked = tuple([each for each in ask.requests if each[0] in DEVICE_NAMES])
         return list(changes(room, self.wanted, ask.pod, asked))
 
+    def detail(self, reason: str, rows: Sequence[Row]) -> str:
+        """How much is left, and how much it takes."""
+        columns = self._cluster.table.columns if self.view is None else self.view.columns
+        cells = Many(columns, np.array(rows, np.intp))
+        for request, counting in zip(self.wanted.requests, self._counting, strict=True):
+            if reason == insufficient(request).reason and counting.of_slot:
+                number = int(np.max(_fitting(cells, counting)))
+                if number >= counting.needed:
+                    return "not where they must lie"
+                if counting.needed > 1:
+                    return f"{number} on one node with enough left, {counting.needed} needed"
+                return _most_left(cells, counting, [name for name, _ in request.each if name in COUNTED[request.type]])
+        return ""
+
     def lack(self, cells: Cells) -> Numbers:
         missing: Numbers = 0.0
         for counting in self._counting:
@@ -227,6 +242,15 @@ def _fitting(cells: Cells, counting: _Counting) -> Numbers:
         of_resource = cells.block(names_) >= amount
         enough = of_resource if enough is None else enough & of_resource
     return 0 if enough is None else np.count_nonzero(enough, axis=0)
+
+
+def _most_left(cells: Many, counting: _Counting, resources: Sequence[str]) -> str:
+    short = []
+    for (columns, amount), name in zip(counting.slots, resources, strict=True):
+        most = max(0, int(np.max(cells.block(columns))))
+        if most < amount:
+            short.append(f"{render(name, most)} {name.partition('/')[2]}, {render(name, amount)} needed")
+    return f"on one device at most {listed(short)}" if short else "no device has all of it"
 
 
 def _held(records: Collection[PodRecord]) -> frozenset[tuple[str, int]]:

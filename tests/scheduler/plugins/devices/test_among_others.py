@@ -203,3 +203,19 @@ def test_an_explanation_says_which_devices_a_pod_would_get() -> None:
     assert shared.gets == {"DeviceShare": "25% of gpu 1"}
     assert explain(scene.engine, asking("q", gpu=200, rdma=1)).gets == {"DeviceShare": "gpu 2 and 3, 1% of rdma 0"}
     assert scene.cluster.pods.keys() == {"default/there-1"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "detail"),
+    [
+        ({"gpu": 60}, "on one device at most 40 gpu-core, 60 needed and 40 gpu-memory-ratio, 60 needed"),
+        ({"gpu_memory": "50Gi"}, "on one device at most 32Gi gpu-memory, 50Gi needed"),
+        ({"gpu": 200}, "0 on one node with enough left, 2 needed"),
+    ],
+)
+def test_an_explanation_says_how_much_is_left_and_how_much_it_takes(requests: dict[str, Any], detail: str) -> None:
+    scene = Scene().node(devices=[gpu(0), gpu(1)])
+    scene.busy(0, percent=60)
+    scene.busy(1, percent=70)
+    (against,) = explain(scene.engine, asking("p", **requests)).why_not
+    assert (against.reason, against.detail) == ("Insufficient gpu devices", detail)
