@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 from koord.api.configuration.features import SchedulerGate
@@ -21,6 +21,7 @@ from koord.api.text.duration import parse_duration
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Evict, Write
 from koord.scheduler.plugins.quota.check import shortage, words
@@ -29,10 +30,13 @@ from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
 from koord.scheduler.plugins.quota.revoke import Overuse, is_over
+from koord.scheduler.plugins.quota.rooms_of_quota import OnlyReserved, rows_reserved
 from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by, status_of, status_write
 from koord.scheduler.plugins.quota.told import quota_told, quotas_told
 from koord.scheduler.plugins.quota.tree import Bounds
+from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Row
 
 REVOKED: Final = "QuotaOverused"
 """Why a pod is evicted, for programs."""
@@ -99,7 +103,23 @@ class ElasticQuota(Plugin):
             return None
         asked = quotas.asked(ask)
         short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod))
-        return None if short is None else words(quotas, quota, asked, short)
+        if short is None or self._rooms(ask, cluster):
+            return None
+        return words(quotas, quota, asked, short)
+
+    def key(self, ask: Ask, cluster: Cluster) -> Hashable:
+        return self._rooms(ask, cluster)
+
+    def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
+        rows = self._rooms(ask, cluster)
+        return OnlyReserved(rows) if rows else None
+
+    def _rooms(self, ask: Ask, cluster: Cluster) -> tuple[Row, ...]:
+        """Where a pod may go though its quota has no room: its quota holds room for it there."""
+        rooms = cluster.noting.get(Rooms.name)
+        if not isinstance(rooms, Rooms) or not rooms.all or (quota := self.quotas.quota_of(ask)) is None:
+            return ()
+        return rows_reserved(self.quotas, rooms, ask, quota)
 
     def lets_through(self, asks: Sequence[Ask], cluster: Cluster) -> int:
         quotas = self.quotas

@@ -20,8 +20,10 @@ from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.quota.forest import DEFAULT_TREE, OUTSIDE, Forest
+from koord.scheduler.plugins.quota.reserved import Reserved, note_of
 from koord.scheduler.plugins.quota.spec import quota_spec
 from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Sums
+from koord.scheduler.plugins.reservation.rooms import CameOutOf, StandsFor
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
@@ -97,6 +99,8 @@ class Quotas(Notes):
         self._of_quota: dict[str, list[Bucket]] = {}
         self._waiting: dict[str, Waiting] = {}
         self._homeless: dict[str, PodRecord] = {}
+        self._reserved: dict[str, Reserved] = {}
+        "By uid of a reservation."
         self._nodes: dict[Row, Mapping[str, int]] = {}
         self._allocatable: Amounts = {}
         self._total_is_stale = True
@@ -263,6 +267,28 @@ class Quotas(Notes):
         self._count(bucket, amounts, sign, used=True, fixed=fixed)
         if record.key not in self._waiting:
             self._count(bucket, amounts, sign, fixed=fixed)
+        if record.notes and (note := note_of(record)) is not None:
+            self._reserve(note, bucket, amounts, sign, fixed=fixed)
+
+    def _reserve(
+        self, note: StandsFor | CameOutOf, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, fixed: bool
+    ) -> None:
+        """A reservation is on a node, or an owner of one is, or no longer."""
+        room = self._reserved.setdefault(note.uid, Reserved())
+        before = room.bucket, room.fixed, room.given
+        if isinstance(note, StandsFor):
+            room.bucket, room.full, room.fixed = (bucket, amounts, fixed) if sign > 0 else (None, {}, False)
+        else:
+            for key, amount in amounts.items():
+                room.users[key] = room.users.get(key, 0) + sign * amount
+        room.given = room.should_give()
+        if (room.bucket, room.fixed, room.given) != before:
+            for (where, is_fixed_there, given), way in ((before, +1), ((room.bucket, room.fixed, room.given), -1)):
+                if where is not None and given:
+                    self._count(where, given, way, used=True, fixed=is_fixed_there)
+                    self._count(where, given, way, fixed=is_fixed_there)
+        if room.bucket is None and not any(room.users.values()):
+            del self._reserved[note.uid]
 
     def _passes_over(self, record: PodRecord) -> bool:
         return record.terminating and self.rules is not None and self.rules.ignores_terminating

@@ -134,7 +134,7 @@ class Tree:
         self._leave(quota)
         del parent.children[quota.name]
         parent.contended.clear()
-        for each in quota.below():
+        for each in list(quota.below()):
             each.parent, each.children = None, {}
             each.child_request, each.limit_request, each.used = {}, {}, {}
             each.fixed_request, each.fixed_used, each.allocated = {}, {}, {}

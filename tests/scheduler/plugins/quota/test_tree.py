@@ -200,3 +200,12 @@ def test_a_tree_after_any_history_equals_one_from_scratch(seed: int) -> None:
         if step % 3 == 0:
             _check(tree, total, said, scales=scales, keeps=keeps)
     _check(tree, total, said, scales=scales, keeps=keeps)
+
+
+def test_what_hangs_below_a_quota_that_leaves_forms_no_tree() -> None:
+    tree = built({CPU: 10_000}, {"a": cores("", 0, 9, 1), "b": cores("a", 0, 9, 2), "c": cores("b", 0, 9, 4, used=4)})
+    tree.tree.detach(tree.quotas["a"])
+    assert all(each.parent is None and not each.children for each in tree.quotas.values())
+    assert tree.tree.root.child_request == {CPU: 0}
+    tree.tree.attach(tree.quotas["c"], tree.tree.root)
+    assert tree.tree.runtime(tree.quotas["c"]) == {CPU: 4000}

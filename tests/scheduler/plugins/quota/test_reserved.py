@@ -1,0 +1,56 @@
+"""Reservations in quotas: they count in their template's quota, and what owners use of them not twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koord.api.kinds import RESERVATIONS
+from tests.scheduler import reservations
+from tests.scheduler.quotas import PREFIX, Teams, quota, team_pod
+
+TEAM = {f"{PREFIX}name": "a"}
+
+
+def holding(teams: Teams, cpu: str = "4", **more: Any) -> None:
+    teams.core.put(RESERVATIONS, reservations.reservation(cpu=cpu, labels=TEAM, on="n0", **more))
+
+
+def test_a_reservation_counts_in_its_quota_without_what_its_owners_use() -> None:
+    teams = Teams(20)
+    teams.put(quota("a", "10", "10"), quota("b", "10", "10"))
+    holding(teams, allocateOnce=False)
+    assert teams.status("a").used == {"cpu": 4000}
+    mine = reservations.pod("mine", cpu="1", labels=TEAM, on="n0", inside="r")
+    theirs = reservations.pod("theirs", cpu="2", labels={f"{PREFIX}name": "b"}, on="n0", inside="r")
+    teams.put(mine, theirs)
+    assert teams.status("a").used == {"cpu": 2000}
+    assert teams.status("a").request == {"cpu": 2000}
+    assert teams.status("b").used == {"cpu": 2000}
+    # What goes beyond the reservation counts with the owner alone.
+    teams.put(reservations.pod("more", cpu="5", labels=TEAM, on="n0", inside="r"))
+    assert teams.status("a").used == {"cpu": 6000}
+    teams.delete(mine, theirs)
+    assert teams.status("a").used == {"cpu": 5000}
+    assert teams.status("b").used == {}
+
+
+def test_the_order_in_which_owners_and_reservations_come_does_not_matter() -> None:
+    teams = Teams(20)
+    teams.put(quota("a", "10", "10"), reservations.pod("mine", cpu="3", labels=TEAM, on="n0", inside="r"))
+    assert teams.status("a").used == {"cpu": 3000}
+    holding(teams, allocateOnce=False)
+    assert teams.status("a").used == {"cpu": 4000}
+    teams.core.removed(RESERVATIONS, reservations.reservation(labels=TEAM, on="n0", allocateOnce=False))
+    assert teams.status("a").used == {"cpu": 3000}
+
+
+def test_an_owner_gets_what_its_quota_holds_for_it_and_only_there() -> None:
+    teams = Teams(20, 20)
+    teams.put(quota("a", "4", "4"))
+    holding(teams)
+    teams.put(team_pod("stranger", "a", "1"))
+    assert "quota a may use cpu 4 and uses 4" in teams.refusal()
+    owner = reservations.pod("owner", cpu="4", labels=TEAM)
+    teams.put(owner)
+    assert teams.settle() == {"owner"}
+    assert teams.known[next(key for key in teams.known if key[1] == "shop/owner")].spec.node_name == "n0"
