@@ -18,10 +18,11 @@ from typing import Final, NamedTuple
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.kinds import NODE_METRICS
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.scheduler.framework.amounts import AmountJudge
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Gain, Numbers, One, least
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, Need
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.load_basis import Loads
@@ -111,7 +112,9 @@ class _Load(Judge):
         self._passes_expired = args.enable_schedule_when_node_metrics_expired
         self._checks = columns.prod_checks if by_prod else columns.checks
         load, ceiling = (columns.prod, columns.prod_ceiling) if by_prod else (columns.assigned, columns.ceiling)
-        self._checked = [(load[i], ceiling[i], adds, 2 << i) for i, adds in enumerate(estimate)]
+        needs = [Need(has, taken, adds) for has, taken, adds in zip(ceiling, load, estimate, strict=True)]
+        self._fit = AmountJudge(rows.cluster.table, needs)
+        "Below its ceiling, a row has room for what a pod is taken to use. Bit i of its verdict is resource i."
         weights = [args.resource_weights.get(name, 0) for name in rows.resources]
         self._dominant = args.dominant_resource_weight
         self._weights = sum(weights) + self._dominant
@@ -138,9 +141,9 @@ class _Load(Judge):
             self.scores_on = Reason.NODE | Reason.LOAD
 
     def feasible(self, cells: Cells) -> Numbers:
-        code: Numbers = 0
-        for load, ceiling, adds, bit in self._checked:
-            code = code | (cells[load] + adds > cells[ceiling]) * bit
+        code: Numbers = self._fit.feasible(cells) << 1
+        if isinstance(code, int) and not code and not self._heeds_expiry:
+            return 0
         checks = cells[self._checks]
         code = code | (code > 0) * (checks == AGGREGATED_CHECK) * AGGREGATED
         if not self._heeds_expiry:
@@ -184,8 +187,8 @@ class _Load(Judge):
             return [Change(said, trial=lambda: self._rows.as_if_reported(node.metadata.name), whose="node")]
         limit, excess = self._rows.limit(row, self._by_prod), []
         real_names = REAL_NAMES.get(ask.band, {})
-        for i, (load, ceiling, adds, _) in enumerate(self._checked):
-            name, capacity, left = self._resources[i], int(cells[self._capacity[i]]), int(cells[ceiling] - cells[load])
+        for i, (need, room) in enumerate(zip(self._fit.amounts, self._fit.left(cells), strict=True)):
+            name, capacity, left, adds = self._resources[i], int(cells[self._capacity[i]]), int(room), need.adds
             if adds > left:
                 allowed = ceiling_of(limit.percent[name], capacity)
                 asked = real_names.get(name, name)
