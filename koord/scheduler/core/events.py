@@ -153,8 +153,10 @@ def _told(device: Device) -> tuple[object, ...]:
     return device.spec, device.metadata.labels, device.metadata.annotations
 
 
-def topology_event(old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> ClusterEvent:
+def topology_event(old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> ClusterEvent | None:
     """What is known of a node's CPUs and NUMA nodes is otherwise."""
+    if old is not None and new is not None and _reported(old) == _reported(new):
+        return None
     return ClusterEvent(int(Reason.EXACT), _node(old, new), "NodeResourceTopologyUpdate")
 
 
@@ -163,6 +165,10 @@ def network_event(old: ClusterNetworkTopology | None, new: ClusterNetworkTopolog
     if old is not None and new is not None and old.spec == new.spec:
         return None
     return ClusterEvent(int(Reason.LABELS), name="ClusterNetworkTopologyUpdate")
+
+
+def _reported(report: NodeResourceTopology) -> tuple[object, ...]:
+    return report.zones, report.topology_policies, report.attributes, report.metadata.annotations
 
 
 def _node(old: _OfNode | None, new: _OfNode | None) -> str:

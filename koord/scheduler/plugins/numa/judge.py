@@ -110,6 +110,8 @@ class NUMAJudge(Judge):
         if self._policy:
             out = (policy != 0) * (policy != self._policy) * MISMATCH
         policy = policy + (policy == 0) * self._policy
+        if self.wants.exactly is not None:
+            return out
         bound = self._bound(cells)
         binds = self._own or self._allocations.binds
         if self._allocations.amplifies and self._cpu:
@@ -228,7 +230,7 @@ class NUMAJudge(Judge):
     def offer(self, ask: Ask, row: Row) -> Offer | None:
         state = self._allocations.on[row]
         policy = state.facts.policy or self.wants.policy
-        if not policy or not state.facts.zones:
+        if not policy or not state.facts.zones or self.wants.exactly is not None:
             return None
         hints = self._alike.hints(self._cells(row), self._hints)
         all_nodes = sum(1 << zone for zone in state.facts.zones)
@@ -244,6 +246,8 @@ class NUMAJudge(Judge):
 
     def check(self, ask: Ask, row: Row, agreed: object = None) -> Held | Objection | None:
         state = self._allocations.on[row]
+        if self.wants.exactly is not None:
+            return _exactly(self.wants.exactly, state)
         wish = self.wish(state.facts)
         nodes = agreed.nodes if isinstance(agreed, Agreed) else None
         if wish is None and nodes is None:
@@ -365,6 +369,16 @@ def _taken(
     return Held(cpus, zones, wish.exclusive)
 
 
+def _exactly(wanted: Held, state: OnNode) -> Held | Objection:
+    """What was chosen for a pod, if all of it is free."""
+    is_free = not wanted.cpus & ~state.available and all(
+        number <= state.facts.zones.get(zone, {}).get(name, 0) - state.charged(zone, name)
+        for zone, listed in wanted.zones
+        for name, number in listed
+    )
+    return wanted if is_free else Objection(NOT_ENOUGH)
+
+
 def _step(wish: Wish | None, facts: Facts) -> int:
     if wish is None or facts.topology is None:
         return 1
@@ -399,6 +413,8 @@ def _ceil(number: Numbers) -> Numbers:
 
 
 def _scored(shape: ScoreShape, filled: list[tuple[Numbers, Numbers, int]], cells: Cells) -> Numbers:
+    if not filled:
+        return 0
     return shape.plain(filled) if isinstance(cells, One) else shape.of_rows(filled)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ScoringStrategy
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
 from koord.scheduler.framework.amount_scores import BALANCED, LEAST_ALLOCATED, MOST_ALLOCATED, ScoreShape
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
@@ -84,7 +85,10 @@ class NodeNUMAResource(Plugin):
         return wants_of(ask, self._args.default_cpu_bind_policy)
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
-        return found if isinstance(found, Held) else None
+        if isinstance(found, Held):
+            return found
+        # What it says of another attempt, on another node, is not so here.
+        return Held() if RESOURCE_STATUS.key in ask.meta.annotations else None
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:
         if not isinstance(note, Held):

@@ -32,6 +32,8 @@ def status_of(held: Held) -> ResourceStatus:
 
 def patch_of(ask: Ask, held: Held, wants: Wants, facts: Facts) -> dict[str, Any]:
     """As a merge patch. A bound pod that left its policy open says afterwards which one it got."""
+    if not held.cpus and not held.zones:
+        return {"metadata": {"annotations": {RESOURCE_STATUS.key: None}}}
     written = {RESOURCE_STATUS.key: RESOURCE_STATUS.render(status_of(held))}
     if held.cpus:
         said = spec = meta_spec(ask.pod)

@@ -12,18 +12,26 @@ from typing import Final, Literal
 
 from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from koord.api.protocol.annotations.reservation import SCHEDULING_HINT
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.priority import PriorityClass, QoSClass, priority_class, raw_qos_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.numa.accumulator import BindPolicy, Exclusive
-from koord.scheduler.plugins.numa.allocations import exclusive_of
+from koord.scheduler.plugins.numa.allocations import NAME, Held, exclusive_of, held_by
 from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.plugins.numa.hints import Policy
 from koord.scheduler.state.pods import Amounts
 
 NOT_INTEGER: Final = "the requested CPUs must be integer"
 _OWN_CPUS: Final = (QoSClass.LSE, QoSClass.LSR)
-_ASKING: Final = frozenset({names.ANNOTATION_RESOURCE_SPEC, names.ANNOTATION_NUMA_TOPOLOGY_SPEC})
+_ASKING: Final = frozenset(
+    {
+        names.ANNOTATION_RESOURCE_SPEC,
+        names.ANNOTATION_NUMA_TOPOLOGY_SPEC,
+        names.ANNOTATION_SCHEDULING_HINT,
+        names.OLD_ANNOTATION_SCHEDULING_HINT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,8 @@ class Wants:
     "Whether it takes NUMA nodes only as `hints.is_open` says."
     refused: str = ""
     "Why it cannot be placed anywhere as it is."
+    exactly: Held | None = None
+    "What it must get, where somebody has chosen that for it."
 
     @property
     def cpu_milli(self) -> int:
@@ -48,13 +58,22 @@ class Wants:
     @property
     def is_plain(self) -> bool:
         """Whether it asks for amounts alone."""
-        return not (self.bind or self.policy or self.refused)
+        return not (self.bind or self.policy or self.refused or self.exactly)
 
 
 def asks_for_amounts(ask: Ask) -> bool:
     """Whether nothing in a pod asks for more than amounts: most pods, told by a look at their labels."""
     meta = ask.meta
     return raw_qos_class(meta.labels) not in _OWN_CPUS and _ASKING.isdisjoint(meta.annotations)
+
+
+def _chosen(ask: Ask) -> Held | None:
+    """What a pod says that it got, if a hint says that this is to count."""
+    held = held_by(ask.pod)
+    if held is None:
+        return None
+    hint = SCHEDULING_HINT.read(ask.meta)
+    return held if hint is not None and NAME in hint.extensions else None
 
 
 def wants_of(ask: Ask, default: BindPolicy | Literal[""]) -> Wants:
@@ -66,12 +85,13 @@ def wants_of(ask: Ask, default: BindPolicy | Literal[""]) -> Wants:
     try:
         numa = NUMA_TOPOLOGY_SPEC.read(meta)
         spec = RESOURCE_SPEC.read(meta)
+        exactly = _chosen(ask)
     except AnnotationError as error:
         return Wants(ask.requests, refused=str(error))
     policy, exclusive = numa.numa_topology_policy, numa.single_numa_node_exclusive
     # A node's policy alone does not keep NUMA nodes from being shared; a pod's own does, unless it says otherwise.
     alone = exclusive == "Required" or (not exclusive and bool(policy))
-    wants = Wants(ask.requests, policy=policy, alone=alone)
+    wants = Wants(ask.requests, policy=policy, alone=alone, exactly=exactly)
     if not may_own or priority_class(ask.pod) is not PriorityClass.PROD:
         return wants
     required = default if spec.required_cpu_bind_policy == "Default" else spec.required_cpu_bind_policy
@@ -81,4 +101,4 @@ def wants_of(ask: Ask, default: BindPolicy | Literal[""]) -> Wants:
         return wants
     if wants.cpu_milli % 1000:
         return Wants(ask.requests, refused=NOT_INTEGER)
-    return Wants(ask.requests, bind, bind if required else "", exclusive_of(spec), policy, alone)
+    return Wants(ask.requests, bind, bind if required else "", exclusive_of(spec), policy, alone, "", exactly)

@@ -16,6 +16,7 @@ from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.text.cpuset import CPUSet
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
+from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.plugins.numa.node_numa_resource import NodeNUMAResource
 from koord.scheduler.plugins.numa.topology import Topology, topology_of
@@ -83,9 +84,9 @@ def report(
     return convert(NodeResourceTopology, data)
 
 
-def bound(name: str, cpus: str = "4", *, qos: str = "LSR", **said: Any) -> Ask:
+def bound(name: str, cpus: str = "4", *, qos: str = "LSR", priority: int = 9500, **said: Any) -> Ask:
     """A pod that gets CPUs of its own."""
-    return pod(name, cpus, labels={"koordinator.sh/qosClass": qos}, priority=9500, **said)
+    return pod(name, cpus, labels={"koordinator.sh/qosClass": qos}, priority=priority, **said)
 
 
 def pod(
@@ -116,11 +117,13 @@ def pod(
 class World:
     """A cluster with one profile, and what it writes on pods."""
 
-    def __init__(self, args: NodeNUMAResourceArgs | None = None, seed: int = 0) -> None:
-        self.cluster = Cluster(seed)
+    def __init__(self, args: NodeNUMAResourceArgs | None = None, plugins: tuple[Plugin, ...] = ()) -> None:
+        self.cluster = Cluster()
         self.numa = NodeNUMAResource(args)
         weights = {"NodeNUMAResource": 1}
-        self.engine = Engine(self.cluster, Profile("koord-scheduler", (NodeResourcesFit(), self.numa), weights))
+        self.engine = Engine(
+            self.cluster, Profile("koord-scheduler", (NodeResourcesFit(), self.numa, *plugins), weights)
+        )
         (taking,) = self.numa.takes()
         self.put_report, self.remove_report = taking.put, taking.remove
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ResourceWeight, ScoringStrategy
+from koord.scheduler.plugins.default_preemption import DefaultPreemption
 from koord.scheduler.plugins.numa.allocations import Held
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.split import split
@@ -19,6 +20,7 @@ REQUIRED_FULL, REQUIRED_SPREAD = {"requiredCPUBindPolicy": "FullPCPUs"}, {"requi
 NOT_ENOUGH = "not enough cpus available to satisfy request"
 LEAST, MOST = ScoringStrategy("LeastAllocated"), ScoringStrategy("MostAllocated")
 ONE_CPU = '{"id":0,"core":0,"socket":0,"node":0}'
+STATUS = "scheduling.koordinator.sh/resource-status"
 SPEC = "scheduling.koordinator.sh/resource-spec"
 
 
@@ -366,12 +368,11 @@ def test_a_malformed_topology_concerns_its_own_node_alone(text: str) -> None:
 
 
 def test_a_malformed_status_of_a_running_pod_holds_nothing() -> None:
-    status = "scheduling.koordinator.sh/resource-status"
     for text in ("{", '{"cpuset":"x"}', '{"numaNodeResources":[{"node":0,"resources":{"cpu":"many"}}]}'):
         one = world()
-        ask = bound("p", annotations={status: text})
+        ask = bound("p", annotations={STATUS: text})
         assert one.cluster.noted(ask.pod) == ()
-    assert world().cluster.noted(bound("p", annotations={status: '{"cpuset":"0-3"}'}).pod) != ()
+    assert world().cluster.noted(bound("p", annotations={STATUS: '{"cpuset":"0-3"}'}).pod) != ()
 
 
 def test_a_reservations_cpus_are_seen_by_whoever_may_use_them() -> None:
@@ -389,3 +390,34 @@ def test_a_reservations_cpus_are_seen_by_whoever_may_use_them() -> None:
     found = judge.check(bound("owner", "6"), row)
     assert isinstance(found, Held)
     assert told(found.cpus) == "2-3,12-15"
+
+
+def hinted(name: str, cpuset: str) -> Any:
+    """A pod for which somebody has chosen CPUs."""
+    hint = {"scheduling.koordinator.sh/scheduling-hint": '{"extensions":{"NodeNUMAResource":{}}}'}
+    return bound(name, "2", annotations={**hint, STATUS: json.dumps({"cpuset": cpuset})})
+
+
+def test_cpus_that_were_chosen_for_a_pod_are_those_it_gets() -> None:
+    one = world()
+    assert one.place(hinted("p", "6-7")).cpuset == "6-7"
+    assert one.why_not(hinted("q", "7-8")) == {NOT_ENOUGH: 1}
+
+
+def test_what_a_pod_says_of_an_attempt_that_failed_does_not_count_where_it_goes() -> None:
+    one = world()
+    again = pod("p", "2", annotations={STATUS: '{"cpuset":"0-3"}'})
+    assert one.engine.place(again).node == "n1"
+    assert one.written(again) == {STATUS: None}
+    assert one.place(bound("q", "4")).cpuset == "0-3"
+
+
+def test_preemption_frees_cpus() -> None:
+    """By amounts there is room for both; of CPUs there are only four."""
+    one = World(plugins=(DefaultPreemption(),))
+    one.put(big("n1"), report("n1", reserved="0-19"))
+    low, high = bound("low", "4"), bound("high", "4", priority=9900)
+    one.place(low)
+    assert one.why_not(high) == {NOT_ENOUGH: 1}
+    remedy = one.engine.remedy(high)
+    assert (remedy.node, remedy.victims) == ("n1", ("shop/low",))
