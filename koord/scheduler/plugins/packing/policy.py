@@ -51,6 +51,8 @@ class ByPacking:
         self._cluster, self._table, self._view = cluster, cluster.table, view
         self._version = self._epoch = -1
         self._scores: Array = np.zeros(0, np.int64)
+        self._device: Array = np.zeros(0, np.int64)
+        "By row, where a share would go."
         self._worked_out: tuple[Row, int, list[float]] | None = None
         "Of the row that was asked for last, at which version: what it is worth by device."
 
@@ -68,6 +70,9 @@ class ByPacking:
         if not self._shape.is_share or request.type != GPU or room.row is None:
             return 0
         slot = room.machine.slots[GPU, unit.minor]
+        if unit.place is None and self._view is None and self._version == self._table.version:
+            # Nothing but the scores tells such devices apart.
+            return float(slot == self._device.item(room.row))
         known = self._worked_out
         if known is None or known[0] != room.row or known[1] != self._table.version:
             self._rows.follow()
@@ -84,12 +89,12 @@ class ByPacking:
         if self._epoch == rows.epoch and len(self._scores) == table.capacity:
             changed = table.changes(self._version)
         if changed is None:
-            self._scores = np.zeros(table.capacity, np.int64)
+            self._scores, self._device = np.zeros((2, table.capacity), np.int64)
             again = np.flatnonzero(table.alive)
         else:
             again = changed.index
         if len(again):
-            self._scores[again] = rows.score(self._shape, again).score
+            self._scores[again], self._device[again] = rows.score(self._shape, again)
         self._version, self._epoch = table.read(), rows.epoch
 
     def _seen(self, cells: Any) -> Numbers:

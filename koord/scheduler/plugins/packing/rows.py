@@ -128,14 +128,17 @@ class PackingRows:
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """Of rows that may or may not have room: those without, or of which no devices are known, have 0."""
-        found = self._scorer.score(shape, rows)
-        score = found.score
-        if isinstance(self._scorer, Valuation):
-            score = np.minimum(np.maximum(score + TOP, 0), TOP)
+        fleet = self._fleet
+        room = fleet.cpu[rows] >= shape.cpu_milli
         if shape.gpus:
-            fitting = np.count_nonzero(self._fleet.devices[rows] >= shape.gpu_milli, axis=1)
-            score = score * (fitting >= shape.gpus)
-        return Scores(score, found.device)
+            room &= (fleet.devices[rows] >= shape.gpu_milli).sum(axis=1) >= shape.gpus
+        places = room.nonzero()[0]
+        found = self._scorer.score(shape, rows[places])
+        score, device = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
+        score[places], device[places] = found
+        if isinstance(self._scorer, Valuation):
+            score[places] = np.minimum(np.maximum(found.score + TOP, 0), TOP)
+        return Scores(score, device)
 
     def values(self, shape: PodShape, row: Row) -> list[float]:
         """What a row is worth with a share on each of its devices: the highest is the best place."""
