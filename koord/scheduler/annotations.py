@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.api.protocol.annotations import colocation, cpu, device, load, reservation
+from koord.api.protocol.annotations import colocation, cpu, device, gang, load, reservation
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
@@ -26,6 +26,8 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     device.DEVICE_JOINT_ALLOCATE,
     device.GPU_PARTITION_SPEC,
     device.GPU_PARTITIONS,
+    gang.NETWORK_TOPOLOGY_INDEX,
+    gang.NETWORK_TOPOLOGY_SELECTOR,
     load.LAST_EVICTIONS,
     load.LOAD_ESTIMATED_SCALING_FACTORS,
     load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
@@ -38,4 +40,5 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     reservation.RESERVATION_ORDER,
     reservation.RESERVATION_RESIZE_ALLOCATABLE,
     reservation.RESERVATION_RESTRICTED_OPTIONS,
+    reservation.SCHEDULING_HINT,
 )

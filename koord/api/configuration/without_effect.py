@@ -17,6 +17,7 @@ from koord.api.configuration.scheduler_args import (
     DeviceShareArgs,
     ElasticQuotaArgs,
     LoadAwareSchedulingArgs,
+    ReservationArgs,
     VolumeBindingArgs,
 )
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
@@ -32,6 +33,14 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
     DeviceShareArgs: ("allocator", "gpu_shared_resource_templates_config"),
     ElasticQuotaArgs: ("enable_queue_hint", "quota_snapshot_update_interval", "hook_plugins"),
     LoadAwareSchedulingArgs: ("estimator",),
+    ReservationArgs: (
+        "controller_workers",
+        "min_candidate_nodes_absolute",
+        "min_candidate_nodes_percentage",
+        "pre_allocation_config",
+        "reservation_selector_index",
+        "resync_interval_seconds",
+    ),
     VolumeBindingArgs: ("shape",),
 }
 """Of plugins that koord has. Arguments of the others have no effect as a whole."""

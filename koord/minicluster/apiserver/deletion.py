@@ -60,7 +60,7 @@ def check_options(options: DeletionOptions) -> None:
     if any(value != "All" for value in dry_run):
         faults.append(not_supported("dryRun", dry_run, ["All"]))
     if faults:
-        raise unprocessable("DeletionOptions", "meta.k8s.io", "", faults)
+        raise unprocessable("DeleteOptions", "meta.k8s.io", "", faults)
 
 
 def check_preconditions(resource: Resource, options: DeletionOptions, old: Obj) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from koord.api.kinds import POD_GROUPS
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.pod_group import PodGroupStatus
 from koord.scheduler.framework.writes import Patch
@@ -25,14 +26,16 @@ class Told(World):
         self.writes = 0
 
     def say(self) -> PodGroupStatus:
-        for write in self.core.take_writes():
-            assert isinstance(write, Patch)
+        for write in self._about_groups():
             assert write.body["metadata"]["uid"] == self.group.metadata.uid
             self.writes += 1
             self.group = replace(self.group, status=convert(PodGroupStatus, dict(write.body["status"])))
             self.put(self.group)
-            assert self.core.take_writes() == [], "once it is heard, there is nothing to say"
+            assert self._about_groups() == [], "once it is heard, there is nothing to say"
         return self.group.status
+
+    def _about_groups(self) -> list[Patch]:
+        return [each for each in self.core.take_writes() if isinstance(each, Patch) and each.kind is POD_GROUPS]
 
 
 def shown(status: PodGroupStatus) -> tuple[str, int, int, int, int]:
