@@ -71,6 +71,7 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_NOT_TWICE, (217,)),
     },
     "quota": {},
+    "scores": {},
     "quota_admission": {
         **_each(_NO_CIRCLE, (39,)),
         **_each(_WEIGHTS_COUNT, (42, 60, 66, 295)),
