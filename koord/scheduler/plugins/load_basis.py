@@ -5,6 +5,7 @@ LoadAwareScheduling notes it of every pod on a node. Pods of one template share 
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import ClassVar, Final, Protocol
 
 import msgspec
@@ -76,6 +77,10 @@ class Counting(Protocol):
         """A pod came to a row (+1), or left it (-1)."""
         ...
 
+    def load_cells(self, basis: LoadBasis, row: Row) -> Iterable[tuple[Hashable, int]]:
+        """What a pod of which its node reports nothing adds to columns."""
+        ...
+
 
 class Loads(Notes):
     """Notes what the load of each pod is estimated from, for the plugins of all profiles."""
@@ -99,6 +104,10 @@ class Loads(Notes):
         basis = load_basis_of(pod, template)
         self._last = (pod, basis)
         return basis
+
+    def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
+        assert isinstance(note, LoadBasis)
+        return [cell for each in self.counting for cell in each.load_cells(note, row)]
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, LoadBasis)

@@ -10,7 +10,7 @@ Per row, `assigned` moves with every pod; everything else changes with reports a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -160,19 +160,25 @@ class LoadRows(Index):
     def put_many(self, metrics: Sequence[NodeMetric]) -> None:
         """Many nodes have reported: the same as one by one."""
         read, row_of = self._reader.read, self.cluster.table.row_of
+        before = {metric.metadata.name: self._is_measured(metric.metadata.name) for metric in metrics}
         self._reports |= {metric.metadata.name: read(metric) for metric in metrics}
         rows = dict.fromkeys(row_of.get(metric.metadata.name) for metric in metrics)
         self._load_rows([row for row in rows if row is not None])
+        for name, was_measured in before.items():
+            if self._is_measured(name) != was_measured and name in row_of:
+                self.cluster.recounted(row_of[name])
 
     def put(self, metric: NodeMetric) -> None:
         """A node has reported."""
+        before = self._is_measured(metric.metadata.name)
         self._reports[metric.metadata.name] = self._reader.read(metric)
-        self._reported(metric.metadata.name)
+        self._reported(metric.metadata.name, before)
 
     def remove(self, name: str) -> None:
         """A node's report is gone."""
+        before = self._is_measured(name)
         if self._reports.pop(name, None) is not None:
-            self._reported(name)
+            self._reported(name, before)
 
     def told(self, node: str) -> dict[str, object]:
         """What is counted on a node, for people."""
@@ -243,6 +249,18 @@ class LoadRows(Index):
         if share.full != share.delta or (self.by_prod and share.prod != share.delta):
             self._shift(row, report, share, sign)
 
+    def load_cells(self, basis: LoadBasis, row: Row) -> Iterable[tuple[Hashable, int]]:
+        if not self._is_measured(self.cluster.table.names[row]):
+            return
+        wish = self.wish(basis)
+        yield from zip(self.columns.assigned, wish.estimate, strict=True)
+        if self.by_prod and wish.is_prod:
+            yield from zip(self.columns.prod, wish.estimate, strict=True)
+
+    def _is_measured(self, node: str) -> bool:
+        report = self._reports.get(node)
+        return report is not None and report.usage is not None
+
     def _shift(self, row: Row, report: Report, share: Share, sign: int) -> None:
         """Keep what is relative to `assigned` and `prod` right for a pod that adds differently to other views."""
         table, columns = self.cluster.table, self.columns
@@ -259,10 +277,12 @@ class LoadRows(Index):
             if report.measured(self._score_by) is None:
                 table.add(columns.measured[i], row, full - delta)
 
-    def _reported(self, name: str) -> None:
+    def _reported(self, name: str, was_measured: bool = True) -> None:
         row = self.cluster.table.row_of.get(name)
         if row is not None:
             self._load_row(row)
+            if self._is_measured(name) != was_measured:
+                self.cluster.recounted(row)
 
     def _load_row(self, row: Row) -> None:
         """Work out everything about a row anew."""

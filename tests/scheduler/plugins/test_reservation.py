@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from koord.api.configuration.scheduler_config import parse
+from koord.api.kinds import NODE_METRICS
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.reservation import ReservationPhase
 from koord.scheduler.core.decision import Bind, Nowhere
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.reservation import fitting
 from koord.scheduler.plugins.reservation.owners import owns
 from tests.scheduler.builders import node
-from tests.scheduler.reservations import APP, PREFIX, World, pod, reservation
+from tests.scheduler.reservations import APP, MADE, PREFIX, World, pod, reservation
 
 MANY: dict[str, Any] = {"allocateOnce": False}
 GIB = 1024**3
@@ -148,9 +153,6 @@ class TestOwners:
 
 
 def _references(raw: list[dict[str, Any]]) -> Any:
-    from koord.api.kubernetes.pod import Pod
-    from koord.api.machinery.codec import convert
-
     return convert(Pod, {"metadata": {"ownerReferences": raw}}).metadata.owner_references
 
 
@@ -592,3 +594,40 @@ class TestRestart:
         assert same is not None
         assert (room.used, sorted(room.owners), room.row) == (same.used, sorted(same.owners), same.row)
         assert words_against(other, "late", cpu="3", affinity="{}") == {"Reservation(s) Insufficient cpu": 1}
+
+
+class TestLoad:
+    """A node of 10 CPUs that may be loaded to 65%; a pod of 4 CPUs is taken to use 85% of that."""
+
+    def loaded(self) -> World:
+        written = {"usageThresholds": {"cpu": 65}, "filterExpiredNodeMetrics": False}
+        args = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "LoadAwareSchedulingArgs", **written}
+        profile = {
+            "schedulerName": "koord-scheduler",
+            "plugins": {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}, {"name": "Reservation"}]}},
+            "pluginConfig": [{"name": "LoadAwareScheduling", "args": args}],
+        }
+        kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        return World(10, config=parse({**kind, "profiles": [profile]}))
+
+    def report(self, world: World) -> None:
+        status = {"updateTime": MADE, "nodeMetric": {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}}}
+        world.core.put(NODE_METRICS, convert(NodeMetric, {"metadata": {"name": "n0"}, "status": status}))
+
+    def test_what_is_reserved_counts_as_load_to_others_and_not_to_its_owners(self) -> None:
+        world = self.loaded()
+        self.report(world)
+        world.put(reservation(cpu="4", **MANY))
+        world.settle()
+        against = {"node(s) cpu usage exceed threshold": 1}
+        assert words_against(world, "other", app="other", cpu="4") == against
+        assert words_against(world, "owner", cpu="4") == {}
+
+    def test_the_same_where_the_node_reports_later(self) -> None:
+        world = self.loaded()
+        world.put(reservation(cpu="4", **MANY))
+        world.settle()
+        engine = world.core.engines["koord-scheduler"]
+        engine.class_of(Ask(pod("early", cpu="4")))
+        self.report(world)
+        assert words_against(world, "owner", cpu="4") == {}
