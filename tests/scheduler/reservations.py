@@ -212,6 +212,8 @@ class World:
                 self.delete(self.reservations[each.name])
             elif isinstance(each, Patch) and each.kind is RESERVATIONS:
                 self.patch(each)
+            elif isinstance(each, Patch) and each.kind is PODS:
+                self.put(patched(self.pods[f"{each.namespace}/{each.name}"], each.body))
         return bool(writes)
 
     def patch(self, patch: Patch) -> None:

@@ -631,3 +631,51 @@ class TestLoad:
         engine.class_of(Ask(pod("early", cpu="4")))
         self.report(world)
         assert words_against(world, "owner", cpu="4") == {}
+
+
+class TestOperatingPods:
+    def operating(self, **more: Any) -> Pod:
+        owners = '[{"labelSelector":{"matchLabels":{"app":"web"}}}]'
+        made = pod(
+            "old",
+            app="other",
+            cpu="6",
+            on="n0",
+            labels={f"{PREFIX}operating-mode": "Reservation"},
+            annotations={f"{PREFIX}reservation-owners": owners},
+        )
+        ready = convert(Pod, {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+        return replace(made, status=ready.status, **more)
+
+    def test_the_pod_that_takes_its_place_goes_into_its_room(self) -> None:
+        world = World(8)
+        world.put(self.operating())
+        assert words_against(world, "else", app="else", cpu="6") == {"Insufficient cpu": 1}
+        world.put(pod("new", cpu="6"))
+        assert world.settle() == {"new": "n0"}
+        assert world.inside("shop/new") == "old"
+        assert world.requested() == 6000
+        said = world.pods["shop/old"].metadata.annotations[f"{PREFIX}reservation-current-owner"]
+        assert said == '{"namespace":"shop","name":"new","uid":"uid-new"}'
+
+    def test_it_lends_nothing_before_it_is_ready_and_only_once(self) -> None:
+        world = World(8)
+        world.put(pod("old", app="other", cpu="6", on="n0", labels={f"{PREFIX}operating-mode": "Reservation"}))
+        assert words_against(world, "p", cpu="6") == {"Insufficient cpu": 1}
+        world.put(self.operating())
+        world.put(pod("q", cpu="1"))
+        world.wait(10)
+        assert len(world.settle()) == 2
+        assert words_against(world, "late", cpu="6") == {"Insufficient cpu": 1}
+
+    def test_it_holds_its_room_by_itself_again_when_it_is_gone_or_runs_on(self) -> None:
+        world = World(8)
+        world.put(self.operating(), pod("new", cpu="6", on="n0", inside="old"))
+        assert world.requested() == 6000
+        runnable = self.operating()
+        labels = {**runnable.metadata.labels, f"{PREFIX}operating-mode": "Runnable"}
+        world.put(replace(runnable, metadata=replace(runnable.metadata, labels=labels)))
+        assert world.requested() == 12_000
+        world.delete("shop/old")
+        assert world.requested() == 6000
+        assert world.restarted().requested() == 6000

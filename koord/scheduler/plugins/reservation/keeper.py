@@ -14,11 +14,13 @@ from typing import Any
 from koord.api.configuration.scheduler_args import ReservationArgs
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
+from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins.reservation import lifecycle
 from koord.scheduler.plugins.reservation.lifecycle import NODE_GONE_S, Owner, Surroundings
+from koord.scheduler.plugins.reservation.operating import is_operating, owner_write
 from koord.scheduler.plugins.reservation.reserve_pod import ENDED
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
@@ -31,13 +33,17 @@ class Keeper:
         "By uid of reservation and key of pod, pods on nodes that came out of it."
         self._reservation_of: dict[str, str] = {}
         "By key of pod."
-        self._sent: dict[str, tuple[Reservation, object]] = {}
+        self._operating: dict[str, Pod] = {}
+        "By uid, pods that hold their room for another."
+        self._sent: dict[str, tuple[object, object]] = {}
         self._due: list[tuple[float, str]] = []
         self._due_of: dict[str, float] = {}
         "By uid, when it is looked at again, whatever happens."
         self._missing_since_s: dict[str, float] = {}
 
     def put_pod(self, pod: Pod) -> None:
+        if names.LABEL_OPERATING_MODE in pod.metadata.labels or pod.metadata.uid in self._operating:
+            self._put_operating(pod)
         key, uid = pod.metadata.key, _came_out_of(pod)
         before = self._reservation_of.get(key)
         if before is not None and before != uid:
@@ -49,7 +55,18 @@ class Keeper:
                 self._reservation_of[key] = uid
                 self._rooms.touched.add(uid)
 
+    def _put_operating(self, pod: Pod) -> None:
+        self._rooms.put_pod(pod)
+        uid = pod.metadata.uid
+        if is_operating(pod):
+            self._operating[uid] = pod
+            self._rooms.touched.add(uid)
+        else:
+            self._operating.pop(uid, None)
+
     def remove_pod(self, pod: Pod) -> None:
+        if self._operating.pop(pod.metadata.uid, None) is not None:
+            self._rooms.remove_pod(pod)
         before = self._reservation_of.get(pod.metadata.key)
         if before is not None:
             self._leave(pod.metadata.key, before)
@@ -75,6 +92,13 @@ class Keeper:
                 rooms.touched.add(uid)
         touched, rooms.touched = rooms.touched, set()
         for uid in sorted(touched):
+            operating = self._operating.get(uid)
+            if operating is not None:
+                write = owner_write(operating, self.owners(uid))
+                if write is not None and self._sent.get(uid) != (operating, write):
+                    self._sent[uid] = operating, write
+                    yield write
+                continue
             reservation = rooms.objects.get(uid)
             if reservation is None:
                 for known in (self._sent, self._missing_since_s, self._due_of):

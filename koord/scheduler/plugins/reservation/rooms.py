@@ -17,12 +17,17 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
-from koord.api.protocol.annotations.reservation import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from koord.api.protocol.annotations.reservation import (
+    RESERVATION_AFFINITY,
+    RESERVATION_ALLOCATED,
+    RESERVATION_OWNERS,
+)
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.reservation.matching import Matching, Rules, Wish, wish_of
-from koord.scheduler.plugins.reservation.owners import OwnerLists, OwnersId
-from koord.scheduler.plugins.reservation.room import UNKNOWN, Room, terms_of
+from koord.scheduler.plugins.reservation.operating import is_operating, operating_terms
+from koord.scheduler.plugins.reservation.owners import OwnerLists, Owners, OwnersId, faults
+from koord.scheduler.plugins.reservation.room import UNKNOWN, Room, Terms, terms_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
@@ -62,6 +67,8 @@ class Rooms(Notes):
         self.unmeasured: dict[str, str] = {}
         "By uid, the names of reservations of which something changed since somebody measured."
         self.measured: dict[str, tuple[str, ...]] = {}
+        self._operating: set[str] = set()
+        "Uids of pods that are rooms themselves."
         self._by_name: dict[str, str] = {}
         self._on: dict[Row, dict[str, Room]] = {}
         self._users: dict[str, dict[str, tuple[PodRecord, Row]]] = {}
@@ -84,18 +91,41 @@ class Rooms(Notes):
         self._by_name[reservation.metadata.name] = uid
         self.objects[uid] = reservation
         self._touch(uid, reservation.metadata.name)
-        terms, room = terms_of(reservation), self._room(uid)
-        if (
-            room.terms == terms
-            and room.owners_id is not None
-            and (self.lists.is_list(room.owners_id, reservation.spec.owners))
-        ):
+        self._says(uid, terms_of(reservation), reservation.spec.owners)
+
+    def _says(self, uid: str, terms: Terms, owners: Owners) -> None:
+        """What is said of a room, and whose it is."""
+        room = self._room(uid)
+        is_same = room.owners_id is not None and self.lists.is_list(room.owners_id, owners)
+        if room.terms == terms and is_same:
             return
         self._close(room)
         room.terms = terms
         room.look_inside()
-        self._list(room, None if terms.fault else self.lists.put(reservation.spec.owners))
+        self._list(room, None if terms.fault else self.lists.put(owners))
         self._open(room)
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod may be a room itself, for the pod that takes its place."""
+        meta = pod.metadata
+        uid = meta.uid or meta.key
+        if not is_operating(pod):
+            self._operates_no_more(uid)
+            return
+        self._operating.add(uid)
+        try:
+            owners, fault = RESERVATION_OWNERS.read(meta), ""
+        except BadInput as error:
+            owners, fault = (), str(error)
+        self._says(uid, operating_terms(pod, fault or faults(owners)), owners)
+
+    def remove_pod(self, pod: Pod) -> None:
+        self._operates_no_more(pod.metadata.uid or pod.metadata.key)
+
+    def _operates_no_more(self, uid: str) -> None:
+        if uid in self._operating:
+            self._operating.discard(uid)
+            self._unsaid(uid)
 
     def remove(self, reservation: Reservation) -> None:
         uid = reservation.metadata.uid or reservation.metadata.name
@@ -107,8 +137,8 @@ class Rooms(Notes):
         return list(self._on.get(row, {}).values())
 
     def _touch(self, uid: str, name: str) -> None:
-        self.touched.add(uid)
-        if name:
+        if uid in self.objects:
+            self.touched.add(uid)
             self.unmeasured[uid] = name
 
     def named(self, name: str) -> Room | None:
@@ -127,6 +157,8 @@ class Rooms(Notes):
         meta = pod.metadata
         if is_stand_in(meta.name):
             return StandsFor(meta.uid or meta.annotations.get(names.ANNOTATION_RESERVATION_NAME, ""))
+        if is_operating(pod):
+            return StandsFor(meta.uid or meta.key)
         # What a pod that waits says is of an attempt that came to nothing.
         if not pod.spec.node_name or RESERVATION_ALLOCATED.key not in meta.annotations:
             return None
@@ -212,6 +244,10 @@ class Rooms(Notes):
             del self._by_name[reservation.metadata.name]
         self.touched.discard(uid)
         self.unmeasured[uid] = reservation.metadata.name
+        self._unsaid(uid)
+
+    def _unsaid(self, uid: str) -> None:
+        """Nothing is said of a room any more."""
         room = self.all[uid]
         self._close(room)
         self._list(room, None)
@@ -219,7 +255,7 @@ class Rooms(Notes):
         self._forget_empty(uid)
 
     def _forget_empty(self, uid: str) -> None:
-        if uid not in self.objects and self.all[uid].record is None:
+        if uid not in self.objects and uid not in self._operating and self.all[uid].record is None:
             del self.all[uid]
 
     def _list(self, room: Room, id_: OwnersId | None) -> None:
