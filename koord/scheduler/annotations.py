@@ -35,6 +35,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     load.USAGE_THRESHOLDS,
     reservation.EXACT_MATCH_RESERVATION,
     reservation.OPERATING_MODE,
+    reservation.PRE_ALLOCATION_REQUIRED,
     reservation.RESERVATION_AFFINITY,
     reservation.RESERVATION_ALLOCATED,
     reservation.RESERVATION_IGNORED,

@@ -193,6 +193,10 @@ class World:
     def hear(self, placed: Placed) -> None:
         plan = placed.plan
         if isinstance(plan.binding, Patch):
+            for step in plan.steps:
+                for write in step.writes():
+                    assert isinstance(write, Patch)
+                    self.put(patched(self.pods[f"{write.namespace}/{write.name}"], write.body))
             for patch in (plan.patch, plan.binding):
                 if patch is not None:
                     self.patch(patch)

@@ -7,6 +7,10 @@ matching        which rooms pods of one kind may use, and why not the others
 fitting         whether a pod fits into a room on its node, and which room it takes
 rooms           all rooms of a cluster, kept from objects alone
 judges          what the plugin says of nodes
+pre_allocation  which running pods a reservation takes over, to fit where their room is
+operating       pods that hold their room for the one that takes their place
 lifecycle       what the status of a Reservation says, and when it ends
+keeper          which status is to be written when
+told, service   what people hear
 plugin          all of it as a plugin
 """

@@ -45,6 +45,7 @@ class Keeper:
         if names.LABEL_OPERATING_MODE in pod.metadata.labels or pod.metadata.uid in self._operating:
             self._put_operating(pod)
         key, uid = pod.metadata.key, _came_out_of(pod)
+        self._mark(pod)
         before = self._reservation_of.get(key)
         if before is not None and before != uid:
             self._leave(key, before)
@@ -54,6 +55,16 @@ class Keeper:
                 self._owners[uid][key] = owner
                 self._reservation_of[key] = uid
                 self._rooms.touched.add(uid)
+
+    def _mark(self, pod: Pod) -> None:
+        config, meta, marked = self._args.pre_allocation_config, pod.metadata, self._rooms.marked
+        if meta.labels.get(config.cluster_label_key) == "true" and not pod.is_finished:
+            try:
+                marked[meta.key] = int(meta.annotations.get(config.cluster_priority_annotation_key, "0"))
+            except ValueError:
+                marked[meta.key] = 0
+        elif marked:
+            marked.pop(meta.key, None)
 
     def _put_operating(self, pod: Pod) -> None:
         self._rooms.put_pod(pod)
@@ -65,6 +76,7 @@ class Keeper:
             self._operating.pop(uid, None)
 
     def remove_pod(self, pod: Pod) -> None:
+        self._rooms.marked.pop(pod.metadata.key, None)
         if self._operating.pop(pod.metadata.uid, None) is not None:
             self._rooms.remove_pod(pod)
         before = self._reservation_of.get(pod.metadata.key)

@@ -10,13 +10,14 @@ from koord.api.kinds import PODS, RESERVATIONS, Kind
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
-from koord.scheduler.framework.writes import Write
+from koord.scheduler.framework.writes import Patch, Step, Write
 from koord.scheduler.plugins.reservation import lifecycle, service
 from koord.scheduler.plugins.reservation.judges import HolderJudge, OwnerJudge, Rooming
 from koord.scheduler.plugins.reservation.keeper import Keeper
 from koord.scheduler.plugins.reservation.matching import Wish
+from koord.scheduler.plugins.reservation.pre_allocation import PreAllocation, PreAllocationJudge, why_not
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import Room
 from koord.scheduler.plugins.reservation.rooms import CameOutOf, Rooms, StandsFor
@@ -41,6 +42,8 @@ class Reservation(Plugin):
     def __init__(self, args: ReservationArgs | None = None) -> None:
         self._args = args or ReservationArgs()
         self._is_first = False
+        self._taking_over: dict[str, tuple[int, object, PreAllocation, int]] = {}
+        "Of the reservation that was asked about last: at which version of the table, and what it may take over."
 
     def attach(self, cluster: Cluster) -> None:
         self._is_first = self._is_first or Rooms.name not in cluster.noting
@@ -58,22 +61,51 @@ class Reservation(Plugin):
 
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if is_stand_in(ask.meta.name):
-            return self._of_stand_in(ask)
+            wanted = self._pre_allocation(ask, cluster)
+            return self._of_stand_in(ask) if wanted is None else (self._of_stand_in(ask), wanted[1])
         wish = self.rooms.wish(ask)
         return None if wish is None else (wish, ask.requests)
 
-    def _of_stand_in(self, ask: Ask) -> tuple[str, str]:
+    def _pre_allocation(self, ask: Ask, cluster: Cluster) -> tuple[PreAllocation, int] | None:
+        """What a reservation may take over, as things are now, and a number for that."""
+        found = self.rooms.of_stand_in(ask.meta)
+        if found is None or not found.spec.pre_allocation or why_not(found):
+            return None
+        known = self._taking_over.get(ask.key)
+        if known is None or known[0] != cluster.table.version or known[1] is not found:
+            policy, args = found.spec.pre_allocation_policy, self._args.pre_allocation_config
+            everywhere = policy is not None and policy.mode == "Cluster" and args.enable_cluster_mode
+            marked = self.rooms.marked if everywhere else None
+            for name, _ in ask.requests:
+                cluster.resource(name)
+            wanted = PreAllocation(found, ask.requests, cluster, marked, self.rooms.is_free)
+            number = 0 if known is None else known[3] + 1
+            known = cluster.table.version, found, wanted, number
+            self._taking_over = {ask.key: known}
+        return known[2], known[3]
+
+    def _of_stand_in(self, ask: Ask) -> tuple[str, str, bool]:
         found = self.rooms.of_stand_in(ask.meta)
         policy = "" if found is None else found.spec.allocate_policy or ""
-        return policy, ask.meta.annotations.get(names.ANNOTATION_RESERVATION_NODE, "")
+        takes = found is not None and found.spec.pre_allocation
+        return policy, ask.meta.annotations.get(names.ANNOTATION_RESERVATION_NODE, ""), takes
 
     def view(self, ask: Ask, cluster: Cluster) -> View | None:
+        wanted = self._pre_allocation(ask, cluster) if is_stand_in(ask.meta.name) else None
+        if wanted is not None:
+            return wanted[0].view
         wish = self.rooms.wish(ask)
         return None if wish is None else self.rooms.matching(wish, ask.meta).view
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         if is_stand_in(ask.meta.name):
-            return HolderJudge(*self._of_stand_in(ask), cluster)
+            found, wanted = self.rooms.of_stand_in(ask.meta), self._pre_allocation(ask, cluster)
+            if found is not None and found.spec.pre_allocation and wanted is None:
+                return Refused(why_not(found))
+            policy, node = self._of_stand_in(ask)[:2]
+            if wanted is None:
+                return HolderJudge(policy, node, cluster)
+            return PreAllocationJudge(wanted[0], policy, node, cluster)
         wish = self.rooms.wish(ask)
         if wish is None or wish.ignores:
             return None
@@ -91,7 +123,10 @@ class Reservation(Plugin):
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         if is_stand_in(ask.meta.name):
-            return self.rooms.of(ask.pod)
+            note, wanted = self.rooms.of(ask.pod), self._pre_allocation(ask, cluster)
+            if wanted is None or not isinstance(note, StandsFor):
+                return note
+            return note._replace(takes=tuple((each.key, each.uid) for each in wanted[0].taken(row).pods))
         wish = self.rooms.wish(ask)
         if wish is None or wish.ignores:
             return None
@@ -109,6 +144,19 @@ class Reservation(Plugin):
         # An attempt that came to nothing may have said something else.
         stale = key in ask.meta.annotations and not isinstance(note, StandsFor)
         return {"metadata": {"annotations": {key: None}}} if stale else None
+
+    def steps(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Sequence[Step]:
+        """Pods that a reservation takes over say so."""
+        found = self.rooms.of_stand_in(ask.meta)
+        if found is None or not isinstance(note, StandsFor) or not note.takes:
+            return ()
+        allocated = ReservationAllocated(found.metadata.name, found.metadata.uid)
+        said = {RESERVATION_ALLOCATED.key: RESERVATION_ALLOCATED.form.render(allocated)}
+        writes = []
+        for key, uid in note.takes:
+            namespace, _, name = key.partition("/")
+            writes.append(Patch(PODS, name, {"metadata": {"uid": uid, "annotations": said}}, namespace))
+        return (Step(self.name, lambda: tuple(writes)),)
 
     def bind(self, ask: Ask, row: Row, cluster: Cluster) -> Write | None:
         found = self.rooms.of_stand_in(ask.meta)

@@ -43,6 +43,8 @@ class StandsFor(NamedTuple):
     """A note: the pod stands for this reservation."""
 
     uid: str
+    takes: tuple[tuple[str, str], ...] = ()
+    "Keys and uids of pods that it takes over, until they say so themselves."
 
 
 class CameOutOf(NamedTuple):
@@ -67,6 +69,8 @@ class Rooms(Notes):
         self.unmeasured: dict[str, str] = {}
         "By uid, the names of reservations of which something changed since somebody measured."
         self.measured: dict[str, tuple[str, ...]] = {}
+        self.marked: dict[str, int] = {}
+        "Pods that any reservation may take over, by key, with their priorities for that."
         self._operating: set[str] = set()
         "Uids of pods that are rooms themselves."
         self._by_name: dict[str, str] = {}
@@ -118,6 +122,10 @@ class Rooms(Notes):
         except BadInput as error:
             owners, fault = (), str(error)
         self._says(uid, operating_terms(pod, fault or faults(owners)), owners)
+
+    def is_free(self, record: PodRecord) -> bool:
+        """Whether a pod neither uses a reservation nor is one."""
+        return not is_stand_in(record.key) and all(name != self.name for name, _ in record.notes)
 
     def remove_pod(self, pod: Pod) -> None:
         self._operates_no_more(pod.metadata.uid or pod.metadata.key)

@@ -1,0 +1,188 @@
+"""Pre-allocation: a reservation that takes over running pods, so that it fits where their room is taken already.
+
+Only reservations of policy Restricted may. Which pods: those that its owners' label selectors match, or, in mode
+Cluster, those that are marked anywhere; never one that is in a reservation. A pod must fit into the reservation, and
+with it the reservation on the node:   reserved <= free + what the pods taken over ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.protocol.annotations.reservation import PRE_ALLOCATION_REQUIRED
+from koord.api.protocol.crd.reservation import Reservation
+from koord.scheduler.framework.cells import Cells, Many, Numbers
+from koord.scheduler.plugins.reservation.judges import HolderJudge
+from koord.scheduler.plugins.reservation.owners import Entry
+from koord.scheduler.plugins.reservation.room import RESTRICTED
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import Amounts, PodRecord
+from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.view import View
+
+UNSUPPORTED: Final = "node(s) reservation pre allocation is unsupported with current attributes"
+NOBODY: Final = "node(s) had no pods that the reservation may take over"
+_NOBODY, _FIRST = 4, 3
+
+
+class Taken(NamedTuple):
+    """Pods that are taken over; or why none can be, as a mask of resources: by node, and by reservation."""
+
+    pods: tuple[PodRecord, ...] = ()
+    by_node: int = 0
+    by_room: int = 0
+    nobody: bool = False
+
+    @property
+    def is_none(self) -> bool:
+        return bool(self.by_node or self.by_room or self.nobody)
+
+
+class PreAllocation:
+    """What one reservation may take over, and on which rows."""
+
+    def __init__(
+        self,
+        reservation: Reservation,
+        requests: Amounts,
+        cluster: Cluster,
+        marked: Mapping[str, int] | None,
+        is_free: Callable[[PodRecord], bool],
+    ) -> None:
+        """`marked`: pods that may be taken over in the whole cluster, with their priorities; None: those of owners."""
+        policy = reservation.spec.pre_allocation_policy
+        self.requests, self._cluster = requests, cluster
+        self.many = policy is not None and policy.enable_multiple
+        self.required = PRE_ALLOCATION_REQUIRED.read(reservation.metadata, "Reservation")
+        self.candidates: dict[Row, list[PodRecord]] = {}
+        for row, record in self._found(reservation, marked):
+            if is_free(record):
+                self.candidates.setdefault(row, []).append(record)
+        for records in self.candidates.values():
+            records.sort(key=lambda each: (-(marked or {}).get(each.key, 0), each.uid))
+        self.view = View(cluster)
+        for row, records in self.candidates.items():
+            for column, amount in self._lent(records).items():
+                self.view.add(column, row, -amount)
+
+    def _found(self, reservation: Reservation, marked: Mapping[str, int] | None) -> Iterable[tuple[Row, PodRecord]]:
+        pods = self._cluster.pods
+        if marked is not None:
+            return [(pods[key][1], pods[key][0]) for key in marked if key in pods]
+        by_labels = [each for each in reservation.spec.owners if each.label_selector is not None]
+        entries = [Entry(each) for each in by_labels if each.object is None and each.controller is None]
+        return [
+            (row, record)
+            for record, row in pods.values()
+            if any(each.owns(ObjectMeta(namespace=record.namespace, labels=record.labels)) for each in entries)
+        ]
+
+    def _lent(self, records: Sequence[PodRecord]) -> dict[Hashable, int]:
+        """What the room of pods could add to a row: of all together, or of one at most."""
+        found: dict[Hashable, int] = {}
+        for record in records:
+            for column, amount in record.shape.gains:
+                if column != "pod count":
+                    before = found.get(column, 0)
+                    found[column] = before + amount if self.many else max(before, amount)
+        return found
+
+    def taken(self, row: Row) -> Taken:
+        """The pods that the reservation takes over on a row."""
+        columns = self._cluster.table.columns
+        free = {
+            name: columns["allocatable", name].item(row) - columns["requested", name].item(row)
+            for name, _ in self.requests
+        }
+        short = self._short(free)
+        if not short and not self.required:
+            return Taken()
+        records = self.candidates.get(row, ())
+        if not records:
+            return Taken(by_node=short, nobody=not short)
+        return self._several(records, free) if self.many else self._one(records, free)
+
+    def _one(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
+        by_node = by_room = 0
+        for record in records:
+            asked = dict(record.requests)
+            too_large = self._too_large(asked)
+            short = self._short({name: amount + asked.get(name, 0) for name, amount in free.items()})
+            if not too_large and not short:
+                return Taken((record,))
+            by_node |= short
+            by_room |= too_large
+        if self.required:
+            return Taken(by_node=0 if by_room else by_node, by_room=by_room)
+        # It could do without them: what keeps it from the node is that this is full.
+        return Taken(by_node=self._short(free))
+
+    def _several(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
+        left, inside, found = dict(free), dict[str, int](), list[PodRecord]()
+        for record in records:
+            if found and not self._short(left):
+                break
+            asked = {name: inside.get(name, 0) + amount for name, amount in record.requests}
+            if self._too_large(asked):
+                continue
+            found.append(record)
+            inside |= asked
+            for name, amount in record.requests:
+                if name in left:
+                    left[name] += amount
+        short = self._short(left)
+        return Taken(tuple(found)) if found and not short else Taken(by_node=short, nobody=not short)
+
+    def _short(self, free: Mapping[str, int]) -> int:
+        return sum(1 << i for i, (name, amount) in enumerate(self.requests) if amount > free[name])
+
+    def _too_large(self, asked: Mapping[str, int]) -> int:
+        return sum(1 << i for i, (name, amount) in enumerate(self.requests) if asked.get(name, 0) > amount)
+
+
+class PreAllocationJudge(HolderJudge):
+    """For reservations that may take over pods."""
+
+    filters_on = Reason.NODE | Reason.ALLOCATABLE | Reason.REQUESTED | Reason.EXACT
+
+    def __init__(self, wanted: PreAllocation, policy: str, node: str, cluster: Cluster) -> None:
+        super().__init__(policy, node, cluster)
+        self._wanted, self._table = wanted, cluster.table
+
+    def feasible(self, cells: Cells) -> Numbers:
+        before = super().feasible(cells)
+        if type(cells) is not Many:
+            return before or self._mask(cells.rows)
+        rows = np.arange(self._table.capacity)[cells.rows]
+        concerned = self._wanted.candidates
+        everywhere = self._wanted.required
+        alive = self._table.alive
+        found = [self._mask(row) if alive[row] and (everywhere or row in concerned) else 0 for row in rows.tolist()]
+        return np.where(before, before, np.array(found, np.int64))
+
+    def _mask(self, row: Row) -> int:
+        taken = self._wanted.taken(row)
+        mask = _NOBODY if taken.nobody else 0
+        for i in range(len(self._wanted.requests)):
+            mask |= (taken.by_node >> i & 1) << (_FIRST + 2 * i) | (taken.by_room >> i & 1) << (_FIRST + 2 * i + 1)
+        return mask
+
+    def reasons(self, mask: int) -> list[str]:
+        if mask & 3:
+            return super().reasons(mask)
+        found = [NOBODY] if mask & _NOBODY else []
+        for i, (name, _) in enumerate(self._wanted.requests):
+            if mask >> (_FIRST + 2 * i) & 1:
+                found.append(f"Insufficient {name} by node")
+            if mask >> (_FIRST + 2 * i + 1) & 1:
+                found.append(f"Reservation(s) Insufficient {name}")
+        return found
+
+
+def why_not(reservation: Reservation) -> str:
+    """Why a reservation cannot take over pods at all; empty where it can."""
+    return "" if reservation.spec.allocate_policy == RESTRICTED else UNSUPPORTED

@@ -1,0 +1,125 @@
+"""Reservations that take over running pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koord.api.configuration.scheduler_config import parse
+from koord.api.protocol.crd.reservation import ReservationPhase
+from tests.scheduler.reservations import PREFIX, World, pod, reservation
+
+TAKING: dict[str, Any] = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+REQUIRED = {f"{PREFIX}pre-allocation-required": "true"}
+
+
+def full(*cpus: int) -> World:
+    """A node of 32 CPUs: owners that use so many, others the rest."""
+    world = World(32)
+    world.put(pod("others", app="other", cpu=str(32 - sum(cpus)), on="n0"))
+    for i, cpu in enumerate(cpus):
+        world.put(pod(f"p{i}", cpu=str(cpu), on="n0"))
+    return world
+
+
+class TestOne:
+    def test_35_it_takes_over_a_pod_whose_room_it_needs(self) -> None:
+        world = full(8)
+        world.put(reservation(cpu="8", **TAKING))
+        assert world.settle() == {"reservation:r": "n0"}
+        assert world.inside("shop/p0") == "r"
+        assert world.requested() == 32_000
+        status = world.reservations["r"].status
+        assert [each.name for each in status.current_owners] == ["p0"]
+        assert world.restarted().requested() == 32_000
+
+    def test_35_what_it_needs_beyond_that_is_not_there(self) -> None:
+        world = full(8)
+        world.put(reservation(cpu="10", **TAKING))
+        assert world.nowhere().placement.rejections == {"Insufficient cpu": 1}
+
+    @pytest.mark.parametrize(
+        ("labels", "against"),
+        [(REQUIRED, {"Reservation(s) Insufficient cpu": 1}), ({}, {"Insufficient cpu by node": 1})],
+    )
+    def test_35_a_pod_that_does_not_fit_inside_is_not_taken(
+        self, labels: dict[str, str], against: dict[str, int]
+    ) -> None:
+        world = full(8)
+        world.put(reservation(cpu="6", labels=labels, **TAKING))
+        assert world.nowhere().placement.rejections == against
+
+    def test_it_takes_nobody_where_there_is_room(self) -> None:
+        world = World(32)
+        world.put(pod("p0", cpu="8", on="n0"), reservation(cpu="8", **TAKING))
+        world.settle()
+        assert world.inside("shop/p0") == ""
+        assert world.requested() == 16_000
+
+    def test_it_takes_one_where_it_must(self) -> None:
+        world = World(32, 32)
+        world.put(pod("p0", cpu="8", on="n1"), reservation(cpu="8", labels=REQUIRED, **TAKING))
+        assert world.settle() == {"reservation:r": "n1"}
+        assert world.inside("shop/p0") == "r"
+
+    def test_it_needs_the_policy_restricted(self) -> None:
+        world = full(8)
+        world.put(reservation(cpu="8", preAllocation=True))
+        refusal = "node(s) reservation pre allocation is unsupported with current attributes"
+        assert world.nowhere().placement.refusal == refusal
+
+    def test_pods_of_another_reservation_stay_where_they_are(self) -> None:
+        world = World(8)
+        world.put(reservation("a", cpu="8", on="n0", **{**TAKING, "preAllocation": False}))
+        world.put(pod("p0", cpu="8", on="n0", inside="a"), reservation("b", cpu="8", **TAKING))
+        assert world.nowhere().placement.rejections == {"Insufficient cpu": 1}
+
+    def test_one_for_a_single_owner_has_served_its_purpose_then(self) -> None:
+        world = full(8)
+        world.put(reservation(cpu="8", **{**TAKING, "allocateOnce": True}))
+        world.settle()
+        assert world.reservations["r"].status.phase is ReservationPhase.SUCCEEDED
+        assert world.requested() == 32_000
+
+
+MANY: dict[str, Any] = {**TAKING, "preAllocationPolicy": {"mode": "Default", "enableMultiple": True}}
+
+
+class TestSeveral:
+    def test_pods_are_added_up_until_it_fits(self) -> None:
+        world = full(4, 4, 4)
+        world.put(reservation(cpu="8", **MANY))
+        world.settle()
+        inside = [world.inside(f"shop/p{i}") for i in range(3)]
+        assert sorted(inside) == ["", "r", "r"]
+        assert world.requested() == 32_000
+
+    def test_one_that_would_not_fit_inside_is_passed_over(self) -> None:
+        world = full(9, 4, 4)
+        world.put(reservation(cpu="8", **MANY))
+        world.settle()
+        assert [world.inside(f"shop/p{i}") for i in range(3)] == ["", "r", "r"]
+
+
+class TestCluster:
+    def test_marked_pods_go_by_their_priority(self) -> None:
+        config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        args = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "ReservationArgs",
+            "preAllocationConfig": {"enableClusterMode": True},
+        }
+        profile = {
+            "schedulerName": "koord-scheduler",
+            "plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}},
+            "pluginConfig": [{"name": "Reservation", "args": args}],
+        }
+        world = World(16, config=parse({**config, "profiles": [profile]}))
+        mark = {"pod.koordinator.sh/is-pre-allocatable": "true"}
+        for name, priority in (("low", "1"), ("high", "5")):
+            said = {"pod.koordinator.sh/pre-allocatable-priority": priority}
+            world.put(pod(name, app="other", cpu="8", on="n0", labels=mark, annotations=said))
+        world.put(reservation(cpu="8", **TAKING, preAllocationPolicy={"mode": "Cluster"}))
+        world.settle()
+        assert (world.inside("shop/low"), world.inside("shop/high")) == ("", "r")
