@@ -15,7 +15,7 @@ from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.api.protocol import names
 from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Many, Numbers, One
+from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
 from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.judge import Judge, Objection
 from koord.scheduler.plugins.devices import alignment
@@ -31,13 +31,14 @@ from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hints, Offer
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 from koord.scheduler.state.view import View
 
 _ISOLATION: Final = 1
 _UNSUPPORTED: Final = 2
 _FIRST: Final = 4
 """The bits of a request: missing, then short; those of the next one are two further."""
+_SHORT: Final = _FIRST << 1
 
 
 class _Counting(NamedTuple):
@@ -76,6 +77,13 @@ class DeviceJudge(Judge):
         for label in (names.LABEL_GPU_ISOLATION_PROVIDER, names.LABEL_GPU_VENDOR, names.LABEL_GPU_MODEL):
             if self._isolation or self._unsupported:
                 cluster.labels.values(label)
+
+    def quickest(self) -> Judge:
+        """The judge that says the same in the least time."""
+        at_once = self._counting[0].at_once
+        if len(self._counting) > 1 or at_once is None or self._isolation or self._unsupported or int(self.scores_on):
+            return self
+        return ShareJudge(self, *at_once)
 
     def feasible(self, cells: Cells) -> Numbers:
         mask: Numbers = 0
@@ -201,6 +209,44 @@ class DeviceJudge(Judge):
             short = counting.needed - _fitting(cells, counting)
             missing = missing + short * (short > 0) / counting.needed
         return missing
+
+
+class ShareJudge(DeviceJudge):
+    """The same for GPU requests that one column decides: judges of many classes are asked together."""
+
+    def __init__(self, of: DeviceJudge, column: Hashable, least: int) -> None:
+        self.__dict__.update(of.__dict__)
+        self.alike, self.numbers = column, least
+        self._column, self._least = column, least
+
+    def feasible(self, cells: Cells) -> Numbers:
+        return (cells[self._column] < self._least) * _SHORT
+
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        column = columns[self._column].data
+
+        def feasible(row: Row, least: int) -> int:
+            return _SHORT if column[row] < least else 0
+
+        return feasible, _no_score
+
+    def together(self, judges: Sequence[ShareJudge]) -> Judge:
+        return _Together(self._column, [each._least for each in judges])
+
+    def unresolvable(self, mask: int, row: Row) -> bool:
+        return bool(mask) and self._cluster.table.columns[self._counting[0].number].item(row) == 0
+
+
+class _Together(Judge):
+    def __init__(self, column: Hashable, least: Sequence[int]) -> None:
+        self._column, self._least = column, np.array(least, np.int64)
+
+    def feasible(self, cells: Cells) -> Numbers:
+        return cells[self._column] < self._least
+
+
+def _no_score(row: Row, numbers: object) -> int:
+    return 0
 
 
 def _counting(request: Request, slots: int, view: View | None) -> _Counting:

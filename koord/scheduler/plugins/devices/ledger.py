@@ -44,7 +44,8 @@ UNLIMITED: Final = 1 << 60
 CELLS_KEPT: Final = 1 << 11
 MOST_LEFT: Final = "most left of a GPU"
 WHOLE_LEFT: Final = "GPUs left whole"
-"""Of GPUs, in percent of cores and memory both: what most pods ask for, in one column each. No view changes these."""
+"""Of GPUs, in percent of cores and memory both: what most pods ask for, in one column each; without limit where no
+Device object tells. No view changes these."""
 _EXACT: Final = int(Reason.EXACT)
 
 DeviceKey = tuple[str, int]
@@ -128,8 +129,8 @@ class Devices(Notes):
         self._written: dict[Row, Machine] = {}
         "What the columns of a row were written from."
         self._cells: dict[Hashable, Gains] = {}
-        cluster.table.declare(Column(MOST_LEFT, np.int64, Reason.EXACT))
-        cluster.table.declare(Column(WHOLE_LEFT, np.int64, Reason.EXACT))
+        cluster.table.declare(Column(MOST_LEFT, np.int64, Reason.EXACT, UNLIMITED))
+        cluster.table.declare(Column(WHOLE_LEFT, np.int64, Reason.EXACT, UNLIMITED))
         for type_, resources in COUNTED.items():
             cluster.table.declare(Column(number(type_), np.int64, Reason.EXACT, -1))
             for resource in resources:

@@ -99,7 +99,8 @@ class DeviceShare(Plugin):
             return Refused(str(error))
         if found is None:
             return None
-        return DeviceJudge(found, policy_of(self._args, ask, found, cluster, view), self._args, cluster, view)
+        policy = policy_of(self._args, ask, found, cluster, view)
+        return DeviceJudge(found, policy, self._args, cluster, view).quickest()
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         return found if isinstance(found, Granted) else None
