@@ -8,7 +8,7 @@ import pytest
 
 import koord
 from koord.agent import annotations as of_agent
-from koord.api.kinds import EVENTS, NODES, PODS
+from koord.api.kinds import EVENTS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import annotations
 from koord.api.protocol.annotations import cpu, load, pod_qos
@@ -18,6 +18,7 @@ from koord.kube.events import EventRecorder
 from koord.kube.malformed import MalformedTeller
 from koord.manager import annotations as of_manager
 from koord.scheduler import annotations as of_scheduler
+from koord.scheduler.live.sources import ANNOTATED
 from tests.scheduler.live.embedded import make_nodes, node_manifest, pod_manifest, scheduling, serving, until
 
 
@@ -59,6 +60,19 @@ def test_what_the_component_does_not_read_and_what_is_no_such_object_is_nobodys_
     told.teller.tell(PODS, ObjectMeta(annotations={pod_qos.CPU_BURST.key: "{"}), None)
     told.teller.tell(NODES, meta("{"), None)
     assert told.events == []
+
+
+def test_a_topology_that_lists_a_cpu_twice_is_told_on_it() -> None:
+    told = Told()
+    told.teller = MalformedTeller(cast(EventRecorder, told), of_scheduler.READ)
+    one = '{"id":0,"core":0,"socket":0,"node":0}'
+    said = ObjectMeta(name="n1", annotations={cpu.CPU_TOPOLOGY.key: f'{{"detail":[{one},{one}]}}'})
+    told.teller.tell(NODE_RESOURCE_TOPOLOGIES, said, None)
+    ((reason, note),) = told.events
+    assert reason == "MalformedAnnotation"
+    assert note.startswith(f"NodeResourceTopology n1: annotation {cpu.CPU_TOPOLOGY.key}: ")
+    assert "detail[1].id: CPU 0 is listed twice" in note
+    assert NODE_RESOURCE_TOPOLOGIES in ANNOTATED
 
 
 def test_a_label_is_told_as_a_label_also_where_readers_make_do_with_it() -> None:

@@ -113,12 +113,8 @@ def facts_of(node: Node, report: NodeResourceTopology | None) -> Facts:
 @lru_cache(maxsize=256)
 def _topology(text: str) -> Topology | None:
     """From the annotation's text: reading thousands of CPUs takes long, and machines of a kind say the same."""
-    if not text:
-        return None
-    try:
-        return topology_of(cpu.CPU_TOPOLOGY.form.parse(text).detail)
-    except ValueError:
-        return None
+    meta = ObjectMeta(annotations={cpu.CPU_TOPOLOGY.key: text})
+    return topology_of(_read(cpu.CPU_TOPOLOGY, meta, cpu.CPUTopology()).detail)
 
 
 def _read(value: Value[T, D], meta: ObjectMeta, otherwise: T | D) -> T | D:
