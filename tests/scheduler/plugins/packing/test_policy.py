@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError, convert
 from koord.api.protocol.crd.device import Device
+from koord.cli.main import run as koord
 from koord.scheduler.explain import explain
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Many, One
@@ -225,6 +228,15 @@ def test_a_share_is_put_beside_the_share_that_it_completes() -> None:
     assert first.node == second.node
     grants = [dict(made.cluster.pods[f"a/{name}"][0].notes)["DeviceShare"] for name in ("p1", "p2")]
     assert grants[0] == grants[1]  # the same device
+
+
+def test_the_example_packs_and_still_hands_out_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = Path(__file__).parents[4] / "examples"
+    command = ["-f", str(examples / "devices"), "--config", str(examples / "packing" / "config.yaml")]
+    assert koord(["plan", *command, "-o", "json"]) in (0, 1)
+    told = json.loads(capsys.readouterr().out)["pods"]
+    assert told["default/train"]["outcome"] == "scheduled"
+    assert told["default/odd"]["outcome"] == "unschedulable"
 
 
 def test_only_devices_are_packed() -> None:
