@@ -17,7 +17,6 @@ from tests.scheduler.live.embedded import serving
 
 SPECS: dict[str, dict[str, object]] = {
     "PodMigrationJob": {"podRef": {"namespace": "shop", "name": "web"}},
-    "ClusterNetworkTopology": {"networkTopologySpec": [{"labelKey": ["rack"], "topologyLayer": "RackLayer"}]},
     "Recommendation": {
         "target": {"type": "workload", "workload": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}}
     },
