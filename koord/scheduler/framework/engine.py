@@ -172,6 +172,12 @@ class Engine:
         cluster = self.cluster
         return (settled, *[plugin.key(ask, cluster) for plugin in others])
 
+    def has_twins(self, ask: Ask) -> bool:
+        """Whether pods that differ from this one in their names, uids, times and conditions only are of its class."""
+        others = (self._of_shape.get(ask.template.shape) or self._look_at_spec(ask))[1]
+        asked = {id(plugin): plugin for plugin in (*others, *self._preferring)}.values()
+        return not any(plugin.keyed_by_name(self.cluster) for plugin in asked)
+
     def _look_at_spec(self, ask: Ask) -> tuple[int, tuple[Plugin, ...]]:
         """A number for the keys that depend on the spec alone, and the plugins that look at more."""
         if len(self._of_shape) >= SHAPES_KEPT or len(self._by_spec) >= SHAPES_KEPT:

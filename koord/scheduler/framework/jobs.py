@@ -22,6 +22,7 @@ from koord.scheduler.framework.placement import Placement
 from koord.scheduler.framework.plugin import JobNeed
 from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.state.pods import Amounts
+from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Row
 
 if TYPE_CHECKING:
@@ -125,13 +126,18 @@ class JobPlacing:
         if min(len(left), most) < FEW_ALIKE or places.explain or self._cluster.nominations.any:
             return None
         class_ = engine.class_of(first)
-        if class_ in apart or not self._is_like(first, first, class_):
+        if class_ in apart or not self._is_like(first, first, class_, twins=False):
             return None
         apart.add(class_)
         gains = class_.gains(first)
         if gains is None or not self._cluster.table.sums_are_small:
             return None
-        members = list(takewhile(lambda ask: self._is_like(ask, first, class_), (asks[i] for i in islice(left, most))))
+        twins = engine.has_twins(first)
+
+        def is_like(ask: Ask) -> bool:
+            return self._is_like(ask, first, class_, twins=twins)
+
+        members = list(takewhile(is_like, (asks[i] for i in islice(left, most))))
         if len(members) < FEW_ALIKE:
             # Others that come later may be more.
             apart.discard(class_)
@@ -144,7 +150,7 @@ class JobPlacing:
             fit = at_least if room is None else int(room.sum())
             if room is not None and fit < at_least:
                 rest = [asks[i] for i in islice(left, len(members), None)]
-                if all(self._is_like(ask, first, class_) for ask in rest):
+                if all(map(is_like, rest)):
                     # The job does not fit, and nobody else's place depends on these: they need not be tried out.
                     turned_away = engine.nowhere(first, class_, class_.why_not_with(room, gains))
                     everyone = (*members, *rest)
@@ -164,9 +170,13 @@ class JobPlacing:
             places.found[left.popleft()] = Placement(ask.key, names[row])
         return len(rows)
 
-    def _is_like(self, ask: Ask, first: Ask, class_: PodClass) -> bool:
-        """Whether a member may be placed with the first one of a class."""
-        if ask.key in self._cluster.pods or ask.pod.status.nominated_node_name or self._engine.preferred(ask):
+    def _is_like(self, ask: Ask, first: Ask, class_: PodClass, *, twins: bool) -> bool:
+        """Whether a member may be placed with the first one of a class; `twins`: names do not matter."""
+        if ask.key in self._cluster.pods or ask.pod.status.nominated_node_name:
+            return False
+        if twins and _is_twin(ask, first):
+            return True
+        if self._engine.preferred(ask):
             return False
         return ask.shape.gains == first.shape.gains and self._engine.class_of(ask) is class_
 
@@ -187,6 +197,21 @@ class JobPlacing:
                 return True
             trial.undo()
             return False
+
+
+def _is_twin(ask: Ask, other: Ask) -> bool:
+    """Whether two pods differ in their names, uids, times and conditions only."""
+    mine, theirs = ask.meta, other.meta
+    return (
+        ask.template is other.template
+        and is_stand_in(mine.name) == is_stand_in(theirs.name)
+        and mine.namespace == theirs.namespace
+        and mine.labels == theirs.labels
+        and mine.annotations == theirs.annotations
+        and mine.owner_references == theirs.owner_references
+        and mine.deletion_timestamp == theirs.deletion_timestamp
+        and ask.pod.status.qos_class == other.pod.status.qos_class
+    )
 
 
 def _also(alike: Placement, ask: Ask) -> Placement:

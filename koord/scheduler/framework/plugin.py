@@ -221,6 +221,11 @@ class Plugin:
         """Whether `key` depends on nothing but the pod's spec: then it is asked once for all pods of a template."""
         return False
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        """Whether `key` or `prefers` may tell pods apart that differ in their names, uids, times and conditions only.
+        For speed: where no plugin does, the members of a job are looked at once."""
+        return True
+
     def takes(self) -> Iterable[Taking]:
         """The kinds of objects that it looks at beside pods and nodes: those of `koord.scheduler.core.inputs`."""
         return ()

@@ -69,6 +69,9 @@ class ImageLocality(Plugin):
     def attach(self, cluster: Cluster) -> None:
         cluster.index(ImagesOnNodes)
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         sizes = cluster.index(ImagesOnNodes).sizes
         if not sizes:

@@ -56,6 +56,9 @@ class InterPodAffinity(Plugin):
         args = args or InterPodAffinityArgs()
         self._hard_weight, self._own_only = args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         counts = cluster.counts
         if ask.spec.affinity is None and not counts.terms_held:

@@ -86,6 +86,9 @@ class LoadAwareScheduling(Plugin):
     def services(self) -> Mapping[str, Callable[[str], object]]:
         return {"node/:nodeName": self.rows.told}
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         self.rows.advance()
         return self._kind(ask)

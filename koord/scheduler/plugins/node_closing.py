@@ -225,6 +225,9 @@ class NodeClosing(Plugin):
     def remove_node_slo(self, name: str) -> None:
         self.closings.remove_slo(name)
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         closings = self.closings
         closings.keep_up()

@@ -72,6 +72,9 @@ class PodTopologySpread(Plugin):
         self._keys: dict[tuple[Template | str | None, ...], Hashable] = {}
         "Keys of pods with constraints of their own: by template, namespace, and those labels."
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         meta = ask.meta
         if ask.spec.topology_spread_constraints:

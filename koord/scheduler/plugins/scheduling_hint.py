@@ -29,6 +29,9 @@ class SchedulingHint(Plugin):
     def __init__(self, args: SchedulingHintArgs | None = None) -> None:
         self._most = (args or SchedulingHintArgs()).completed().max_hint_nodes
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         hint = _hint(ask)
         return None if hint is None else hint.node_names

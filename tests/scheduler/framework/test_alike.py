@@ -92,7 +92,12 @@ def job(parts: list[tuple[int, int, int, bool]], name: str = "p") -> list[Ask]:
         }
         spec = {"containers": [container], "tolerations": [{"operator": "Exists"}] if tolerates else []}
         for n in range(number):
-            meta = {"name": f"{name}{i}-{n}", "namespace": "shop", "uid": f"{name}{i}-{n}", "labels": {"index": str(n)}}
+            meta = {
+                "name": f"{name}{i}-{n}",
+                "namespace": "shop",
+                "uid": f"{name}{i}-{n}",
+                "labels": {"index": str(n)} if i % 2 else {},
+            }
             asks.append(Ask(convert(Pod, {"metadata": meta, "spec": spec})))
     return asks
 

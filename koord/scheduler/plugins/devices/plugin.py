@@ -73,6 +73,9 @@ class DeviceShare(Plugin):
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not asks_for_devices(ask.requests)
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         asked = self._of(ask)
         if not asked:

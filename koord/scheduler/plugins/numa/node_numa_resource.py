@@ -60,6 +60,9 @@ class NodeNUMAResource(Plugin):
         if self._is_first:
             yield Taking(NODE_RESOURCE_TOPOLOGIES, allocations.put_report, allocations.remove_report)
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        return False
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return ask.requests if asks_for_amounts(ask) else self._wants(ask), self._allocations.version
 

@@ -59,6 +59,10 @@ class Reservation(Plugin):
             Taking(PODS, keeper.put_pod, keeper.remove_pod),
         )
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        """Owners may be named."""
+        return bool(self.rooms.lists)
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         if is_stand_in(ask.meta.name):
             wanted = self._pre_allocation(ask, cluster)
