@@ -4,6 +4,7 @@ decided     gangs of 8 to 512 pods on nodes that are half full, three of ten of 
             the queue to the decision, with what is told of it
 retry       one such gang, tried again because a node has more room
 alike       a thousand equal pods, placed by one pass over the nodes
+quotas      the check of a pod, and changes of quotas, with ten thousand of them in five levels
 bound       gangs of 64 on the embedded API server, beside single pods in the same run
 """
 
@@ -26,7 +27,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
-from koord.bench import api_servers, scheduling
+from koord.bench import api_servers, quota_trees, scheduling
 from koord.bench.api_load import Target
 from koord.bench.api_servers import RunningServer
 from koord.bench.result import Result, result
@@ -70,7 +71,18 @@ def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Res
         result(BENCH, f"{members} alike members, {nodes} nodes", "decided", alike_ms, "ms",
                goal=None if quick else 20.0),
     ]  # fmt: skip
-    return results + _bound(quick, progress)
+    return results + _quotas(quick, progress) + _bound(quick, progress)
+
+
+def _quotas(quick: bool, progress: Progress) -> list[Result]:
+    progress("quotas in five levels")
+    found = quota_trees.measured(*((quota_trees.QUICK_WIDTHS, 500) if quick else ()))
+    case = f"{found.quotas} quotas in 5 levels"
+    return [
+        result(BENCH, case, "check of a pod", found.check_us, "us", goal=None if quick else 10.0),
+        result(BENCH, case, "changes of quotas, each with a check", found.change_s, "changes/s", more_is_better=True,
+               goal=None if quick else 2_000),
+    ]  # fmt: skip
 
 
 def decided(nodes: int, gangs: int, seed: int = 0) -> Figures:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord.bench import jobs
+from koord.bench import jobs, quota_trees
 
 
 def test_three_of_ten_gangs_do_not_fit_and_are_tried_again() -> None:
@@ -12,3 +12,9 @@ def test_three_of_ten_gangs_do_not_fit_and_are_tried_again() -> None:
 
 def test_all_alike_members_have_their_places() -> None:
     assert jobs.alike(nodes=100, number=50) > 0
+
+
+def test_quotas_of_all_levels_are_asked() -> None:
+    found = quota_trees.measured((2, 2, 2), pods=50)
+    assert found.quotas == 14
+    assert found.check_us > 0

@@ -30,6 +30,7 @@ ANNOTATED: Final[tuple[Kind[Any], ...]] = (
     kinds.PODS,
     kinds.NODE_RESOURCE_TOPOLOGIES,
     kinds.DEVICES,
+    kinds.ELASTIC_QUOTAS,
 )
 """Kinds whose labels and annotations the scheduler reads."""
 

@@ -33,10 +33,9 @@ class Shortage(NamedTuple):
 def shortage(quotas: Quotas, quota: Quota, asked: Mapping[str, int], *, fixed: bool) -> Shortage | None:
     """What a pod of a quota is short of; None where it may be placed."""
     most = quota.bounds.max
-    if quota.name in OUTSIDE:
-        if all(amount >= UNBOUNDED for amount in most.values()):
-            return None
-    elif quota.parent is None:
+    if is_unbounded(quota):
+        return None
+    if quota.parent is None and quota.name not in OUTSIDE:
         return Shortage(quota, "unusable")
     limit, used = quotas.limit(quota), quotas.used(quota)
     for key, bound in limit.items():
@@ -57,6 +56,13 @@ def shortage(quotas: Quotas, quota: Quota, asked: Mapping[str, int], *, fixed: b
                     return Shortage(above, "parent", key)
             above = above.parent
     return None
+
+
+def is_unbounded(quota: Quota) -> bool:
+    """Whether a quota is outside of the sharing, and nothing bounds it."""
+    if quota.name not in OUTSIDE:
+        return False
+    return all(amount >= UNBOUNDED for amount in quota.bounds.max.values())
 
 
 def words(quotas: Quotas, quota: Quota, asked: Mapping[str, int], short: Shortage) -> str:

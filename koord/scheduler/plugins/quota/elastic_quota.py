@@ -24,7 +24,7 @@ from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Evict, Write
-from koord.scheduler.plugins.quota.check import shortage, words
+from koord.scheduler.plugins.quota.check import is_unbounded, shortage, words
 from koord.scheduler.plugins.quota.measured import Series, measured
 from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
@@ -99,7 +99,7 @@ class ElasticQuota(Plugin):
     def refuses(self, ask: Ask, cluster: Cluster) -> str | None:
         quotas = self.quotas
         quota = quotas.quota_of(ask)
-        if quota is None:
+        if quota is None or is_unbounded(quota):
             return None
         asked = quotas.asked(ask)
         short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod))
@@ -122,15 +122,14 @@ class ElasticQuota(Plugin):
         return rows_reserved(self.quotas, rooms, ask, quota)
 
     def lets_through(self, asks: Sequence[Ask], cluster: Cluster) -> int:
-        quotas = self.quotas
-        found = {(id(quotas.quota_of(ask)), is_fixed(ask.pod)) for ask in asks}
-        shapes = {(ask.requests, bool(ask.spec.overhead)) for ask in asks}
-        quota = quotas.quota_of(asks[0])
-        if len(found) > 1 or len(shapes) > 1:
-            return 0
-        if quota is None:
+        quotas, first = self.quotas, asks[0]
+        quota, fixed, shape = quotas.quota_of(first), is_fixed(first.pod), first.shape
+        for ask in asks:
+            if ask.shape is not shape or quotas.quota_of(ask) is not quota or is_fixed(ask.pod) != fixed:
+                return 0
+        if quota is None or is_unbounded(quota):
             return len(asks)
-        asked, fixed = quotas.asked(asks[0]), is_fixed(asks[0].pod)
+        asked = quotas.asked(first)
 
         def is_room_for(number: int) -> bool:
             together = {key: number * amount for key, amount in asked.items()}

@@ -16,7 +16,6 @@ from koord.api.kubernetes.resources import amounts as amounts_of
 from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
-from koord.api.protocol.annotations import quota as protocol
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.quota.forest import DEFAULT_TREE, OUTSIDE, Forest
@@ -395,7 +394,8 @@ class Quotas(Notes):
 
 def is_fixed(pod: Pod) -> bool:
     """Whether a pod must not be preempted, and so may use no more than is guaranteed."""
-    return not protocol.PREEMPTIBLE.read(pod.metadata)
+    labels = pod.metadata.labels
+    return bool(labels) and labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false"
 
 
 def _is_fixed(record: PodRecord) -> bool:
