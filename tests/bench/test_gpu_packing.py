@@ -12,6 +12,7 @@ import pytest
 
 from koord.bench.gpu_packing import arrivals, departures
 from koord.bench.gpu_packing.engine import EngineReplay
+from koord.bench.gpu_packing.plot import svg
 from koord.bench.gpu_packing.policies import FGD, POLICIES, SHADOW, replay_of, set_up
 from koord.bench.gpu_packing.replay import Placed, Replay
 from koord.bench.gpu_packing.run import Options, RuleBrokenError, run
@@ -154,6 +155,20 @@ def test_the_command_prints_a_table_json_and_a_picture(tmp_path: Path, capsys: p
     found = json.loads(capsys.readouterr().out)
     measures = ("refused", "refused pods")
     assert {each["metric"] for each in found} == {f"{each}, {name}" for each in measures for name in (FGD, SHADOW)}
+
+
+def test_everything_is_inside_the_picture() -> None:
+    curves = {policy: {percent: 60.0 + percent / 4 for percent in range(70, 131)} for policy in POLICIES}
+    for panels in ({"one": curves}, {str(i): curves for i in range(6)}):
+        picture = ElementTree.fromstring(svg(panels, {"one": 99.0}, POLICIES))
+        wide, high = float(picture.attrib["width"]), float(picture.attrib["height"])
+        for part in picture.iter():
+            for name, most in (("x", wide), ("x2", wide), ("y", high), ("y2", high)):
+                assert 0 <= float(part.attrib.get(name, 0)) <= most
+            for point in part.attrib.get("points", "").split():
+                across, up = map(float, point.split(","))
+                assert 0 <= across <= wide
+                assert 0 <= up <= high
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ LEFT: Final = 44
 BELOW: Final = 34
 ABOVE: Final = 26
 ACROSS: Final = 4
+LEGEND: Final = 120
 COLOURS: Final = ("#9aa5b1", "#c08a3e", "#7a6fb0", "#4f9d8f", "#8aa13c", "#d1495b", "#1f5fa8")
 """In the order of policies: what koord proposes comes last, and strongest."""
 
@@ -22,7 +23,7 @@ def svg(panels: Mapping[str, Mapping[str, Curve]], ceilings: Mapping[str, float]
     """`panels`: by trace and policy, the percentage that is allocated by the percentage that arrived."""
     across = min(ACROSS, max(len(panels), 1))
     rows = -(-len(panels) // across)
-    wide, high = across * WIDTH + 20, rows * HEIGHT + 60
+    wide, high = max(across * WIDTH + 20, 16 + len(policies) * LEGEND), rows * HEIGHT + 60
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
         'font-family="sans-serif" font-size="11">',
@@ -30,7 +31,7 @@ def svg(panels: Mapping[str, Mapping[str, Curve]], ceilings: Mapping[str, float]
         '<text x="16" y="22" font-size="14" fill="#222">GPU allocated (%) by GPU asked for (%)</text>',
     ]
     for i, policy in enumerate(policies):
-        x = 16 + i * 120
+        x = 16 + i * LEGEND
         parts.append(f'<line x1="{x}" y1="38" x2="{x + 18}" y2="38" stroke="{_colour(i, policies)}" stroke-width="2"/>')
         parts.append(f'<text x="{x + 23}" y="42" fill="#333">{escape(policy)}</text>')
     for number, (trace, curves) in enumerate(panels.items()):
