@@ -83,7 +83,17 @@ async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: f
             found += await _one(client, kinds.CONFIG_MAPS, each, namespace=names.NAMESPACE_KOORDINATOR)
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
         found += [_manifest(kinds.PODS, each) for each in pods]
+        found += await _reservations(client, name)
         return Seen(tuple(found), written_s, await who_is_missing(client, now_s), remarks)
+
+
+async def _reservations(client: Client, node: str) -> list[Manifest]:
+    """Those of a node, where the kind is served and may be read."""
+    try:
+        listed = await client.list(kinds.RESERVATIONS)
+    except (NotFound, Forbidden):
+        return []
+    return [_manifest(kinds.RESERVATIONS, each) for each in listed if each.status.node_name == node]
 
 
 async def _one(client: Client, kind: Kind[Any], name: str, namespace: str = "") -> list[Manifest]:

@@ -84,3 +84,32 @@ def test_programs_get_the_same() -> None:
     (first, second) = json.loads(done.stdout)["picture"]["cpus"]["numaNodes"]
     assert first["freeInWholeCores"] == 16
     assert second["cores"][0] == [16, 17]
+
+
+def test_a_reservation_shows_how_much_of_it_is_used_and_by_whom() -> None:
+    text = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "32"}}
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: night}
+spec: {owners: [{object: {name: x}}], template: {}}
+status:
+  phase: Available
+  nodeName: n1
+  allocatable: {cpu: "8", memory: 16Gi}
+  allocated: {cpu: "3"}
+  currentOwners: [{namespace: shop, name: report}]
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: elsewhere}
+spec: {owners: [{object: {name: x}}], template: {}}
+status: {phase: Available, nodeName: n2}
+"""
+    (section,) = picture_of(parse(text, "given"), "n1")
+    (line,) = ["".join(span.text for span in line) for line in section.lines]
+    assert line == "night [####......]  37%  cpu 3/8, memory 0/16Gi  shop/report"

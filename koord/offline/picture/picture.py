@@ -9,9 +9,10 @@ from koord.api import kinds
 from koord.api.text.manifest import Manifests
 from koord.offline.picture.cpus import cpus
 from koord.offline.picture.devices import devices
+from koord.offline.picture.reservations import reservations
 from koord.offline.picture.section import Section, Seen
 
-SECTIONS: Final[tuple[Callable[[Seen], Section | None], ...]] = (cpus, devices)
+SECTIONS: Final[tuple[Callable[[Seen], Section | None], ...]] = (cpus, devices, reservations)
 """In the order in which they are shown."""
 
 
@@ -24,5 +25,6 @@ def picture_of(manifests: Manifests, name: str) -> list[Section]:
     pods = tuple(each for each in manifests.of(kinds.PODS) if each.spec.node_name == name and not each.is_finished)
     topologies = [each for each in manifests.of(kinds.NODE_RESOURCE_TOPOLOGIES) if each.metadata.name == name]
     found = [each for each in manifests.of(kinds.DEVICES) if each.metadata.name == name]
-    seen = Seen(node, next(iter(topologies), None), next(iter(found), None), pods)
+    held = tuple(each for each in manifests.of(kinds.RESERVATIONS) if each.status.node_name == name)
+    seen = Seen(node, next(iter(topologies), None), next(iter(found), None), pods, held)
     return [section for make in SECTIONS if (section := make(seen)) is not None]

@@ -8,6 +8,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.protocol.crd.reservation import Reservation
 
 
 class Span(NamedTuple):
@@ -28,6 +29,8 @@ class Seen(NamedTuple):
     device: Device | None
     pods: tuple[Pod, ...]
     "That are on it."
+    reservations: tuple[Reservation, ...] = ()
+    "Likewise."
 
 
 class Section(NamedTuple):

@@ -679,3 +679,83 @@ class TestOperatingPods:
         world.delete("shop/old")
         assert world.requested() == 6000
         assert world.restarted().requested() == 6000
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("more", "told"),
+        [
+            (
+                {"owners": [{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}]},
+                "spec.owners[0]",
+            ),
+            ({"template": {"containers": [{"resources": "none"}]}}, "containers"),
+        ],
+    )
+    def test_what_cannot_be_understood_is_told_on_the_reservation_and_others_go_on(
+        self, more: dict[str, Any], told: str
+    ) -> None:
+        world = World(8)
+        world.put(reservation("bad", **more), reservation("good", cpu="2"))
+        world.settle()
+        assert world.reservations["good"].status.phase is ReservationPhase.AVAILABLE
+        bad = world.reservations["bad"].status
+        assert told in bad.conditions[-1].message
+        world.put(pod("p", cpu="2"))
+        world.settle()
+        assert world.inside("shop/p") == "good"
+
+    def test_one_whose_annotations_cannot_be_understood_holds_its_room_and_takes_nobody(self) -> None:
+        world = World(8)
+        world.put(reservation("bad", cpu="8", on="n0", annotations={"node.koordinator.sh/reservation": "{"}))
+        assert words_against(world, "p", cpu="2") == {"Insufficient cpu": 1}
+
+    def test_a_malformed_annotation_of_a_pod_on_a_node_counts_as_none(self) -> None:
+        world = World(8)
+        world.put(reservation(cpu="4", on="n0"))
+        world.put(pod("p", cpu="2", on="n0", annotations={f"{PREFIX}reservation-allocated": "{"}))
+        world.settle()
+        assert world.requested() == 6000
+        assert world.reservations["r"].status.phase is ReservationPhase.AVAILABLE
+
+
+class TestPreemption:
+    def test_others_make_room_beside_a_reservation_and_the_reservation_stays(self) -> None:
+        world = World(8)
+        world.put(reservation(cpu="4", on="n0", template={"priority": 1}))
+        world.put(pod("low", app="other", cpu="4", on="n0"))
+        world.put(pod("high", app="other", cpu="4", priority=100))
+        decision = world.nowhere()
+        assert (decision.remedy.node, decision.remedy.victims) == ("n0", ("shop/low",))
+        world.put(pod("larger", app="other", cpu="6", priority=100))
+        assert world.nowhere().remedy.node is None
+
+    def test_an_owner_makes_room_inside_its_reservation(self) -> None:
+        world = World(8)
+        world.put(reservation(cpu="4", on="n0", **MANY), pod("low", cpu="4", on="n0", inside="r"))
+        world.put(pod("filling", app="other", cpu="4", on="n0", priority=1000))
+        world.put(pod("high", cpu="4", priority=100))
+        decision = world.nowhere()
+        assert (decision.remedy.node, decision.remedy.victims) == ("n0", ("shop/low",))
+        world.delete("shop/low")
+        world.wait(1)
+        assert world.settle() == {"high": "n0"}
+        assert world.inside("shop/high") == "r"
+
+    def test_a_reservation_makes_room_where_that_is_allowed(self) -> None:
+        args = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReservationArgs", "enablePreemption": True}
+        profile = {
+            "schedulerName": "koord-scheduler",
+            "plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}},
+            "pluginConfig": [{"name": "Reservation", "args": args}],
+        }
+        kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        world = World(8, config=parse({**kind, "profiles": [profile]}))
+        world.put(pod("kept", app="other", cpu="4", on="n0", labels={f"{PREFIX}disable-preemptible": "true"}))
+        world.put(pod("low", app="other", cpu="4", on="n0"))
+        world.put(reservation(cpu="4"))
+        decision = world.nowhere()
+        assert (decision.remedy.node, decision.remedy.victims) == ("n0", ("shop/low",))
+        world.delete("shop/low")
+        world.wait(1)
+        assert world.settle() == {"reservation:r": "n0"}

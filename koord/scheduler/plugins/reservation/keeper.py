@@ -121,6 +121,11 @@ class Keeper:
     def _look(self, uid: str, reservation: Reservation, cluster: Cluster, now_s: float) -> Iterator[Write]:
         node = reservation.status.node_name
         if not node:
+            fault = self._rooms.all[uid].terms.fault
+            wanted = lifecycle.status_of_unusable(reservation, fault, now_s) if fault else {}
+            if wanted and self._sent.get(uid) != (reservation, fault):
+                self._sent[uid] = reservation, fault
+                yield lifecycle.status_patch(reservation, wanted)
             return
         is_gone = self._is_gone(uid, node, cluster, now_s)
         if reservation.status.phase in ENDED:

@@ -78,6 +78,14 @@ def made_available(reservation: Reservation, node: str, now_s: float) -> Patch:
     return status_patch(reservation, status)
 
 
+def status_of_unusable(reservation: Reservation, fault: str, now_s: float) -> dict[str, Any]:
+    """What a reservation that cannot be placed as it is should say; nothing where it says so."""
+    for each in reservation.status.conditions:
+        if each.type == SCHEDULED and each.status == "False" and each.message == fault:
+            return {}
+    return {"conditions": [_condition(SCHEDULED, "False", "Invalid", from_seconds(now_s), fault)]}
+
+
 def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> dict[str, Any]:
     """What a reservation should say that it does not say, as a part of its status."""
     status = reservation.status

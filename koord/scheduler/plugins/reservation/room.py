@@ -74,6 +74,7 @@ def terms_of(reservation: Reservation) -> Terms:
             inner = {**amounts(kept.resources), **({"cpu": kept.cpu_milli} if kept.cpu_milli else {})}
         if spec.allocate_policy == RESTRICTED:
             restricted = frozenset(RESERVATION_RESTRICTED_OPTIONS.read(meta, "Reservation").resources) or None
+        _ = reservation.spec.pod_template
     except BadInput as error:
         fault = fault or str(error)
     return Terms(
