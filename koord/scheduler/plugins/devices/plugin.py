@@ -12,7 +12,9 @@ from typing import Any, Final
 from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_args import DeviceShareArgs
 from koord.api.kinds import DEVICES
+from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
@@ -104,6 +106,11 @@ class DeviceShare(Plugin):
             return None
         policy = policy_of(self._args, ask, found, cluster, view)
         return DeviceJudge(found, policy, self._args, cluster, view).quickest()
+
+    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+        """A pod that leaves is of no help unless it had devices."""
+        subject = event.subject
+        return not isinstance(subject, Pod) or names.ANNOTATION_DEVICE_ALLOCATED in subject.metadata.annotations
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         return found if isinstance(found, Granted) else None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.explain import explain
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Profile
@@ -19,7 +20,7 @@ from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.numa.hints import NUMA, Hint, Offer, Rule
 from koord.scheduler.smallest import ways
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Row
+from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
 from tests.scheduler.build import pod
 from tests.scheduler.gangs import PREFIX
@@ -219,3 +220,13 @@ def test_an_explanation_says_how_much_is_left_and_how_much_it_takes(requests: di
     scene.busy(1, percent=70)
     (against,) = explain(scene.engine, asking("p", **requests)).why_not
     assert (against.reason, against.detail) == ("Insufficient gpu devices", detail)
+
+
+@pytest.mark.parametrize(
+    ("left", "helps"),
+    [(pod("web", on="n"), False), (pod("model", on="n", annotations=held(gpu={0: share(10)})), True), ("n", True)],
+)
+def test_a_pod_that_waits_for_devices_is_tried_again_when_devices_may_be_free(left: object, helps: bool) -> None:
+    scene = Scene()
+    event = ClusterEvent(int(Reason.FREED), left)
+    assert scene.plugin.helps(asking("p", gpu=100), event, scene.cluster) is helps

@@ -6,11 +6,15 @@ import json
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koord.api.kubernetes.pod import Pod
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many, One
 from koord.scheduler.plugins.devices.grants import Granted, read, render
+from koord.scheduler.plugins.devices.judge import DeviceJudge, ShareJudge
 from koord.scheduler.plugins.devices.ledger import Usage
 from tests.scheduler.build import node, pod
 from tests.scheduler.plugins.devices.machines import ALLOCATED, HINT, Got, K, Scene, device, eight, gpu, rdma
@@ -191,3 +195,32 @@ def test_what_is_written_on_a_pod_is_read_back_as_it_was(history: list[tuple[str
             assert isinstance(note, Granted)
             assert read(pod("p", annotations={ALLOCATED: render(note)}).metadata) == note
     assert sorted(world.bound) == sorted(world.scene.cluster.pods)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([0, 10, 30, 50, 60, 99, 100]), min_size=8, max_size=8), st.data())
+def test_the_quick_forms_of_a_verdict_agree_with_the_plain_one(used: list[int], data: st.DataObject) -> None:
+    """Four nodes: one without a Device object, one without GPUs, two with four GPUs each."""
+    scene = Scene().node("unknown").node("none", devices=[rdma(0)])
+    for i, name in enumerate("ab"):
+        scene.node(name, devices=devices(data.draw(st.integers(0, 15))))
+        for minor, percent in enumerate(used[4 * i : 4 * i + 4]):
+            if percent:
+                scene.busy(minor, on=name, percent=percent)
+    columns, rows = scene.cluster.table.columns, np.arange(4)
+    asks = [pod(f"p{n}", requests={f"{K}/gpu": n}) for n in (10, 40, 70, 100, 200, 300)]
+    quick = [scene.plugin.compile(Ask(each), scene.cluster) for each in asks]
+    together: dict[object, list[tuple[ShareJudge, list[bool]]]] = {}
+    for judge in quick:
+        assert isinstance(judge, ShareJudge)
+        plain = [DeviceJudge.feasible(judge, One(columns, row)) != 0 for row in rows.tolist()]
+        assert (DeviceJudge.feasible(judge, Many(columns, rows)) != 0).tolist() == plain
+        assert [judge.feasible(One(columns, row)) != 0 for row in rows.tolist()] == plain
+        assert (judge.feasible(Many(columns, rows)) != 0).tolist() == plain
+        by_row, _ = judge.of_row(columns)
+        assert [by_row(row, judge.numbers) != 0 for row in rows.tolist()] == plain
+        together.setdefault(judge.alike, []).append((judge, plain))
+    for alike in together.values():
+        cells = Many({name: column[:, np.newaxis] for name, column in columns.items()}, rows)
+        joint = alike[0][0].together([judge for judge, _ in alike]).feasible(cells)
+        assert (joint != 0).T.tolist() == [plain for _, plain in alike]
