@@ -28,3 +28,10 @@ def test_devices_are_told_with_what_is_taken_of_them_and_by_whom() -> None:
         *("n", "gpu", "0", "healthy", "1", "3", "75", "75", "60Gi/80Gi"),
         *("default/chat-0", "50%,", "default/chat-1", "25%"),
     ]
+
+
+def test_a_gpu_says_which_others_it_is_linked_with() -> None:
+    table = '{"2": [{"minors": [0, 1]}, {"minors": [2, 3]}], "4": [{"minors": [0, 1, 2, 3]}]}'
+    said = {"scheduling.koordinator.sh/gpu-partitions": table}
+    found = figures([device("n", [gpu(i) for i in range(5)], annotations=said)], [])
+    assert [each.linked_with for each in found] == [(1,), (0,), (3,), (2,), ()]

@@ -20,6 +20,8 @@ def devices(seen: Seen) -> Section | None:
 def _line(each: DeviceFigures) -> Line:
     full = min(WIDTH, -(-each.percent * WIDTH // 100))
     where = "" if each.numa_node is None else f"  NUMA node {each.numa_node}"
+    where += f", PCIe {each.pcie}" if each.pcie else ""
+    where += f", linked with {', '.join(map(str, each.linked_with))}" if each.linked_with else ""
     pods = ", ".join(f"{holder.pod} {holder.percent}%" for holder in each.pods)
     colour = "red" if each.state != "healthy" else "green"
     return (

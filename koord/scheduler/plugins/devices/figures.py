@@ -12,7 +12,7 @@ import msgspec
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.device import Device
 from koord.scheduler.plugins.devices.grants import read
-from koord.scheduler.plugins.devices.inventory import Unit, machine_of
+from koord.scheduler.plugins.devices.inventory import Machine, Unit, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, OTHERS, RATIO
 
 
@@ -41,6 +41,8 @@ class DeviceFigures(msgspec.Struct, frozen=True, rename="camel"):
     "Taken of it."
     memory_total_bytes: int | None = None
     pods: tuple[Holder, ...] = ()
+    linked_with: tuple[int, ...] = ()
+    "Minors of GPUs that it is linked with most closely, by the node's table of partitions."
 
 
 def figures(devices: Iterable[Device], pods: Iterable[Pod]) -> tuple[DeviceFigures, ...]:
@@ -56,7 +58,7 @@ def figures(devices: Iterable[Device], pods: Iterable[Pod]) -> tuple[DeviceFigur
     for device in sorted(devices, key=lambda each: each.metadata.name):
         node, machine = device.metadata.name, machine_of(device)
         for units in machine.units.values():
-            found += [_of(node, unit, taken.pop((node, *unit.key), [])) for unit in units]
+            found += [_of(node, unit, taken.pop((node, *unit.key), []), _linked(machine, unit)) for unit in units]
     missing = [
         DeviceFigures(node, type_, minor, "missing", pods=tuple(Holder(pod, _largest(has)) for pod, has in holders))
         for (node, type_, minor), holders in taken.items()
@@ -64,7 +66,9 @@ def figures(devices: Iterable[Device], pods: Iterable[Pod]) -> tuple[DeviceFigur
     return tuple(sorted([*found, *missing], key=lambda each: (each.node, _order(each.type), each.minor)))
 
 
-def _of(node: str, unit: Unit, holders: list[tuple[str, dict[str, int]]]) -> DeviceFigures:
+def _of(
+    node: str, unit: Unit, holders: list[tuple[str, dict[str, int]]], linked_with: tuple[int, ...]
+) -> DeviceFigures:
     def of(name: str) -> int:
         return sum(has.get(name, 0) for _, has in holders)
 
@@ -82,7 +86,19 @@ def _of(node: str, unit: Unit, holders: list[tuple[str, dict[str, int]]]) -> Dev
         of(MEMORY) if is_gpu else None,
         unit.total.get(MEMORY) if is_gpu else None,
         tuple(Holder(pod, _largest(has)) for pod, has in sorted(holders, key=lambda each: each[0])),
+        linked_with,
     )
+
+
+def _linked(machine: Machine, unit: Unit) -> tuple[int, ...]:
+    """The others of the smallest partitions of several GPUs that have this one."""
+    if unit.type != GPU or not machine.partitions:
+        return ()
+    for size in sorted(size for size in machine.partitions if size > 1):
+        sets = [set(each.minors) for each in machine.partitions[size] if unit.minor in each.minors]
+        if sets:
+            return tuple(sorted(set().union(*sets) - {unit.minor}))
+    return ()
 
 
 def _largest(has: dict[str, int]) -> int:
