@@ -71,7 +71,12 @@ def _weight(spec: PodSpec) -> int:
 
 def pod_terms(spec: PodSpec) -> int:
     """How many affinity and anti-affinity terms there are, required and preferred."""
-    return sum(1 for _ in _terms(spec))
+    found, affinity = 0, spec.affinity
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
+        if side is not None:
+            found += len(side.required_during_scheduling_ignored_during_execution)
+            found += len(side.preferred_during_scheduling_ignored_during_execution)
+    return found
 
 
 def _terms(spec: PodSpec) -> Iterable[PodAffinityTerm]:
