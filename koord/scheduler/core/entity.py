@@ -28,7 +28,9 @@ class Entity(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(ask: Ask, profile: str = "") -> Entity:
-        return Entity(ask.key, (ask,), ask.spec.priority or 0, ask.is_heavy, profile)
+        spec = ask.spec
+        is_heavy = bool(spec.affinity or spec.topology_spread_constraints) and ask.is_heavy
+        return Entity(ask.key, (ask,), spec.priority or 0, is_heavy, profile)
 
     @staticmethod
     def job(key: str, asks: tuple[Ask, ...], profile: str = "") -> Entity:

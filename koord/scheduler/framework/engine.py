@@ -101,7 +101,7 @@ class Engine:
         self._refusing = profile.at("preFilter", "refuses")
         self._told = profile.at("preFilter", "tried")
         self._preferring = profile.at("preFilter", "prefers")
-        self._reserving = profile.at("reserve", "reserve")
+        self._reserving = [(each.name, each.reserve) for each in profile.at("reserve", "reserve") if each.reserve]
         self._helping = profile.at("postFilter", "post_filter")
         self._helping_jobs = profile.at("postFilter", "post_filter_job")
         self._permitting = profile.at("permit", "permit")
@@ -518,7 +518,8 @@ class Engine:
         return why
 
     def _reserve(self, ask: Ask, row: Row) -> None:
-        self.cluster.place(self.record_of(ask, row), row)
+        cluster = self.cluster
+        cluster.place(ask.record(cluster.now_s, self._notes(ask, row)), row)
 
     def record_of(self, ask: Ask, row: Row) -> PodRecord:
         """What is kept of a pod that is being placed."""
@@ -529,12 +530,12 @@ class Engine:
         worked_out = self._worked_out
         if worked_out:
             self._worked_out = {}
-        notes = self.cluster.noted(ask.pod, template=ask.template)
-        for plugin in self._reserving:
-            assert plugin.reserve is not None
-            note = plugin.reserve(ask, row, self.cluster, worked_out.get(plugin.name))
+        cluster = self.cluster
+        notes = cluster.noted(ask.pod, None, ask.template)
+        for name, reserve in self._reserving:
+            note = reserve(ask, row, cluster, worked_out.get(name) if worked_out else None)
             if note is not None:
-                notes = with_note(notes, plugin.name, note)
+                notes = with_note(notes, name, note)
         return notes
 
     def nowhere(self, ask: Ask, found: PodClass, why_not: Mapping[str, Mapping[str, int]] | None = None) -> Placement:
