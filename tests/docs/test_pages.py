@@ -194,6 +194,7 @@ def test_the_page_about_gangs(tmp_path: Path) -> None:
     assert "together with 7 other pods of its job" in printed
     assert printed.count("condition met") == 8
     assert re.search(r"default/train +\S+ +8 +8 +8", printed)
+    assert "GANG   needs 8, 8 pods, 8 bound, 0 waiting" in printed
     assert "block b3: 8" in printed
 
 

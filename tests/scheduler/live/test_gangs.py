@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from koord.api.kinds import EVENTS, NODES, POD_GROUPS, PODS
+from koord.api.configuration.component_config import PluginConfig
+from koord.api.configuration.scheduler_args import CoschedulingArgs
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kinds import EVENTS, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from koord.kube.client import Client
 from koord.kube.errors import Conflict, Status
 from koord.minicluster.up.bootstrap import bootstrap
@@ -214,6 +218,24 @@ async def test_a_node_that_is_lost_between_placing_and_binding_costs_only_its_ow
             await until(half)
             await client.create(NODES, node_manifest("other", cpu="1"))
             assert set((await until_bound(client, "a", "b")).values()) == {"node-000", "other"}
+
+
+async def test_less_important_pods_make_room_for_a_whole_gang(tmp_path: Path) -> None:
+    args = PluginConfig("Coscheduling", CoschedulingArgs(enable_preemption=True))
+    config = replace(SHIPPED, profiles=(replace(SHIPPED.profiles[0], plugin_config=(args,)),))
+    async with cluster(tmp_path, 2, cpu="2") as client:
+        await client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+        async with scheduling(client, config):
+            low = [f"low{i}" for i in range(4)]
+            for name in low:
+                await client.create(PODS, pod_manifest(name))
+            await until_bound(client, *low)
+            for name in ("a", "b", "c"):
+                manifest = member(name, 3)
+                manifest["spec"]["priorityClassName"] = "urgent"
+                await client.create(PODS, manifest)
+            await until_bound(client, "a", "b", "c")
+            assert len(set(await bound(client)) & set(low)) == 1, "nobody went who need not have"
 
 
 async def test_a_pod_group_says_how_its_gang_fares(tmp_path: Path) -> None:
