@@ -11,7 +11,7 @@ from koord.api.protocol import names
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
-from tests.scheduler.quotas import PREFIX
+from tests.scheduler.quotas import PREFIX, configured
 
 
 def quota_manifest(name: str, least: str, most: str, **labels: str) -> dict[str, Any]:
@@ -79,3 +79,20 @@ async def test_teams_share_a_cluster_across_a_restart(tmp_path: Path) -> None:
 
 async def _says(client: Client, name: str, expected: tuple[str, str, str]) -> bool:
     return await said(client, name) == expected
+
+
+async def test_what_was_lent_comes_back_where_that_is_on(tmp_path: Path) -> None:
+    config = configured(monitor_all_quotas=True, delay_evict_time="1s", revoke_pod_interval="200ms")
+    async with serving(tmp_path) as client:
+        await bootstrap(client)
+        await make_nodes(client, 1, cpu="10")
+        for name in ("a", "b"):
+            await client.create(ELASTIC_QUOTAS, quota_manifest(name, "5", "10"))
+        async with scheduling(client, config):
+            for i in range(4):
+                await client.create(PODS, of_team(f"a{i}", "a", "2"))
+            await until_bound(client, *(f"a{i}" for i in range(4)))
+            await client.create(PODS, of_team("b0", "b", "5"))
+            await until_bound(client, "b0")
+            left = [pod.metadata.name for pod in await client.list(PODS, namespace="default")]
+            assert len(left) == 3

@@ -7,7 +7,6 @@ of nodes, so it is asked before any node is looked at. A pod that is refused wai
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -18,7 +17,6 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
 from koord.api.text.duration import parse_duration
-from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.judge import Judge
@@ -31,7 +29,7 @@ from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
 from koord.scheduler.plugins.quota.revoke import Overuse, is_over
 from koord.scheduler.plugins.quota.rooms_of_quota import OnlyReserved, rows_reserved
-from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by, status_of, status_write
+from koord.scheduler.plugins.quota.telling import QuotaTelling
 from koord.scheduler.plugins.quota.told import quota_told, quotas_told
 from koord.scheduler.plugins.quota.tree import Bounds
 from koord.scheduler.plugins.reservation.rooms import Rooms
@@ -40,13 +38,7 @@ from koord.scheduler.state.table import Row
 
 REVOKED: Final = "QuotaOverused"
 """Why a pod is evicted, for programs."""
-CREATED_AGAIN_S: Final = 60.0
-"""So long after an object was wanted that is still not there, it is wanted again."""
 MEASURED_EVERY_S: Final = 10.0
-AT_ONCE: Final = 1000
-"""So many objects are looked at in one go, so that decisions need not wait long."""
-SECONDS_A_QUOTA: Final = 1e-4
-"""Objects are looked through so seldom that it costs little: so long for each of them, and at most a second."""
 
 
 class ElasticQuota(Plugin):
@@ -57,14 +49,6 @@ class ElasticQuota(Plugin):
         self._args = (args or ElasticQuotaArgs()).completed()
         self._rules = rules_of(self._args, gates or {})
         self._is_first = False
-        self._sent: dict[str, tuple[str, QuotaStatus]] = {}
-        "By object, what it was last told to say, until it is heard to say it."
-        self._said: dict[str, tuple[object, QuotaStatus]] = {}
-        self._told_at = self._telling = -1
-        self._to_tell: deque[str] = deque()
-        "Objects that are still to be looked at in this round."
-        self._tell_again_s = 0.0
-        self._created_s: float | None = None
         self._overuse = Overuse(parse_duration(self._args.delay_evict_time))
         self._revoke_again_s = self._measure_again_s = 0.0
         self._measured: set[Series] = set()
@@ -76,6 +60,7 @@ class ElasticQuota(Plugin):
             self.quotas.follow(self._rules)
             self._is_first = True
         self._refusals = cluster.index(Refusals)
+        self._telling = QuotaTelling(self.quotas, self._args.quota_group_namespace)
 
     def takes(self) -> Iterable[Taking]:
         if not self._is_first:
@@ -164,7 +149,7 @@ class ElasticQuota(Plugin):
     def writes(self, cluster: Cluster) -> Iterable[Write]:
         if self._is_first:
             yield from self._revocations(cluster)
-            yield from self._statuses(cluster)
+            yield from self._telling.writes(cluster.now_s)
 
     def _revocations(self, cluster: Cluster) -> Iterable[Write]:
         """Pods that have to go because their quotas use more than their shares."""
@@ -187,39 +172,6 @@ class ElasticQuota(Plugin):
     def _is_over(self, name: str) -> bool:
         quota = self.quotas.forest.quotas.get(name)
         return quota is not None and is_over(self.quotas, quota)
-
-    def _statuses(self, cluster: Cluster) -> Iterable[Write]:
-        """What the objects of quotas are to say, where they say something else."""
-        quotas = self.quotas
-        if quotas.uses == self._told_at or cluster.now_s < self._tell_again_s:
-            return
-        if not self._to_tell:
-            self._telling = quotas.uses
-            self._to_tell = deque(quotas.objects)
-        if self._created_s is None or cluster.now_s - self._created_s >= CREATED_AGAIN_S:
-            self._created_s = cluster.now_s
-            yield from built_in(quotas, self._args.quota_group_namespace)
-        for _ in range(min(AT_ONCE, len(self._to_tell))):
-            key = self._to_tell.popleft()
-            heard = quotas.objects.get(key)
-            if heard is None:
-                continue
-            known = self._said.get(key)
-            if known is None or known[0] is not heard:
-                known = self._said[key] = heard, said_by(heard)
-            wanted = status_of(quotas, key, heard.metadata.name)
-            if wanted == known[1]:
-                self._sent.pop(key, None)
-            elif self._sent.get(key) != (heard.metadata.uid, wanted):
-                self._sent[key] = heard.metadata.uid, wanted
-                yield status_write(heard, known[1], wanted, from_seconds(cluster.now_s))
-        if self._to_tell:
-            return
-        self._told_at = self._telling
-        self._tell_again_s = cluster.now_s + min(1.0, SECONDS_A_QUOTA * len(quotas.objects))
-        for key in self._said.keys() - quotas.objects.keys():
-            del self._said[key]
-            self._sent.pop(key, None)
 
     def measures(self) -> Iterable[Measure]:
         if not self._is_first or self.quotas.cluster.now_s < self._measure_again_s:

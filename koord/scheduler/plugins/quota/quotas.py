@@ -90,6 +90,8 @@ class Quotas(Notes):
         "Counts everything that could let a pod through that was refused."
         self.uses = 0
         "Counts changes of what is used or asked for."
+        self.touched: dict[str, None] = {}
+        "Quotas of whose pods something changed since somebody looked."
         self.somebody_waits = False
         "Whether a pod was refused, and waits for a quota to have room."
         self._buckets: dict[tuple[str, str], Bucket] = {}
@@ -324,6 +326,7 @@ class Quotas(Notes):
             self._may_ease()
         if quota is None:
             return
+        self.touched[quota.name] = None
         if quota.name in OUTSIDE:
             if used:
                 self._total_is_stale = True

@@ -14,6 +14,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Nowhere
+from koord.scheduler.plugins.quota.quotas import Quotas, is_fixed
 from koord.scheduler.plugins.quota.status import told
 from tests.scheduler.builders import node
 from tests.scheduler.quotas import Teams, quota, team_pod
@@ -87,8 +88,12 @@ class Story:
                     teams.put(replace(pod, spec=replace(pod.spec, node_name=each.node)))
             elif isinstance(decision, Nowhere) and decision.remedy.victims:
                 for key in decision.remedy.victims:
-                    assert teams.quotas.quota_of(decision.ask) is not None
+                    assert not is_fixed(teams.known[PODS, key])
                     teams.delete(teams.known[PODS, key])
+                # Nobody goes for a pod that then does not fit.
+                engine, cluster = teams.core.engines[decision.profile], teams.core.cluster
+                with cluster.nominations.without(decision.ask.key):
+                    assert engine.fits(decision.ask, cluster.table.row_of[decision.remedy.node or ""])
         raise AssertionError("the scheduler does not come to rest")
 
     def _pod(self, name: str) -> Pod:
@@ -108,8 +113,6 @@ class Story:
 
 
 def statuses(core: Core) -> dict[str, object]:
-    from koord.scheduler.plugins.quota.quotas import Quotas
-
     quotas = core.cluster.notes(Quotas)
     found: dict[str, object] = {}
     for name, each in quotas.forest.quotas.items():
