@@ -131,7 +131,10 @@ class DeviceShare(Plugin):
         return {"metadata": {"annotations": {key: None}}} if key in ask.meta.annotations else None
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
+        packs = self._packs
+        packing = {"packing": lambda _: rows_of(self._devices.cluster, packs).told()} if packs else {}
         return {
+            **packing,
             "nodeDeviceSummaries": lambda _: {node: self._told(node) for node in sorted(self._devices.machines)},
             "nodeDeviceSummaries/:name": lambda node: self._told(node) if node in self._devices.machines else None,
         }

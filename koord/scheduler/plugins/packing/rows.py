@@ -30,6 +30,8 @@ FEWEST_PODS: Final = 300
 """Pods with GPUs that must be known before prices are made of them: of 100, the mix is too coarse to gain by."""
 RENEW_S: Final = 300.0
 FEW_ROWS: Final = 4
+TOLD: Final = 20
+"""So many of the most frequent shapes are shown."""
 DRIFT: Final = 0.1
 """Prices are made again when so much of the mix is another."""
 _CPU, _CPU_TAKEN = ("allocatable", "cpu"), ("requested", "cpu")
@@ -181,6 +183,19 @@ class PackingRows:
             f"GPU packing: {self.in_force} for now; {self._policy} begins when {FEWEST_PODS} GPU pods are known, "
             f"{known} are"
         )
+
+    def told(self) -> dict[str, object]:
+        """The same for programs."""
+        shapes = sorted(self._known.items(), key=lambda each: -each[1])[:TOLD]
+        return {
+            "policy": self._policy,
+            "inForce": self.in_force,
+            "gpuPods": self.demand.gpu_pods,
+            "turnover": self.demand.turnover,
+            "epoch": self.epoch,
+            "groups": [group._asdict() for group in self._fleet.groups],
+            "shapes": [{**shape._asdict(), "models": sorted(shape.models), "often": often} for shape, often in shapes],
+        }
 
     def _devices(self) -> Devices:
         return self._cluster.notes(Devices)

@@ -144,6 +144,16 @@ def test_with_few_pods_known_it_says_by_what_it_scores() -> None:
         assert told.remarks == (f"GPU packing: {words}",)
 
 
+def test_a_running_scheduler_tells_what_it_packs_by() -> None:
+    made = engine("n1", "n2")
+    made.place(Ask(a_pod("p", gpu=50)))
+    told = made.profile.plugins[1].services()["packing"]("")
+    assert isinstance(told, dict)
+    assert (told["policy"], told["inForce"], told["gpuPods"]) == ("ShadowPrices", "ShadowPrices", 301)
+    assert [group["gpus"] for group in told["groups"]] == [2, 4]
+    assert json.loads(json.dumps(told)) == told
+
+
 def test_prices_are_made_between_decisions_once_enough_pods_are_known() -> None:
     made = engine("n1", "n2", known=100)
     cluster, plugin = made.cluster, made.profile.plugins[1]
