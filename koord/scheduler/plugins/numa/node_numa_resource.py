@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ScoringStrategy
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from koord.api.kubernetes.node import Node
 from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.amount_scores import BALANCED, LEAST_ALLOCATED, MOST_ALLOCATED, ScoreShape
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
@@ -42,7 +44,7 @@ _SHAPES: Final[Mapping[str, ScoreShape]] = {
 class NodeNUMAResource(Plugin):
     name = "NodeNUMAResource"
     notes = Allocations
-    wakes_on = Reason.NODE | Reason.LABELS | Reason.ALLOCATABLE | Reason.FREED | Reason.EXACT
+    wakes_on = Reason.NODE | Reason.LABELS | Reason.ALLOCATABLE | Reason.FREED | Reason.EXACT | Reason.LOAD
 
     def __init__(self, args: NodeNUMAResourceArgs | None = None) -> None:
         self._args = (args or NodeNUMAResourceArgs()).completed()
@@ -54,6 +56,10 @@ class NodeNUMAResource(Plugin):
         self._allocations = cluster.notes(Allocations)
         # Allocations are the cluster's: the plugin of the first profile hears of topologies for all.
         self._is_first = self._is_first or not known
+
+    def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
+        """What a node says in annotations may free CPUs; what it reports of its usage does not."""
+        return isinstance(event.subject, Node) or bool(event.reasons & ~int(Reason.LOAD))
 
     def takes(self) -> Iterable[Taking]:
         allocations = self._allocations

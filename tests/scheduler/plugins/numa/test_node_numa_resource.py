@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from koord.api.configuration.scheduler_args import NodeNUMAResourceArgs, ResourceWeight, ScoringStrategy
+from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.plugins.default_preemption import DefaultPreemption
 from koord.scheduler.plugins.numa.allocations import Held
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.split import split
+from koord.scheduler.state.table import Reason
 from koord.scheduler.state.view import View
 from tests.scheduler.plugins.numa.machines import World, big, bound, pod, report, told
 
@@ -421,3 +423,37 @@ def test_preemption_frees_cpus() -> None:
     assert one.why_not(high) == {NOT_ENOUGH: 1}
     remedy = one.engine.remedy(high)
     assert (remedy.node, remedy.victims) == ("n1", ("shop/low",))
+
+
+@pytest.mark.parametrize(
+    ("labels", "ask", "score"),
+    [
+        # Of 24 CPUs 20 are left, of 96Gi 95Gi: (83 + 98) / 2.
+        pytest.param({}, bound("p", "4"), 90, id="the node"),
+        # Of the 12 CPUs of a NUMA node 8 are left, of 48Gi 47Gi: (66 + 97) / 2.
+        pytest.param({POLICY_LABEL: "SingleNUMANode"}, bound("p", "4"), 81, id="the NUMA node that it would use"),
+        # Of 24 CPUs 8 are left: (33 + 98) / 2.
+        pytest.param({POLICY_LABEL: "Restricted"}, pod("p", "16"), 65, id="both NUMA nodes"),
+    ],
+)
+def test_scores_are_of_what_the_pod_would_use(labels: dict[str, str], ask: Any, score: int) -> None:
+    one = world(labels)
+    (row,) = one.cluster.nodes
+    assert one.engine.class_of(ask).scores(row) == {"NodeNUMAResource": score}
+
+
+def test_bound_cpus_score_amplified() -> None:
+    """24 CPUs stand for 36. 4 bound ones take 6 of them, as many as the pod would: 24 of 36 and 95 of 96Gi are left."""
+    one = world(annotations={RATIO: json.dumps({"cpu": 1.5})}, cpus="36")
+    one.place(bound("first", "4", memory="0"))
+    (row,) = one.cluster.nodes
+    assert one.engine.class_of(bound("p", "4")).scores(row) == {"NodeNUMAResource": (66 + 98) // 2}
+
+
+def test_usage_reports_wake_nobody_who_waits_for_cpus() -> None:
+    one = world()
+    ask = bound("p")
+    (node,) = one.cluster.nodes.values()
+    assert one.numa.helps(ask, ClusterEvent(int(Reason.LOAD), node, "NodeUpdateNodeAnnotation"), one.cluster)
+    assert one.numa.helps(ask, ClusterEvent(int(Reason.EXACT), "n1", "NodeResourceTopologyUpdate"), one.cluster)
+    assert not one.numa.helps(ask, ClusterEvent(int(Reason.LOAD), "n1", "NodeMetricUpdate"), one.cluster)
