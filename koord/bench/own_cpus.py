@@ -1,14 +1,15 @@
 """How fast do pods get CPUs of their own, and NUMA nodes?
 
-Every node has 64 CPUs in two NUMA nodes, of which a quarter belongs to running pods already. One workload asks for 4
-CPUs in whole cores; the other for shared CPUs on nodes that keep every pod on one NUMA node. The whole profile that
-koord ships is on.
+Every node has 64 CPUs in two NUMA nodes, of which about a quarter belongs to running pods, on no two nodes alike. One
+workload asks for 4 CPUs in whole cores; the other for shared CPUs on nodes that keep every pod on one NUMA node. The
+whole profile that koord ships is on.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -99,10 +100,15 @@ def _quarter_full(case: Case, nodes: Iterable[Node], pod: MakesPod) -> Core:
         status = replace(node.status, allocatable=allocatable)
         core.put(NODES, replace(node, metadata=replace(node.metadata, labels=labels), status=status))
         core.put(NODE_RESOURCE_TOPOLOGIES, _report(node.metadata.name))
+    rng = random.Random(0)
     for i, row in enumerate(core.cluster.nodes):
         for number in range(4):
             first = 32 * (number % 2) + 4 * (number // 2)
-            status_of = {"cpuset": f"{first}-{first + 3}"}
+            # No two nodes are alike.
+            amounts = {"cpu": f"{rng.randrange(2000, 6000)}m", "memory": f"{rng.randrange(1, 8000)}Mi"}
+            status_of: dict[str, Any] = {"numaNodeResources": [{"node": number % 2, "resources": amounts}]}
+            if case.annotations:
+                status_of = {"cpuset": f"{first}-{first + rng.randrange(1, 4)}"}
             running = _made(case, pod, f"running-{i}-{number}")
             running["metadata"]["annotations"][names.ANNOTATION_RESOURCE_STATUS] = json.dumps(status_of)
             ask = Ask(convert(Pod, running))

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.plugins.numa.allocations import BIND, CORES, CPUS, PER_CORE, POLICY, RATIO, WHOLE, ZONES
 from koord.scheduler.plugins.numa.hints import Hints
+from koord.scheduler.plugins.numa.zones import Choice
 from koord.scheduler.state.table import Array
 
 MOST: Final = 1 << 13
@@ -31,6 +32,7 @@ class Alike:
         self._verdicts: dict[Hashable, Numbers] = {}
         self._scores: dict[Hashable, int] = {}
         self._hints: dict[Hashable, dict[str, Hints]] = {}
+        self._choices: dict[Hashable, Choice] = {}
 
     def verdict(self, cells: Cells, work: Callable[[Cells], Numbers]) -> Numbers:
         return self._found(self._verdicts, cells, work)
@@ -40,6 +42,9 @@ class Alike:
 
     def hints(self, cells: Cells, work: Callable[[Cells], dict[str, Hints]]) -> dict[str, Hints]:
         return self._found(self._hints, cells, work)
+
+    def choice(self, cells: Cells, work: Callable[[Cells], Choice]) -> Choice:
+        return self._found(self._choices, cells, work)
 
     def _found(self, known: dict[Hashable, T], cells: Cells, work: Callable[[Cells], T]) -> T:
         columns, row = cells.columns, cells.rows

@@ -47,7 +47,16 @@ from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hint, Hints, Offer,
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.plugins.numa.topology import Topology
 from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
-from koord.scheduler.plugins.numa.zones import Bound, Choice, Weighed, Zones, amounts_of, bound_cpus, choice
+from koord.scheduler.plugins.numa.zones import (
+    Bound,
+    Choice,
+    Weighed,
+    Zones,
+    amounts_of,
+    bound_cpus,
+    choice,
+    choice_of_one,
+)
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Reason, Row
 
@@ -186,8 +195,15 @@ class NUMAJudge(Judge):
             return self._cpu
         return self._cpu + bound.binding * (_ceil(self._cpu * cells[RATIO]) - self._cpu)
 
-    def choice(self, cells: Cells, rows: int, bound: Bound) -> Choice:
+    def choice(self, cells: Cells, rows: int) -> Choice:
+        if type(cells) is One:
+            return self._alike.choice(cells, self._choice_of_one)
+        bound = self._bound(cells)
         return choice(self.zones, cells, rows, bound, self._zone_score, self._adds(cells, bound))
+
+    def _choice_of_one(self, cells: Cells) -> Choice:
+        bound = self._bound(cells)
+        return choice_of_one(self.zones, cells, bound, self._zone_score, self._adds(cells, bound))
 
     def _score_zones_of_one(self, cells: Cells) -> int:
         policy = np.array([cells[POLICY] or self._policy])
@@ -195,7 +211,7 @@ class NUMAJudge(Judge):
 
     def _score_zones(self, cells: Cells, rows: int, policy: Array, bound: Bound) -> Array:
         """By the NUMA nodes that the pod would use, were they up to this plugin alone."""
-        sets = self.choice(cells, rows, bound)
+        sets = self.choice(cells, rows)
         members = sets.members[sets.chosen(policy)]
         filled = []
         for name, adds, weight in self._node_score.resources:
@@ -237,7 +253,7 @@ class NUMAJudge(Judge):
         return Offer(hints, Rule(policy, all_nodes, state.uses() if self.wants.alone else None))
 
     def _hints(self, cells: Cells) -> dict[str, Hints]:
-        sets = self.choice(cells, 1, self._bound(cells))
+        sets = self.choice(cells, 1)
         policy = cells[POLICY] or self._policy
         return {name: hints_of(sets, name, is_restricted=POLICIES[policy] == "Restricted") for name in self.zones.needs}
 

@@ -4,13 +4,16 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY, CPUTopology
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.cells import Many, One
 from koord.scheduler.plugins.numa.allocations import TAKEN, Allocations, Held, held_by
+from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.state.table import Row
 from tests.scheduler.plugins.numa.machines import World, big, bound, details, pod, report
 
@@ -175,6 +178,21 @@ def test_rows_are_judged_alike_one_by_one_and_together(kinds: list[str]) -> None
         rows = sorted(world.cluster.nodes)
         assert [known.is_feasible(row) for row in rows] == [new.is_feasible(row) for row in rows]
         assert [known.scores(row) for row in rows] == [new.scores(row) for row in rows]
+        judge = world.numa.compile(ask, world.cluster)
+        assert isinstance(judge, NUMAJudge)
+        columns = world.cluster.table.columns
+        together = judge.choice(Many(columns, np.array(rows)), len(rows))
+        for i, row in enumerate(rows):
+            alone = judge.choice(One(columns, row), 1)
+            assert alone.fits[0].tolist() == together.fits[i].tolist()
+            assert alone.scores[0].tolist() == together.scores[i].tolist()
+            assert {name: each[0].tolist() for name, each in alone.lacking.items()} == {
+                name: each[i].tolist() for name, each in together.lacking.items()
+            }
+        many = judge.score(Many(columns, np.array(rows)))
+        assert [judge.score(One(columns, row)) for row in rows] == many.tolist()
+        verdicts = np.broadcast_to(judge.feasible(Many(columns, np.array(rows))), len(rows))
+        assert [int(judge.feasible(One(columns, row))) for row in rows] == verdicts.tolist()
 
 
 def test_a_hole_in_the_numbers_of_cpus_is_no_obstacle() -> None:
