@@ -16,14 +16,15 @@ from koord.offline.patched import patched
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Broken, Decision
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.writes import Delete, Patch
+from koord.scheduler.framework.writes import BindingPlan, Delete, Patch
 from koord.scheduler.plugins.reservation.plugin import Reservation
 from koord.scheduler.plugins.reservation.rooms import Rooms
 
 
 class Driver:
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, core: Core, running: Mapping[str, Pod] | None = None) -> None:
+        """`running`: pods that have a node from the beginning."""
+        self.core, self.running = core, running or {}
 
     def wait(self, asks: Iterable[Ask]) -> None:
         """Pods come to wait for a place: the one that was made first comes first."""
@@ -49,9 +50,7 @@ class Driver:
         for placed in bind.members:
             self.core.bound(bind, placed.ask)
             if isinstance(placed.plan.binding, Patch):
-                for patch in (placed.plan.patch, placed.plan.binding):
-                    if patch is not None:
-                        self._patch(patch)
+                self._bind_stand_in(placed.plan)
                 continue
             pod = placed.ask.pod
             metadata = pod.metadata
@@ -63,6 +62,21 @@ class Driver:
                     labels=merged(metadata.labels, written.get("labels", {})),
                 )
             self.core.put(PODS, replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=placed.node)), pod)
+
+    def _bind_stand_in(self, plan: BindingPlan) -> None:
+        """Pods that it takes over say so, and the object itself where it is."""
+        for step in plan.steps:
+            for write in step.writes():
+                if isinstance(write, Patch) and write.kind is PODS:
+                    self._patch_pod(write)
+        for patch in (plan.patch, plan.binding):
+            if isinstance(patch, Patch):
+                self._patch(patch)
+
+    def _patch_pod(self, patch: Patch) -> None:
+        old = self.running.get(f"{patch.namespace}/{patch.name}")
+        if old is not None:
+            self.core.put(PODS, patched(old, patch.body), old)
 
     def _write(self) -> None:
         """What is said of reservations decides about those who come after."""

@@ -171,7 +171,7 @@ class _Run:
 
     def __init__(self, world: World, rounds: int, progress: Callable[[int, int], None]) -> None:
         self.world, self.rounds, self.progress = world, rounds, progress
-        self.driver = Driver(world.core)
+        self.driver = Driver(world.core, world.pods)
         self.pods: dict[str, PodPlan] = {}
         self.order: list[str] = []
         self.said: dict[str, str] = {}

@@ -43,7 +43,6 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     reservation.RESERVATION_AFFINITY,
     reservation.RESERVATION_ALLOCATED,
     reservation.RESERVATION_IGNORED,
-    reservation.RESERVATION_CURRENT_OWNER,
     reservation.RESERVATION_ORDER,
     reservation.RESERVATION_OWNERS,
     reservation.RESERVATION_RESIZE_ALLOCATABLE,

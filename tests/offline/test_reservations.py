@@ -102,6 +102,21 @@ def test_who_uses_one_and_what_is_left(tmp_path: Path) -> None:
     assert (found.left, found.expires) == ({"cpu": "3"}, "2026-01-01T02:00:00Z")
 
 
+def test_one_that_takes_over_a_running_pod(tmp_path: Path) -> None:
+    container = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "8"}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web-0", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"nodeName": "east-1", "containers": [container]},
+    }
+    taking = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+    one = reserving("web", "8", spec={**taking, "ttl": "0"})
+    one["spec"]["template"]["spec"]["nodeName"] = "east-1"
+    found = planned(NODES, written(tmp_path, pod, one)).reservations["web"]
+    assert (found.phase, found.node, found.owners) == ("Available", "east-1", ("shop/web-0",))
+
+
 def test_a_name_that_is_not_there_is_an_error_that_names_others(tmp_path: Path) -> None:
     with pytest.raises(NoSuchReservation, match="there is no reservation nigth; there is night"):
         explained("nigth", NODES, EXAMPLE)
