@@ -20,7 +20,7 @@ from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, RATIO
 from koord.scheduler.plugins.packing.demand import Demand
 from koord.scheduler.plugins.packing.fragmentation import Fragmentation, typical
 from koord.scheduler.plugins.packing.pod_shapes import MIB
-from koord.scheduler.plugins.packing.shadow_prices import Valuation, premium_of, work_out
+from koord.scheduler.plugins.packing.shadow_prices import ROWS_AT_ONCE, Valuation, premium_of, work_out
 from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, Mix, NodeGroup, PodShape, Scores
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -135,11 +135,15 @@ class PackingRows:
         if shape.gpus:
             room &= (fleet.devices[rows] >= shape.gpu_milli).sum(axis=1) >= shape.gpus
         places = room.nonzero()[0]
-        found = self._scorer.score(shape, rows[places])
         score, device = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
-        score[places], device[places] = found
-        if isinstance(self._scorer, Valuation):
-            score[places] = np.minimum(np.maximum(found.score + TOP, 0), TOP)
+        for start in range(0, len(places), ROWS_AT_ONCE):
+            some = places[start : start + ROWS_AT_ONCE]
+            found = self._scorer.score(shape, rows[some])
+            device[some] = found.device
+            if isinstance(self._scorer, Valuation):
+                score[some] = np.minimum(np.maximum(found.score + TOP, 0), TOP)
+            else:
+                score[some] = found.score
         return Scores(score, device)
 
     def values(self, shape: PodShape, row: Row) -> list[float]:

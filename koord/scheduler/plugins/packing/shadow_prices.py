@@ -30,6 +30,8 @@ ROUNDING: Final = 1.0
 """Losses that differ by less milli are equal: it hides what floats add up to."""
 MOST_BYTES: Final = 1 << 27
 """Of tables that can be made again."""
+ROWS_AT_ONCE: Final = 2048
+"""A row takes some 6 kB while it is worked out or scored: all at once would take 300 MB on a large cluster."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
 MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
 TIES: Final = 64
@@ -112,6 +114,10 @@ class Valuation:
 
     def refresh(self, rows: Array) -> None:
         """Rows have changed. Every row is worked out from what it has, so the way that led there does not matter."""
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            self._refresh(rows[start : start + ROWS_AT_ONCE])
+
+    def _refresh(self, rows: Array) -> None:
         fleet = self._fleet
         devices = fleet.devices[rows]
         places = fleet.group[rows, np.newaxis] * LEVELS + devices // STEP

@@ -205,6 +205,18 @@ def test_scores_that_were_kept_equal_scores_from_scratch(policy: Any) -> None:
     assert compared > 10
 
 
+def test_rows_are_scored_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = engine(*(f"n{i}" for i in range(7))).cluster
+    rows = rows_of(cluster, "ShadowPrices")
+    rows.follow()
+    alive = np.flatnonzero(cluster.table.alive)
+    at_once = rows.score(SHARE, alive)
+    for module in ("rows", "shadow_prices"):
+        monkeypatch.setattr(f"koord.scheduler.plugins.packing.{module}.ROWS_AT_ONCE", 3)
+    again = rows.seen_through(Many(cluster.table.columns, alive)).score(SHARE, np.arange(len(alive)))
+    assert [each.tolist() for each in again] == [each.tolist() for each in at_once]
+
+
 def test_pods_with_a_view_see_what_it_adds() -> None:
     made = engine("n1", "n2")
     cluster, view = made.cluster, View(made.cluster)
