@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -30,7 +30,17 @@ from koord.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, To
 from koord.kube.retry import backoff_s
 from koord.scheduler.core.core import BindingOutcome, Core
 from koord.scheduler.core.decision import Bind, Placed
-from koord.scheduler.framework.writes import CannotBind, Create, Delete, Evict, PodBinding, Step, Until, Write
+from koord.scheduler.framework.writes import (
+    BindingPlan,
+    CannotBind,
+    Create,
+    Delete,
+    Evict,
+    PodBinding,
+    Step,
+    Until,
+    Write,
+)
 from koord.scheduler.live.metrics import Point, Spent, Status, uncounted
 from koord.scheduler.live.sources import moment
 
@@ -202,12 +212,17 @@ class Bindings:
 
     async def _bind(self, bind: Bind, placed: Placed) -> None:
         plan, began_s = placed.plan, self._clock.monotonic()
-        if plan.patch is not None:
+        said = with_binding(plan)
+        if plan.patch is not None and not said:
             await self._write(plan.patch)
             self._took(bind, "PreBind", began_s)
             began_s = self._clock.monotonic()
         try:
-            await self._write(plan.binding)
+            if said and isinstance(plan.binding, PodBinding):
+                to = plan.binding
+                await self._client.bind(to.namespace, to.name, to.node, uid=to.uid, annotations=said)
+            else:
+                await self._write(plan.binding)
         except ApiError:
             self._took(bind, "Bind", began_s, "Error", BINDER)
             raise
@@ -273,6 +288,18 @@ class Bindings:
             log.warning("binding failed, retrying later: %s", why, extra={"pod": placed.ask.key, "node": placed.node})
         self._told(bind, placed, outcome, why)
         return outcome
+
+
+def with_binding(plan: BindingPlan) -> Mapping[str, str]:
+    """The annotations that a pod gets, where nothing else is written on it: the binding itself brings them, in one call
+    instead of two. Empty where it takes a call of its own."""
+    if plan.patch is None or not isinstance(plan.binding, PodBinding) or set(plan.patch.body) != {"metadata"}:
+        return {}
+    metadata = plan.patch.body["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if metadata.keys() - {"uid", "annotations"} or any(text is None for text in annotations.values()):
+        return {}
+    return dict(annotations)
 
 
 async def carry_out(client: Client, write: Write) -> None:

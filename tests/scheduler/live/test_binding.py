@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -37,6 +38,8 @@ class FakeClient:
         self.answers = list(answers)
         self.bound: list[tuple[str, str, str]] = []
         self.patched: list[dict[str, Any]] = []
+        self.brought: list[dict[str, str]] = []
+        "The annotations of each binding."
         self.asked = 0
         self.pod: Any = NotFound(Status("Failure", 404))
         self.before: Callable[[], None] = lambda: None
@@ -44,8 +47,11 @@ class FakeClient:
     def limited(self, **_: Any) -> FakeClient:
         return self
 
-    async def bind(self, namespace: str, name: str, to: str, *, uid: str) -> None:
+    async def bind(
+        self, namespace: str, name: str, to: str, *, uid: str, annotations: Mapping[str, str] | None = None
+    ) -> None:
         await asyncio.sleep(0)
+        self.brought.append(dict(annotations or {}))
         self.bound.append((f"{namespace}/{name}", to, uid))
         self.before()
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -76,6 +82,15 @@ class Bench:
             **more,
         )
 
+    async def carry_out_with(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """Bind a pod on which plugins want this written; the whole patch."""
+        bind, body = self.decide(), {"metadata": metadata}
+        (placed,) = bind.members
+        plan = replace(placed.plan, patch=Patch(PODS, "a", body, "shop"))
+        self.bindings.start(replace(bind, members=(replace(placed, plan=plan),)))
+        await self.bindings.finish(None)
+        return body
+
     def decide(self) -> Bind:
         self.waiting = pod("a")
         self.fed.put(node("n1"), self.waiting)
@@ -98,17 +113,23 @@ async def test_a_pod_is_bound_once_and_its_place_is_kept_until_that_is_heard() -
     assert not bench.fed.feed.assumed
 
 
-async def test_what_plugins_want_written_comes_first_and_only_on_that_very_pod() -> None:
-    from dataclasses import replace
-
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"annotations": {"k": "v"}, "labels": {"of": "whom"}},
+        {"annotations": {"k": "v", "stale": None}},
+    ],
+)
+async def test_what_plugins_want_written_comes_first_and_only_on_that_very_pod(wanted: dict[str, Any]) -> None:
     bench = Bench(None)
-    bind = bench.decide()
-    (placed,) = bind.members
-    wanted = Patch(PODS, "a", {"metadata": {"annotations": {"k": "v"}, "uid": "a-uid"}}, "shop")
-    bind = replace(bind, members=(replace(placed, plan=replace(placed.plan, patch=wanted)),))
-    bench.bindings.start(bind)
-    await bench.bindings.finish(None)
-    assert bench.client.patched == [{"metadata": {"annotations": {"k": "v"}, "uid": "a-uid"}}]
+    written = await bench.carry_out_with({**wanted, "uid": "a-uid"})
+    assert (bench.client.patched, bench.client.brought) == ([written], [{}])
+
+
+async def test_annotations_alone_come_with_the_binding_in_one_call() -> None:
+    bench = Bench(None)
+    await bench.carry_out_with({"annotations": {"k": "v"}, "uid": "a-uid"})
+    assert (bench.client.patched, bench.client.brought) == ([], [{"k": "v"}])
 
 
 @pytest.mark.parametrize("lost", [[LOST], [AWAY, LOST, AWAY], [refusal(500)], [refusal(429)], [refusal(504)]])
