@@ -22,6 +22,9 @@ class QuotaTopology:
     _below: dict[str, set[str]] = field(default_factory=dict)
     _of_namespace: dict[str, set[str]] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
     @staticmethod
     def of(quotas: Iterable[ElasticQuota]) -> QuotaTopology:
         found = QuotaTopology()

@@ -1,6 +1,7 @@
 """`koord top nodes` and `koord top pods`: what there is, what is asked for and what is used, by priority band.
 
-`koord top gangs` is in `top_gangs`, `koord top cpus` in `top_cpus`, `koord top devices` in `top_devices`.
+`koord top gangs` is in `top_gangs`, `koord top cpus` in `top_cpus`, `koord top devices` in `top_devices`,
+`koord top quotas` in `quota_tables`.
 """
 
 from __future__ import annotations

@@ -19,9 +19,11 @@ from koord.admission.request import Gates, Json, Refused, Request
 from koord.admission.review import completed, pod_denial
 from koord.admission.typed import pod as typed_pod
 from koord.api.configuration.features import ManagerGate
+from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.api.kubernetes.pod_admission import PodRefused
 from koord.api.protocol import names
+from koord.api.protocol.annotations.quota import IS_PARENT
 from koord.api.text.manifest import Manifest
 from koord.offline.admit import known_of
 from koord.offline.arrival import Arrivals
@@ -74,6 +76,7 @@ class Door:
             return pod, ""
         if (
             self._has_trees
+            or self._is_in_parent(metadata)
             or self._is_special(pod.spec)
             or names.ANNOTATION_EXTENDED_RESOURCE_SPEC in metadata.annotations
             or any(profile.pods.matches(metadata.labels) for profile in profiles)
@@ -115,6 +118,13 @@ class Door:
         labels = self._known.namespaces.get(namespace, {})
         profiles = (each for each in self._known.profiles if each.namespaces.matches(labels))
         return is_asked_about(namespace, labels), tuple(profiles)
+
+    def _is_in_parent(self, meta: ObjectMeta) -> bool:
+        """Whether a pod is in a quota that has others below it, which rules may refuse."""
+        quotas = self._known.quotas
+        label = meta.labels.get(names.LABEL_QUOTA_NAME, "")
+        quota = quotas.get(quotas.name_for(label, meta.namespace, default=True)) if quotas else None
+        return quota is not None and IS_PARENT.read(quota.metadata)
 
     def _is_special(self, spec: PodSpec) -> bool:
         """Whether its resources are such that rules look at them. Pods of one template share their spec."""

@@ -75,3 +75,16 @@ def test_quotas_are_drawn_below_their_parents() -> None:
     table = quota_table(found, drawn=True)
     assert "  b" in table
     assert "............|..........." in table
+
+
+def test_a_plan_denies_pods_of_a_quota_that_has_others_below_it(said: Callable[..., str], tmp_path: Path) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "lab", "labels": {f"{PREFIX}name": "company"}},
+        "spec": {"containers": [{"name": "c", "image": "c:1"}]},
+    }
+    (tmp_path / "pod.yaml").write_text(json.dumps(pod))
+    plan = json.loads(said("plan", "-f", str(EXAMPLE), "-f", str(tmp_path), "-o", "json"))
+    assert plan["pods"]["lab/p"]["outcome"] == "denied"
+    assert "quota company is the parent of others" in plan["pods"]["lab/p"]["reason"]
