@@ -6,9 +6,7 @@ that pods which fit nowhere are among those measured.
 
 from __future__ import annotations
 
-import gc
 import random
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,6 +19,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
+from koord.bench.decisions import timed
 from koord.bench.result import Result, result
 from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
@@ -58,17 +57,7 @@ def measure(strategy: str, nodes: int, pods: int) -> tuple[list[float], int]:
         core.put(NODES, convert(Node, _node(i, gpus)))
         core.put(DEVICES, convert(Device, _device(i, gpus)))
     asks = [Ask(convert(Pod, each)) for each in _pods(pods, random.Random(0))]
-    engine, took_s, placed = core.engines[PROFILE], list[float](), 0
-    gc.collect()
-    gc.disable()
-    try:
-        for ask in asks:
-            began = time.thread_time()
-            placed += engine.place(ask).node is not None
-            took_s.append(time.thread_time() - began)
-    finally:
-        gc.enable()
-    return took_s, placed
+    return timed(core.engines[PROFILE], asks)
 
 
 def _configuration(strategy: str) -> SchedulerConfiguration:

@@ -7,10 +7,8 @@ whole profile that koord ships is on.
 
 from __future__ import annotations
 
-import gc
 import json
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +23,7 @@ from koord.api.machinery.codec import convert
 from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import CPU_TOPOLOGY, CPUInfo, CPUTopology
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.bench.decisions import timed
 from koord.bench.result import Result, result
 from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
@@ -68,16 +67,7 @@ def results(bench: str, nodes: Iterable[Node], pod: MakesPod, *, pods: int, goal
     for case in CASES:
         core = _quarter_full(case, listed, pod)
         asks = [Ask(convert(Pod, _made(case, pod, f"pod-{i}"))) for i in range(pods)]
-        engine, took_s, placed = core.engines[PROFILE], list[float](), 0
-        gc.collect()
-        gc.disable()
-        try:
-            for ask in asks:
-                began = time.thread_time()
-                placed += engine.place(ask).node is not None
-                took_s.append(time.thread_time() - began)
-        finally:
-            gc.enable()
+        took_s, placed = timed(core.engines[PROFILE], asks)
         warm = took_s[len(took_s) // 10 :]
         name, goal = f"{case.name}, {len(listed)} nodes", goals and len(listed) == 5_000
         found += [

@@ -6,9 +6,7 @@ of the node is left to others. Every owner must end in a reservation of its own.
 
 from __future__ import annotations
 
-import gc
 import random
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -18,6 +16,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.reservation import Reservation
+from koord.bench.decisions import timed
 from koord.bench.result import Result, result
 from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
@@ -43,16 +42,7 @@ def results(bench: str, nodes: Iterable[Node], pod: MakesPod, *, number: int, te
         for i in range(number * EACH)
     ]
     rng.shuffle(owners)
-    engine, took_s = core.engines[PROFILE], list[float]()
-    gc.collect()
-    gc.disable()
-    try:
-        for ask in owners:
-            began = time.thread_time()
-            engine.place(ask)
-            took_s.append(time.thread_time() - began)
-    finally:
-        gc.enable()
+    took_s, _ = timed(core.engines[PROFILE], owners)
     inside = sum(
         1 for record, _ in core.cluster.pods.values() if isinstance(dict(record.notes).get(Rooms.name), CameOutOf)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koord.bench import reservations, reserved_room, scheduler_memory
+from koord.bench import gpu_shares, reservations, reserved_room, scheduler_memory
 from koord.bench.scheduler import CASES, Case, measure, of_owners, peer
 from koord.bench.scheduler import _node as make_node
 from koord.bench.scheduler import _pod as pod_data
@@ -50,3 +50,10 @@ def test_owners_of_reservations_all_go_into_them() -> None:
     found = {each.metric: each for each in reservations.results("test", made, pod_data, number=8, teams=2, goals=False)}
     assert found["in a reservation"].value == 100
     assert found["decided"].value > 0
+
+
+def test_gpu_shares_are_decided_until_gpus_are_full() -> None:
+    """Ten nodes have 51 GPUs: 40 pods fit, 400 do not."""
+    few, many = (gpu_shares.measure("MostAllocated", nodes=10, pods=pods) for pods in (40, 400))
+    assert (len(few[0]), few[1]) == (40, 40)
+    assert 40 < many[1] < 400
