@@ -21,7 +21,7 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.quota.forest import DEFAULT_TREE, OUTSIDE, Forest
 from koord.scheduler.plugins.quota.reserved import Reserved, note_of
 from koord.scheduler.plugins.quota.spec import quota_spec
-from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Sums
+from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Sums, masked
 from koord.scheduler.plugins.reservation.rooms import CameOutOf, StandsFor
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
@@ -223,12 +223,12 @@ class Quotas(Notes):
 
     def used(self, quota: Quota) -> Amounts:
         """What a quota's pods use, of what its max speaks of."""
-        return quota.used if quota.parent is not None else _masked(self.sums(quota).used, quota.bounds.max)
+        return quota.used if quota.parent is not None else masked(self.sums(quota).used, quota.bounds.max)
 
     def fixed_used(self, quota: Quota) -> Amounts:
         if quota.parent is not None:
             return quota.fixed_used
-        return _masked(self.sums(quota).fixed_used, quota.bounds.max)
+        return masked(self.sums(quota).fixed_used, quota.bounds.max)
 
     def limit(self, quota: Quota) -> Mapping[str, int]:
         """What a quota's pods may use. A resource that is not in it is not bounded."""
@@ -403,7 +403,3 @@ def is_fixed(pod: Pod) -> bool:
 
 def _is_fixed(record: PodRecord) -> bool:
     return bool(record.labels) and record.labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false"
-
-
-def _masked(amounts: Mapping[str, int], keys: Mapping[str, int]) -> Amounts:
-    return {key: amount for key, amount in amounts.items() if key in keys}

@@ -222,9 +222,9 @@ class Tree:
         """A quota and what is below it count again, with these bounds."""
         quota.bounds = bounds
         own, children = quota.own, quota.children.values()
-        quota.child_request = _masked(own.request, bounds.max)
-        used, fixed_request = _masked(own.used, bounds.max), _masked(own.fixed_request, bounds.max)
-        fixed_used = _masked(own.fixed_used, bounds.max)
+        quota.child_request = masked(own.request, bounds.max)
+        used, fixed_request = masked(own.used, bounds.max), masked(own.fixed_request, bounds.max)
+        fixed_used = masked(own.fixed_used, bounds.max)
         quota.allocated = dict(used)
         for child in children:
             _add(quota.child_request, child.limit_request)
@@ -352,7 +352,8 @@ def _parts(sums: Sums, *, used: bool, fixed: bool) -> tuple[Amounts, ...]:
     return (sums.request, sums.fixed_request) if fixed else (sums.request,)
 
 
-def _masked(amounts: Mapping[str, int], keys: Mapping[str, int]) -> Amounts:
+def masked(amounts: Mapping[str, int], keys: Mapping[str, int]) -> Amounts:
+    """Of some amounts, those of the resources that are named."""
     return {key: amount for key, amount in amounts.items() if key in keys}
 
 
