@@ -19,6 +19,7 @@ from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.numa.hints import Hint, Hints
 
 SAME_GPUS: Final = 500
+MOST_COMBINED: Final = 8
 
 
 class LazyHints(Mapping[str, Hints]):
@@ -68,6 +69,11 @@ def hints(room: Room, wanted: Wanted, score: Score) -> Mapping[str, Hints]:
 
 
 def _subsets(nodes: int) -> Iterator[int]:
+    """All of them; of more nodes than any machine has, each alone and all together."""
+    if nodes.bit_count() > MOST_COMBINED:
+        yield nodes
+        yield from (1 << i for i in range(nodes.bit_length()) if nodes >> i & 1)
+        return
     mask = nodes
     while mask:
         yield mask

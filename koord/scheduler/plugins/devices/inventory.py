@@ -21,6 +21,9 @@ from koord.api.text.quantity import ResourceList
 from koord.scheduler.state.table import countable
 
 ANY_NUMA: Final = -1
+MOST_DEVICES: Final = 64
+"""Of one type on one node. Every one has columns, so that there is a bound to them."""
+MOST_NUMA_NODES: Final = 64
 MOST_GONE: Final = 32
 """Of so many devices that are gone a machine keeps the slots."""
 
@@ -107,6 +110,8 @@ def machine_of(device: Device) -> Machine:
         if info.minor is not None:
             usable = info.health and claimed[info.type, info.minor] == 1
             found[info.type, info.minor] = _unit(info, info.minor, usable)
+    for key in _beyond(found):
+        del found[key]
     try:
         partitions = GPU_PARTITIONS.read(device.metadata, "Device")
     except AnnotationError:
@@ -128,6 +133,7 @@ def faults(device: Device) -> Iterator[Fault]:
     """What is wrong with a Device object."""
     claimed = _claims(device)
     told = set[tuple[str, int]]()
+    beyond = set(_beyond(claimed))
     for i, info in enumerate(device.spec.devices):
         where = f"spec.devices[{i}]"
         if info.minor is None:
@@ -138,10 +144,23 @@ def faults(device: Device) -> Iterator[Fault]:
             yield Fault(
                 f"{where}.minor", f"{info.minor} is the minor of {number} {info.type} devices: none of them is used"
             )
+        elif (info.type, info.minor) in beyond:
+            yield Fault(
+                f"{where}.minor",
+                f"{info.minor} is beyond the {MOST_DEVICES} {info.type} devices that a node may have: it is not used",
+            )
         try:
             amounts(info.resources)
         except BadInput as error:
             yield Fault(f"{where}.resources", f"{error}: the device is not used")
+
+
+def _beyond(keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Devices that are too many, the highest minors."""
+    by_type: dict[str, list[tuple[str, int]]] = {}
+    for key in sorted(keys):
+        by_type.setdefault(key[0], []).append(key)
+    return [key for of in by_type.values() for key in of[MOST_DEVICES:]]
 
 
 def _claims(device: Device) -> Counter[tuple[str, int]]:
@@ -179,7 +198,7 @@ def _scope(depth: int, units: Iterable[Unit], children: tuple[Scope, ...] = ()) 
 
 def _unit(info: DeviceInfo, minor: int, usable: bool) -> Unit:
     at = info.topology
-    place = None if at is None else Place(at.node_id, at.pcie_id)
+    place = None if at is None else Place(at.node_id if 0 <= at.node_id < MOST_NUMA_NODES else ANY_NUMA, at.pcie_id)
     total = _total(info.resources) if usable else {}
     return Unit(info.type, minor, info.id, total, place, info.labels, info.vf_groups)
 

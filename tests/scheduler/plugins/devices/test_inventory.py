@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.plugins.devices.alignment import hints
 from koord.scheduler.plugins.devices.inventory import faults
+from koord.scheduler.plugins.devices.judge import DeviceJudge
+from koord.scheduler.plugins.numa.hints import Hint
 from tests.scheduler.build import node, pod
 from tests.scheduler.plugins.devices.machines import ALLOCATED, HINT, Scene, device, eight, fpga, gpu, rdma, share
 
@@ -174,3 +177,37 @@ def test_memory_in_bytes_counts_by_the_cards_own_size() -> None:
     assert scene.place(gpu_memory="61Gi").minors() == []
     assert scene.place(gpu_memory="60Gi").minors() == [1]
     assert share(50)["gpu-memory-ratio"] == 50
+
+
+def test_more_devices_than_a_node_may_have_are_reported_and_not_used() -> None:
+    many = [gpu(i) for i in range(66)]
+    told = [str(fault) for fault in faults(device("n", many))]
+    assert told == [
+        f"spec.devices[{i}].minor: {i} is beyond the 64 gpu devices that a node may have: it is not used"
+        for i in (64, 65)
+    ]
+    scene = Scene().node(devices=many)
+    assert len(scene.place(gpu=6400).minors()) == 64
+    assert scene.place(gpu=100).minors() == []
+
+
+@pytest.mark.parametrize("numa", [-1, -7, 2**31 - 1])
+def test_a_numa_node_that_no_machine_has_counts_as_unknown(numa: int) -> None:
+    scene = Scene().node(devices=[gpu(0, pcie=0, numa=numa), gpu(1, pcie=0, numa=0)])
+    ask = Ask(pod("p", requests={"koordinator.sh/gpu": 200}))
+    judge = scene.engine.class_of(ask).parts[0].judge
+    assert isinstance(judge, DeviceJudge)
+    room = judge.room(ask, 0)
+    assert room is not None
+    assert hints(room, judge.wanted, judge.score_in(room)) == {"gpu": (Hint(0b1, True, 500),)}
+    assert scene.place(gpu=200).minors() == [0, 1]
+
+
+def test_a_machine_of_many_numa_nodes_offers_each_and_all_of_them() -> None:
+    scene = Scene().node(devices=[gpu(i, pcie=i, numa=i) for i in range(20)])
+    ask = Ask(pod("p", requests={"koordinator.sh/gpu": 100}))
+    judge = scene.engine.class_of(ask).parts[0].judge
+    assert isinstance(judge, DeviceJudge)
+    room = judge.room(ask, 0)
+    assert room is not None
+    assert len(hints(room, judge.wanted, judge.score_in(room))["gpu"] or ()) == 21
