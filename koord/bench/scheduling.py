@@ -169,7 +169,7 @@ async def _end_to_end(
             took_s = time.monotonic() - began_s
             meanwhile = await _version(client) - before
             cpu_s = api_servers.cpu_s(scheduler.pid) - cpu_before_s
-            writes = await _at_rest(client) - before
+            writes = await at_rest(client) - before
             progress(f"scheduling {size.trickle_per_s:g} pods a second")
             for number in range(size.trickle):
                 await target.spread(1, [pod_request(f"trickle-{number}")], 201)
@@ -207,7 +207,7 @@ async def _version(client: Client) -> int:
     raise RuntimeError("no page")
 
 
-async def _at_rest(client: Client) -> int:
+async def at_rest(client: Client) -> int:
     """The version when hardly anything is written any more."""
     async with asyncio.timeout(WITHIN_S):
         last = await _version(client)
