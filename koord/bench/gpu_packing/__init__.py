@@ -1,11 +1,16 @@
 """`koord bench gpu-packing`: how much of a cluster's GPUs do placement policies get allocated?
 
-traces       a cluster, a trace of pods and the order of their arrival, read from files or made up
-baselines    the policies that others compare with
-replay       one pod after the other, placed by a policy or by the engine
-verifier     whether a replay kept to what nodes have, without knowing how it was done
-ceiling      what no policy can exceed
-curves       what is measured on the way
-plot         the same as an SVG picture
-run          all of it: traces, seeds, policies
+traces        a cluster, a trace of pods and the order of their arrival, read from files or made up
+baselines     the policies that others compare with
+replay        one pod after the other, placed by a policy
+engine        the same by koord's scheduling engine
+policies      all of these by name
+verifier      whether a replay kept to what nodes have, without knowing how it was done
+ceiling       what no policy can exceed
+arrivals      pods that come and stay: how much is allocated
+departures    pods that come and go: how much is refused
+published     what others have found for the same orders of arrival
+plot          the curves as an SVG picture
+run           all of it: traces, seeds, policies
+speed         how fast the engine places such pods
 """
