@@ -129,6 +129,13 @@ def test_members_that_look_alike_get_the_places_of_one_at_a_time(
         assert together == decided(patch, 1 << 30, which, nodes, parts, least)
 
 
+def test_members_that_differ_in_their_names_only_are_looked_at_once_under_the_shipped_configuration() -> None:
+    engine = cluster(0, [(4, 4, 0, 0)])
+    first = job([(1, 1, 1, False)])[0]
+    engine.class_of(first)
+    assert engine.has_twins(first)
+
+
 def test_a_thousand_alike_members_look_at_five_thousand_nodes_once() -> None:
     engine = cluster(0, [(32, 64, 0, 0)] * 5000)
     engine.place_all(job([(8, 4, 8, False)]))

@@ -92,6 +92,11 @@ class ElasticQuota(Plugin):
             return None
         return words(quotas, quota, asked, short)
 
+    def keyed_by_name(self, cluster: Cluster) -> bool:
+        """Owners of reserved room may be named."""
+        rooms = cluster.noting.get(Rooms.name)
+        return isinstance(rooms, Rooms) and bool(rooms.all)
+
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         return self._rooms(ask, cluster)
 
