@@ -8,6 +8,7 @@ switched co-location off finds it off the next time.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -38,7 +39,9 @@ from koord.api.protocol.crd.resource_qos import CPUQOSCfg, ResourceQOS, Resource
 from koord.api.protocol.names import CONFIGMAP_SLO_CONTROLLER, NAMESPACE_KOORDINATOR
 from koord.api.protocol.priority import BANDS, PriorityClass
 from koord.kube.client import Client
-from koord.kube.errors import AlreadyExists
+from koord.kube.errors import AlreadyExists, Unavailable
+
+log = logging.getLogger(__name__)
 
 FIELD_MANAGER: Final = "koord-up"
 MONITOR: Final = "koord-monitor"
@@ -52,6 +55,8 @@ CLUSTER_ROLE_BINDINGS: Final[Kind[_Binding]] = Kind(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, _Binding
 )
 ESTABLISHED_WITHIN_S: Final = 30.0
+ATTEMPTS: Final = 5
+AGAIN_S: Final = 0.5
 REPORTED_EACH_S: Final = 30
 """As often as agents do."""
 
@@ -121,7 +126,19 @@ def definitions() -> list[dict[str, Any]]:
 
 
 async def bootstrap(client: Client, *, protected: bool = False) -> None:
-    """Returns when all is there and every kind is served."""
+    """Returns when all is there and every kind is served. A server that loses a connection is asked again."""
+    for attempt in range(ATTEMPTS):
+        try:
+            await _all_there(client, protected)
+            return
+        except Unavailable as error:
+            if attempt == ATTEMPTS - 1:
+                raise
+            log.info("the first objects of the cluster are made again: %s", error)
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _all_there(client: Client, protected: bool) -> None:
     await _create(client, NAMESPACES, {"metadata": {"name": NAMESPACE_KOORDINATOR}})
     await asyncio.gather(
         _create(client, CONFIG_MAPS, configuration(protected=protected)),

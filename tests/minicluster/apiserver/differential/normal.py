@@ -26,7 +26,8 @@ _GO_TIME = re.compile(r"\b20(?:2[5-9]|3\d)-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \+
 _JWT = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _CLUSTER_IP = re.compile(r"\b10\.(?:0\.0|9[6-9]\.\d{1,3}|1[01]\d\.\d{1,3})\.\d{1,3}\b")
 _NODE_PORT = re.compile(r"(?<=\d:)3[012]\d{3}(?=/(?:TCP|UDP|SCTP))")
-_AGE = re.compile(r"^(?:<invalid>|(?:\d+[dhms])+)$")
+_AGE = re.compile(r"^(?:<invalid>|(?:\d+[ydhms])+)$")
+_AGO = re.compile(r"\((?:\d+[ydhms])+ ago\)$")
 _SERVER = re.compile(r"\b127\.0\.0\.1:\d+\b")
 _SELF_TYPE = re.compile(r"\bselfType\d+")
 _VERSION_IN_TEXT = re.compile(
@@ -129,8 +130,14 @@ class _Words:
         if name == "columnDefinitions" and isinstance(value, list):
             return [{**column, "description": "<prose>"} for column in value]
         if name == "cells" and isinstance(value, list):
-            return ["<age>" if isinstance(cell, str) and _AGE.match(cell) else self.replaced(cell) for cell in value]
+            return [self._cell(cell) for cell in value]
         return self.replaced(value)
+
+    def _cell(self, cell: Json) -> Json:
+        """Ages grow: those of objects that were given an old date, too."""
+        if not isinstance(cell, str):
+            return self.replaced(cell)
+        return "<age>" if _AGE.match(cell) else _AGO.sub("(<age> ago)", self._text(cell))
 
     def _covered(self, version: int) -> str:
         """A list's version: it moves with every write to the server, so only what it covers can be compared."""

@@ -73,9 +73,9 @@ SEQUENCES = [
     sequence(
         "priorities",
         post(CLASSES, _class("{{seq}}-high", 1000)),
-        post(PODS, pod("a", priorityClassName="{{seq}}-high")),
+        post(PODS, pod("a", priorityClassName="{{seq}}-high"), until={"code": 201}),
         post(CLASSES, _class("{{seq}}-never", 10, preemptionPolicy="Never")),
-        post(PODS, pod("b", priorityClassName="{{seq}}-never")),
+        post(PODS, pod("b", priorityClassName="{{seq}}-never"), until={"code": 201}),
         post(PODS, pod("c", priorityClassName="{{seq}}-high", priority=5)),
         post(PODS, pod("d", priorityClassName="{{seq}}-high", priority=1000)),
         post(PODS, pod("e", priorityClassName="{{seq}}-high", preemptionPolicy="Never")),
