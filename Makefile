@@ -49,7 +49,7 @@ layers: .venv/.dev
 # Files go whole to the workers, in the order that tests/distribution.py gives them. There are more workers than cores,
 # since much of a test that talks to a server is waiting.
 T ?=
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Compiled modules are kept whatever the surroundings say, and made once beforehand: each worker, and each of the hundreds

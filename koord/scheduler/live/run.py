@@ -57,6 +57,9 @@ EVENTS_AT_ONCE: Final = 8
 """As many as it takes for events to keep up with bindings."""
 ASK_AGAIN_S: Final = 5.0
 """Whether a kind is served that was not."""
+ASK_SOON_S: Final = 0.5
+SETTLING_S: Final = 60.0
+"""While a cluster is set up, definitions come soon after the scheduler, which cannot heed what it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +229,10 @@ class Runner:
 
     async def _await(self, kind: Kind[Any]) -> None:
         """Definitions may come after the scheduler. What nodes say then goes to whoever decides at that time."""
+        began_s = self._clock.monotonic()
         while not await self._is_served(kind):
-            await self._clock.sleep(ASK_AGAIN_S)
+            is_new = self._clock.monotonic() - began_s < SETTLING_S
+            await self._clock.sleep(ASK_SOON_S if is_new else ASK_AGAIN_S)
         self._sources.add(kind)
         assert self.core is not None
         self._disconnect = together(self._disconnect, self._sources.connect_added(kind, self.core))

@@ -260,6 +260,10 @@ async def test_the_logs_of_a_pod_are_gone_with_it(client: Client, tmp_path: Path
     await client.create(PODS, pod("wordy", "echo one; sleep 300", terminationGracePeriodSeconds=1))
     await until(client, "wordy", is_running)
     folder = tmp_path / "logs" / NAME
+    for _ in range(100):
+        if await log_of(client, "wordy"):
+            break
+        await asyncio.sleep(0.1)
     assert await log_of(client, "wordy") == "one\n"
     assert len(list(folder.iterdir())) == 1
     await client.delete(PODS, "wordy", namespace="default")
