@@ -102,6 +102,10 @@ class Machine:
         return replace(self, slots=slots)
 
 
+UNTOLD: Final = Machine({})
+"""Of a node that offers devices of which nobody has told yet: it has none to give, until somebody does."""
+
+
 def machine_of(device: Device) -> Machine:
     """What a Device object says."""
     claimed = _claims(device)

@@ -10,6 +10,9 @@ with the lowest minor of its type when the node was first heard of.
     MOST_LEFT, WHOLE_LEFT       of GPUs: the largest part of one that is left, and how many are left whole
     number("gpu")               how many there are, healthy or not; -1 where no Device object tells
 
+A node that offers such resources has them from a Device object. Where that has not been heard of, the node has nothing
+to give yet: a pod that went there would have no device.
+
 Devices that disappear with pods on them keep their pods: should they come back, nothing of them is given twice.
 """
 
@@ -22,11 +25,12 @@ import numpy as np
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.struct import EMPTY
+from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
 from koord.scheduler.plugins.devices.grants import Granted, read
-from koord.scheduler.plugins.devices.inventory import Machine, lost, machine_of
+from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, lost, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA, WHOLE
-from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.cluster import Cluster, allocatable
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import Amounts, PodRecord
 from koord.scheduler.state.table import Column, Gains, Reason, Row
@@ -37,6 +41,7 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     FPGA: (OTHERS[FPGA],),
 }
 """By type, the resources that have columns."""
+_OFFERED: Final = (names.RESOURCE_GPU, *(resource for resources in COUNTED.values() for resource in resources))
 NOTHING: Final = -(1 << 60)
 """Left of a device that is not there, or not healthy."""
 UNLIMITED: Final = 1 << 60
@@ -191,7 +196,13 @@ class Devices(Notes):
         return found
 
     def machine(self, row: Row) -> Machine | None:
-        return self.machines.get(self.cluster.table.names[row])
+        known = self.machines.get(self.cluster.table.names[row])
+        return UNTOLD if known is None and self._offers(row) else known
+
+    def _offers(self, row: Row) -> bool:
+        """Whether a node says that it has devices to share."""
+        columns = (self.cluster.table.columns.get(allocatable(name).name) for name in _OFFERED)
+        return any(column is not None and column.item(row) > 0 for column in columns)
 
     def usage(self, row: Row, without: Iterable[PodRecord] = ()) -> Usage | None:
         """What pods have of a row's devices; `without`: some of them not counted. None: nothing."""
@@ -234,8 +245,20 @@ class Devices(Notes):
 
     def node_put(self, row: Row) -> None:
         machine = self.machine(row)
-        if machine is not None and self._written.get(row) is not machine:
+        if machine is None and row in self._written:
+            self._forget(row)
+        elif machine is not None and self._written.get(row) is not machine:
             self._write(row, machine)
+
+    def _forget(self, row: Row) -> None:
+        """Nobody tells of devices, and the node does not offer any: its columns are as those of other nodes."""
+        del self._written[row]
+        put = self.cluster.table.set
+        put(MOST_LEFT, row, UNLIMITED)
+        put(WHOLE_LEFT, row, UNLIMITED)
+        for type_ in COUNTED:
+            put(number(type_), row, -1)
+        self.cluster.table.touch(row, _EXACT)
 
     def node_removed(self, row: Row) -> None:
         self._written.pop(row, None)

@@ -18,6 +18,23 @@ def test_without_a_device_object_nothing_is_chosen_and_nothing_refused() -> None
     assert (got.node, got.granted) == ("n", None)
 
 
+def test_a_node_that_offers_devices_of_which_nobody_has_told_yet_gives_none() -> None:
+    offers = {"koordinator.sh/gpu-core": 200, "koordinator.sh/gpu-memory-ratio": 200}
+    scene = Scene().node("n", more=offers)
+    assert scene.place(gpu=100).why_not == "Insufficient gpu devices"
+    assert scene.place(gpu_core=50, gpu_memory_ratio=50).why_not == "Insufficient gpu devices"
+    assert scene.place(rdma=10).why_not == "Insufficient rdma devices"
+    scene.devices.put_device(device("n", [gpu(0), gpu(1)]))
+    assert scene.place(gpu=100).minors() == [0]
+
+
+def test_a_node_that_offers_devices_no_longer_is_as_any_other() -> None:
+    scene = Scene().node("n", more={"koordinator.sh/gpu-core": 200})
+    assert scene.place(gpu=100).node is None
+    scene.node("n")
+    assert (scene.place(gpu=100).node, Scene().node("n").place(gpu=100).node) == ("n", "n")
+
+
 def test_a_node_without_devices_of_the_type_is_turned_away_for_good() -> None:
     scene = Scene().node(devices=[fpga(0)])
     assert scene.place(gpu=100).why_not == "Insufficient gpu devices"

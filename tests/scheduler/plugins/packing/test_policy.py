@@ -236,11 +236,11 @@ def test_a_pod_without_gpus_leaves_the_cpu_that_gpus_need() -> None:
     assert [made.place(Ask(a_pod(f"p{i}", cpu="4"))).node for i in range(4)] == ["roomy"] * 4
 
 
-def test_a_node_whose_devices_nobody_tells_is_the_last_choice() -> None:
+def test_a_node_whose_devices_nobody_tells_is_no_choice() -> None:
     made = engine("n1")
     room = {"cpu": "64", "memory": "64Gi", "pods": "110", f"{K}/gpu-core": "800", f"{K}/gpu-memory-ratio": "800"}
     made.cluster.put_node(convert(Node, {"metadata": {"name": "untold"}, "status": {"allocatable": room}}))
-    assert [made.place(Ask(a_pod(f"p{i}", gpu=100))).node for i in range(3)] == ["n1", "n1", "untold"]
+    assert [made.place(Ask(a_pod(f"p{i}", gpu=100))).node for i in range(3)] == ["n1", "n1", None]
 
 
 def test_a_share_is_put_beside_the_share_that_it_completes() -> None:
