@@ -68,8 +68,8 @@ IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "Coscheduling": "preEnqueue preFilter postFilter preScore score reserve permit preBind postBind",
             "ElasticQuota": "preFilter postFilter reserve",
             "DefaultPreBind": "preBind",
-            "NodeResourcesFitPlus": "score",
-            "ScarceResourceAvoidance": "score",
+            "NodeResourcesFitPlus": "preScore score",
+            "ScarceResourceAvoidance": "preScore score",
         }.items()
     }
 )

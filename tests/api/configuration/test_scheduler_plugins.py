@@ -163,6 +163,13 @@ def test_profiles_of_older_releases_still_run(disabled: str) -> None:
     assert "BatchResourceFit" not in resolved.names
 
 
+@pytest.mark.parametrize("name", ["NodeResourcesFitPlus", "ScarceResourceAvoidance"])
+def test_plugins_that_score_may_be_listed_before_scoring_as_koordinator_needs_it(name: str) -> None:
+    resolved, faults = resolve(Plugins(pre_score=plugin_set(name), score=plugin_set(f"{name}:2")))
+    assert faults == ()
+    assert resolved.weights[name] == 2
+
+
 KNOWN = st.sampled_from(sorted(IMPLEMENTS))
 SETS = st.builds(
     PluginSet,
