@@ -6,6 +6,7 @@ retry       one such gang, tried again because a node has more room
 alike       a thousand equal pods, placed by one pass over the nodes
 quotas      the check of a pod, and changes of quotas, with ten thousand of them in five levels
 bound       gangs of 64 on the embedded API server, beside single pods in the same run
+contest     gangs of 64 on kube-apiserver with every plugin on, beside Koordinator's own scheduler
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import convert
 from koord.api.protocol import names
-from koord.bench import api_servers, quota_trees, scheduling
+from koord.bench import api_servers, bursts, contest, quota_trees, scheduling
 from koord.bench.api_load import Target
 from koord.bench.api_servers import RunningServer
 from koord.bench.result import Result, result
@@ -71,7 +72,7 @@ def run(quick: bool = False, progress: Progress = lambda line: None) -> list[Res
         result(BENCH, f"{members} alike members, {nodes} nodes", "decided", alike_ms, "ms",
                goal=None if quick else 20.0),
     ]  # fmt: skip
-    return results + _quotas(quick, progress) + _bound(quick, progress)
+    return results + _quotas(quick, progress) + _bound(quick, progress) + _contest(quick, progress)
 
 
 def _quotas(quick: bool, progress: Progress) -> list[Result]:
@@ -182,14 +183,19 @@ def _undisturbed() -> Iterator[None]:
         gc.enable()
 
 
+def _contest(quick: bool, progress: Progress) -> list[Result]:
+    nodes, pods = (50, 128) if quick else (5_000, 3_072)
+    return contest.results(BENCH, nodes, (contest.plain(pods), contest.gangs(pods)), progress, bursts.Goals())
+
+
 def _bound(quick: bool, progress: Progress) -> list[Result]:
     """Gangs of 64 beside single pods, from their creation to the binding."""
     nodes, pods = (50, 256) if quick else (1_000, 3_072)
     with api_servers.embedded() as server:
         progress("starting nodes")
         with (
-            scheduling.koord_process(server, "hollow", "--nodes", str(nodes)),
-            scheduling.koord_process(server, "scheduler", "--alone"),
+            bursts.koord_process(server, "hollow", "--nodes", str(nodes)),
+            bursts.koord_process(server, "scheduler", "--alone"),
         ):
             progress(f"binding {pods} pods alone, and in gangs of 64")
             alone, together = asyncio.run(_rates(server, pods))
@@ -201,12 +207,12 @@ def _bound(quick: bool, progress: Progress) -> list[Result]:
 
 async def _rates(server: RunningServer, pods: int) -> tuple[float, float]:
     async with Client(locate(str(server.kubeconfig))) as client:
-        await scheduling.make_namespace(client)
+        await bursts.make_namespace(client)
         # The first pods find caches empty, whoever they are.
-        await _rate(client, server, [scheduling.pod_request(f"first-{i}") for i in range(pods // 8)])
-        alone = await _rate(client, server, [scheduling.pod_request(f"alone-{i}") for i in range(pods)])
+        await _rate(client, server, [bursts.pod_request(f"first-{i}") for i in range(pods // 8)])
+        alone = await _rate(client, server, [bursts.pod_request(f"alone-{i}") for i in range(pods)])
         together = [
-            scheduling.pod_request(
+            bursts.pod_request(
                 f"gang{i // 64}-{i % 64}",
                 annotations={
                     names.ANNOTATION_GANG_NAME: f"gang{i // 64}",
@@ -219,9 +225,9 @@ async def _rates(server: RunningServer, pods: int) -> tuple[float, float]:
 
 
 async def _rate(client: Client, server: RunningServer, requests: list[bytes]) -> float:
-    async with scheduling.watching(client) as seen:
+    async with bursts.watching(client) as seen:
         before, began_s = len(seen.bound_s), time.monotonic()
-        await Target(server.config).spread(scheduling.CLIENTS, requests, 201)
+        await Target(server.config).spread(bursts.CLIENTS, requests, 201)
         await seen.all_bound(before + len(requests))
         rate = len(requests) / (time.monotonic() - began_s)
         # What nodes have yet to say of these pods is no part of the next round.

@@ -16,10 +16,11 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from koord.bench import api_servers
@@ -73,8 +74,9 @@ async def _create(target: Target, objects: Sequence[Object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A kube-scheduler that runs."""
+    """A kube-scheduler that runs, or one that is made of it."""
 
+    name: str
     process: subprocess.Popen[bytes]
     port: int
     log: Path
@@ -85,7 +87,7 @@ class Peer:
         while (figures := self._figures()).get(name, 0) < least:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 said = self.log.read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"kube-scheduler: {name} is {figures.get(name)}, not {least}:\n{said}")
+                raise RuntimeError(f"{self.name}: {name} is {figures.get(name)}, not {least}:\n{said}")
             time.sleep(0.2)
         return figures
 
@@ -102,13 +104,21 @@ class Peer:
 
 
 @contextmanager
-def running(binary: Path, server: api_servers.RunningServer, folder: Path, *, all_nodes: bool = True) -> Iterator[Peer]:
-    """The real kube-scheduler on a server, with no limit on its calls; it scores all nodes, or as many as it likes."""
+def running(
+    binary: Path,
+    server: api_servers.RunningServer,
+    folder: Path,
+    *,
+    all_nodes: bool = True,
+    configuration: Mapping[str, Any] = MappingProxyType({}),
+) -> Iterator[Peer]:
+    """A scheduler on a server, with no limit on its calls; it scores all nodes, or as many as it likes."""
     (port,) = api_servers.free_ports(1)
     config = folder / "config.json"
     settings = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        **configuration,
         "percentageOfNodesToScore": 100 if all_nodes else 0,
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(server.kubeconfig), "qps": 5000, "burst": 10000},
@@ -126,4 +136,4 @@ def running(binary: Path, server: api_servers.RunningServer, folder: Path, *, al
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
     with api_servers.ended(process):
-        yield Peer(process, port, folder / "log")
+        yield Peer(binary.name, process, port, folder / "log")

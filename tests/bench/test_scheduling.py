@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koord.bench import scheduling
-from koord.bench.scheduling import Seen, Size
+from koord.bench.bursts import Seen
+from koord.bench.scheduling import Size
 
 TINY = Size(nodes=5, burst=20, trickle=5, trickle_per_s=50.0, real_nodes=5, real_pods=20)
 
@@ -14,6 +15,7 @@ TINY = Size(nodes=5, burst=20, trickle=5, trickle_per_s=50.0, real_nodes=5, real
 def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "QUICK", TINY)
     monkeypatch.setattr(scheduling, "_side_by_side", lambda *_: [])
+    monkeypatch.setattr(scheduling, "_every_plugin", lambda *_: [])
     results = {found.metric: found for found in scheduling.run(quick=True)}
     assert set(results) == {
         "bound pods",
@@ -34,5 +36,5 @@ def test_every_figure_of_the_embedded_server_is_there(monkeypatch: pytest.Monkey
 def test_shares_are_of_those_that_waited() -> None:
     keys = [f"bench/burst-{number}" for number in range(100)]
     seen = Seen(dict.fromkeys(keys, 1.0), {key: 1.0 + number for number, key in enumerate(keys)})
-    assert seen.waited_s(0.5, "burst") == 50
-    assert seen.waited_s(0.99, "burst") == 99
+    assert seen.waited_s(0.5) == 50
+    assert seen.waited_s(0.99) == 99
