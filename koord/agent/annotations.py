@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.api.protocol.annotations import colocation, cpu, load, pod_qos
+from koord.api.protocol.annotations import colocation, cpu, load, notice, pod_qos
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
@@ -15,6 +15,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     cpu.RESOURCE_STATUS,
     cpu.SYSTEM_QOS_RESOURCE,
     load.LAST_EVICTIONS,
+    notice.EVICTION_NOTICE,
     pod_qos.CPU_BURST,
     pod_qos.CPU_QOS,
     pod_qos.EVICTION_ENABLED,

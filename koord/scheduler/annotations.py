@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.api.protocol.annotations import colocation, cpu, device, gang, load, quota, reservation
+from koord.api.protocol.annotations import colocation, cpu, device, gang, load, notice, quota, reservation
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
@@ -33,6 +33,9 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     load.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED,
     load.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED,
     load.USAGE_THRESHOLDS,
+    notice.CHECKPOINTED_AT,
+    notice.EVICTION_ASKED_BY,
+    notice.EVICTION_NOTICE,
     quota.NAMESPACES,
     quota.SHARED_WEIGHT,
     quota.TOTAL_RESOURCE,

@@ -116,6 +116,18 @@ ANNOTATION_RAW_ALLOCATABLE: Final = AnnotationKey("node.koordinator.sh/raw-alloc
 OWN_ANNOTATION_LAST_EVICTIONS: Final = AnnotationKey("node.koordinator.sh/last-evictions")
 """When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`."""
 
+# What koord adds to the protocol, for pods that lose work when they end. U > S, K, D, but the
+# deadline and who asked: S, K, D > U.
+OWN_ANNOTATION_CHECKPOINTED_AT: Final = AnnotationKey("scheduling.koord.sh/checkpointed-at")
+OWN_ANNOTATION_EVICTION_NOTICE: Final = AnnotationKey("scheduling.koord.sh/eviction-notice")
+OWN_ANNOTATION_EVICTION_DEADLINE: Final = AnnotationKey("scheduling.koord.sh/eviction-deadline")
+OWN_ANNOTATION_EVICTION_ASKED_BY: Final = AnnotationKey("scheduling.koord.sh/eviction-asked-by")
+OWN_ANNOTATION_EVICTION_READY: Final = AnnotationKey("scheduling.koord.sh/eviction-ready")
+
+# The same for Deployments whose pods are replaced before they go. U > D; D > D.
+OWN_ANNOTATION_SCALE_FIRST: Final = AnnotationKey("scheduling.koord.sh/scale-first")
+OWN_ANNOTATION_SCALED_FIRST: Final = AnnotationKey("scheduling.koord.sh/scaled-first")
+
 # Gangs. Pods (name, or one of the labels) and PodGroups; U > S.
 LABEL_POD_GROUP: Final = LabelKey("pod-group.scheduling.sigs.k8s.io")
 LABEL_POD_GROUP_NAME: Final = LabelKey("pod-group.scheduling.sigs.k8s.io/name")

@@ -18,8 +18,8 @@ from typing import ClassVar, Final, TypeAlias
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import PreemptionPolicy
+from koord.api.protocol.annotations.notice import CHECKPOINTED_AT
 from koord.api.protocol.names import LABEL_DISABLE_PREEMPTIBLE, LABEL_QUOTA_PREEMPTIBLE
-from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.plugin import Move, Remedy
@@ -30,8 +30,6 @@ from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.ranking import Ranking, started_s
 from koord.scheduler.state.table import Row
 
-CHECKPOINTED_AT: Final = "scheduling.koord.sh/checkpointed-at"
-"""By this annotation a pod says when it last saved what it has computed, as in 2026-11-15T04:25:02Z."""
 NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
 AWAITED: Final = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_HELP: Final = "preemption: the job does not fit, whichever less important pods go."
@@ -52,12 +50,8 @@ class Checkpoints(Notes):
         "By key of pod."
 
     def of(self, pod: Pod) -> object | None:
-        text = pod.metadata.annotations.get(CHECKPOINTED_AT)
-        try:
-            return None if text is None else float(parse_timestamp(text))
-        except ValueError:
-            # As if it had said nothing: that costs the pod its rank among equals, and nothing else.
-            return None
+        # One that cannot be read counts as none: that costs the pod its rank among equals, and nothing else.
+        return CHECKPOINTED_AT.read(pod.metadata)
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, float)

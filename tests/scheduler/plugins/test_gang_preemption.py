@@ -15,8 +15,8 @@ from koord.api.kinds import POD_DISRUPTION_BUDGETS
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.machinery.codec import convert
+from koord.api.protocol.annotations.notice import CHECKPOINTED_AT
 from koord.scheduler.core.decision import Bind, Nowhere
-from koord.scheduler.plugins.gang_preemption import CHECKPOINTED_AT
 from tests.scheduler.gangs import World, member
 
 CONFIG = replace(
@@ -36,7 +36,7 @@ def running(name: str, on: str, *, cpu: str = "1", priority: int = 0, began: str
     pod = member(name, gang or name, least=least or 1, on=on, cpu=cpu, priority=priority, phase="Running")
     said = dict(pod.metadata.annotations) if gang else {}
     if saved:
-        said[CHECKPOINTED_AT] = saved
+        said[CHECKPOINTED_AT.key] = saved
     status = replace(pod.status, start_time=began or "2026-01-01T00:00:00Z")
     return replace(pod, metadata=replace(pod.metadata, annotations=said, labels=labels), status=status)
 

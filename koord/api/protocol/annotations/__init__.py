@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from koord.api.kubernetes.meta import ObjectMeta
-from koord.api.protocol.annotations import colocation, cpu, device, gang, load, pod_qos, quota, reservation
+from koord.api.protocol.annotations import colocation, cpu, device, gang, load, notice, pod_qos, quota, reservation
 from koord.api.protocol.annotations.value import Annotation, AnnotationError, Label, Value
 
 __all__ = ["ALL", "Annotation", "AnnotationError", "Label", "faults_of"]
@@ -24,6 +24,7 @@ ALL: Final[tuple[Value[Any, Any], ...]] = (
     *reservation.VALUES,
     *device.VALUES,
     *load.VALUES,
+    *notice.VALUES,
 )
 
 

@@ -8,7 +8,7 @@ from koord.api.configuration.slo_config_types import ColocationStrategy
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.api.kubernetes.pod import Toleration
 from koord.api.kubernetes.words import TaintKey
-from koord.api.protocol.annotations import colocation, cpu, device, gang, load, pod_qos, quota, reservation
+from koord.api.protocol.annotations import colocation, cpu, device, gang, load, notice, pod_qos, quota, reservation
 from koord.api.protocol.annotations.value import Label, Value
 from koord.api.protocol.crd.node_slo import CPUBurstConfig
 from koord.api.protocol.crd.pod_migration_job import DeleteOptions
@@ -86,6 +86,24 @@ VALID: list[tuple[Value[Any, Any], str, object]] = [
     (pod_qos.EVICTION_POLICY, '["BECPUEvict","MemoryEvict"]', ("BECPUEvict", "MemoryEvict")),
     (pod_qos.EVICTION_POLICY, "[]", ()),
     (pod_qos.EVICTION_PRIORITY, "-7", -7),
+    (notice.EVICTION_NOTICE, "1m30s", 90.0),
+    (notice.EVICTION_DEADLINE, "2026-11-15T04:25:02.000000Z", 1794716702.0),
+    (
+        notice.EVICTION_ASKED_BY,
+        '[{"by":"koord-scheduler","reason":"PreemptionByScheduler","since":"2026-11-15T04:20:02Z",'
+        '"deadline":"2026-11-15T04:25:02Z","about":"shop/web"}]',
+        (
+            notice.AskedBy(
+                "koord-scheduler",
+                "PreemptionByScheduler",
+                "2026-11-15T04:20:02Z",
+                "2026-11-15T04:25:02Z",
+                about="shop/web",
+            ),
+        ),
+    ),
+    (notice.EVICTION_READY, "true", "true"),
+    (notice.CHECKPOINTED_AT, "2026-11-15T04:25:02.000000Z", 1794716702.0),
     (
         cpu.RESOURCE_SPEC,
         '{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel"}',

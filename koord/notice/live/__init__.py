@@ -1,0 +1,1 @@
+"""Where notice meets the API: it is given, waited for and withdrawn there."""
