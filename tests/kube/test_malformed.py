@@ -102,6 +102,7 @@ def test_what_a_component_reads_is_in_its_list(
     assert not missing, f"koord/{package}/annotations.py: READ lacks {', '.join(sorted(missing))}"
     extra = {name for name, value in names.items() if value in listed} - read
     by_functions = {"CPU_TOPOLOGY", "OOM_SCORE_ADJ", "OOM_SCORE_ADJ_SPEC"}
+    by_functions |= {"EVICTION_ASKED_BY", "EVICTION_NOTICE"}
     by_functions |= {"NAMESPACES", "SHARED_WEIGHT", "TOTAL_RESOURCE", "UNSCHEDULABLE_RESOURCE"}
     assert extra <= by_functions, "these are read through a function of their own"
 
