@@ -20,8 +20,9 @@ from koord.bench.decisions import timed
 from koord.bench.result import Result, result
 from koord.scheduler.core.core import Core
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.plugins.reservation.rooms import CameOutOf, Rooms
+from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.profiles import profiles_of
+from koord.scheduler.state.insiders import CameOutOf
 
 EACH: Final = 5
 GOALS: Final = {5_000: 3_000}

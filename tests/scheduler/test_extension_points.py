@@ -12,7 +12,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Numbers
 from koord.scheduler.framework.engine import Engine
-from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.framework.plugin import Permit, Plugin, Remedy
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
@@ -93,7 +93,7 @@ class _Pair(Judge):
     def feasible(self, cells: Cells) -> Numbers:
         return (cells["free devices"] < 2) * 1
 
-    def check(self, ask: Ask, row: Row, agreed: object = None) -> object:
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
         return self._plugin.pair(row) or Objection("no two neighbouring devices")
 
     def reasons(self, mask: int) -> list[str]:

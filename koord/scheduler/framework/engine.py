@@ -491,7 +491,7 @@ class Engine:
     def _objection(self, ask: Ask, found: PodClass, row: Row) -> tuple[str, Objection] | None:
         """Who speaks against a row that would do by its columns, and why. What checks work out is kept."""
         if found.exact:
-            checked = exact_checks(found.exact, ask, row)
+            checked = exact_checks(found.exact, found.doors, ask, row)
             if isinstance(checked, tuple):
                 return checked
             self._worked_out = checked

@@ -6,27 +6,52 @@ settles; then each plugin checks by itself, knowing what was agreed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Joint, Objection
+from koord.scheduler.framework.judge import Door, Joint, Objection
 from koord.scheduler.framework.verdicts import Part
 from koord.scheduler.state.table import Row
 
+Doors: TypeAlias = Callable[[Row], Sequence[Door]]
 
-def exact_checks(parts: Sequence[Part], ask: Ask, row: Row) -> dict[str, object] | tuple[str, Objection]:
-    """What each plugin worked out, by its name; or who objects, and why."""
+
+def doors_of(parts: Iterable[Part]) -> Doors | None:
+    """Who knows of several ways onto a row."""
+    return next((part.judge.doors for part in parts if part.judge.doors is not None), None)
+
+
+def exact_checks(
+    parts: Sequence[Part], doors: Doors | None, ask: Ask, row: Row
+) -> dict[str, object] | tuple[str, Objection]:
+    """What each plugin worked out, by its name; or who objects, and why. `parts`: those with something to check.
+
+    Where there are several ways onto the row, the first that nobody objects to is taken, and its plugin finds it among
+    what was worked out. Of objections, that to the best way is told.
+    """
+    first: tuple[str, Objection] | None = None
+    for door in () if doors is None else doors(row):
+        found = _checked(parts, ask, row, door)
+        if not isinstance(found, tuple):
+            found[door.plugin] = door
+            return found
+        first = first or found
+    return first or _checked(parts, ask, row, None)
+
+
+def _checked(parts: Sequence[Part], ask: Ask, row: Row, door: Door | None) -> dict[str, object] | tuple[str, Objection]:
     agreed: dict[Joint, object] = {}
     for joint in dict.fromkeys(part.judge.joint for part in parts if part.judge.joint is not None):
         sharing = [part for part in parts if part.judge.joint is joint]
-        settled = joint.settle([part.judge.offer(ask, row) for part in sharing], ask, row)
+        settled = joint.settle([part.judge.offer(ask, row, door) for part in sharing], ask, row)
         if isinstance(settled, Objection):
             return sharing[0].plugin.name, settled
         agreed[joint] = settled
     worked_out: dict[str, object] = {}
     for part in parts:
         shared = part.judge.joint
-        found = part.judge.check(ask, row, None if shared is None else agreed[shared])
+        found = part.judge.check(ask, row, None if shared is None else agreed[shared], door)
         if isinstance(found, Objection):
             return part.plugin.name, found
         worked_out[part.plugin.name] = found

@@ -21,6 +21,7 @@ import numpy as np
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Gain, Numbers, OfRow
 from koord.scheduler.framework.change import Change
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 from koord.scheduler.state.view import View
 
@@ -115,6 +116,18 @@ class Joint(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One way onto a row, of pods that see room there which another pod holds: by that room, or beside all of them."""
+
+    plugin: str
+    "Whose rooms they are: its `reserve` gets the door that was taken."
+    holder: PodRecord | None = None
+    "The pod whose room it takes; None: nobody's."
+    limited: frozenset[str] = frozenset()
+    "Resources of which it gets no more than is left in the room."
+
+
 class Judge:
     """A plugin's view of one class of pods. Subclasses override what they have."""
 
@@ -193,11 +206,15 @@ class Judge:
     joint: Joint | None = None
     "Where several plugins agree on something for one row before each checks it: NUMA nodes, say."
 
-    def offer(self, ask: Ask, row: Row) -> object:
-        """What this plugin could live with on a row, for `joint` to settle."""
+    doors: Callable[[Row], Sequence[Door]] | None = None
+    """The ways onto a row, the best first, where there are several: exact checks take the first that all plugins can
+    live with. None: there is one."""
+
+    def offer(self, ask: Ask, row: Row, door: Door | None = None) -> object:
+        """What this plugin could live with on a row, for `joint` to settle. `door`: the way that is being tried."""
         return None
 
-    def check(self, ask: Ask, row: Row, agreed: object = None) -> object:
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> object:
         """An `Objection`, or what was worked out on the way: `reserve` gets it. `agreed`: what the joint settled."""
         return None
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Crowded, Gain, Many, One
-from koord.scheduler.framework.exact import exact_checks
+from koord.scheduler.framework.exact import doors_of, exact_checks
 from koord.scheduler.framework.judge import Facet
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.framework.verdicts import Part, Verdicts
@@ -161,7 +161,7 @@ class Objections:
     def exact(self, ask: Ask, row: Row) -> tuple[Part, list[str]] | None:
         """What exact checks have against a row that would do by its columns."""
         parts = [part for part in self._parts if part.judge.exact]
-        checked = exact_checks(parts, ask, row) if parts else {}
+        checked = exact_checks(parts, doors_of(self._parts), ask, row) if parts else {}
         if not isinstance(checked, tuple):
             return None
         return next(part for part in parts if part.plugin.name == checked[0]), [checked[1].reason]

@@ -18,6 +18,7 @@ import numpy as np
 from koord.scheduler.framework.alike import merged
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Gain, Many
+from koord.scheduler.framework.exact import doors_of
 from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
 from koord.scheduler.framework.judge import Facet, Objection, OfNodes
 from koord.scheduler.framework.judged import OF_PODS, Judged
@@ -51,6 +52,7 @@ class PodClass:
         """`ties`: what decides among equal rows, beside seed and node; the key, by default."""
         self.key, self.parts, self.view = key, tuple(parts), view
         self.exact = [part for part in parts if part.judge.exact]
+        self.doors = doors_of(parts)
         self._cluster, self._table = cluster, cluster.table
         self._facets: list[tuple[Part, Facet]] = [
             (part, facet) for part in parts for facet in part.judge.facets if facet.gates or part.weight

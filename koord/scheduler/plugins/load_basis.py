@@ -5,18 +5,21 @@ LoadAwareScheduling notes it of every pod on a node. Pods of one template share 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import ClassVar, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import pod_limits, pod_requests
 from koord.api.protocol import names
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import Insiders, StandsFor, room_note
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import Amounts, PodRecord, Template, counted, scheduled_spec, template_of
+from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Row
 
 KEPT: Final = 1 << 15
@@ -38,6 +41,9 @@ class LoadBasis(msgspec.Struct, frozen=True, eq=False, gc=False):
     seconds_after_initialized: str = ""
     seconds_after_scheduled: str = ""
     "The pod's own wishes, as its annotations have them."
+    whole: LoadBasis | None = None
+    inside: tuple[LoadBasis, ...] = ()
+    "Of a reservation with owners: all that it stands for, and the owners, whose load is a part of that."
 
 
 _bases: dict[tuple[object, ...], LoadBasis] = {}
@@ -66,7 +72,7 @@ def _new_basis(pod: Pod, said: tuple[str, ...]) -> LoadBasis:
     if known is None:
         if len(_bases) >= KEPT:
             _bases.clear()
-        known = _bases[key] = LoadBasis(requests, limits, priority_class(pod), *said)
+        known = _bases[key] = LoadBasis(requests, limits, priority_class(pod), said[0], said[1], said[2])
     return known
 
 
@@ -93,6 +99,7 @@ class Loads(Notes):
         super().__init__(cluster)
         self.counting: list[Counting] = []
         self._last: tuple[Pod, LoadBasis] | None = None
+        self._insiders = Insiders[LoadBasis](_rest_of)
 
     def of(self, pod: Pod) -> LoadBasis:
         return self.of_alike(pod, template_of(pod, scheduled_spec(pod.spec)))
@@ -109,8 +116,21 @@ class Loads(Notes):
         assert isinstance(note, LoadBasis)
         return [cell for each in self.counting for cell in each.load_cells(note, row)]
 
+    def counts_as(self, record: PodRecord, row: Row) -> LoadBasis | None:
+        note = record.note(self.name)
+        assert note is None or isinstance(note, LoadBasis)
+        # A pod that holds its own room runs in it, whoever is to take its place.
+        return self._insiders.counted(note, record, row) if note is not None and is_stand_in(record.key) else note
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, LoadBasis)
+        if len(record.notes) == 1 or _runs_in_its_room(record):
+            self._count(note, record, row, sign)
+            return
+        for each, basis, by in self._insiders.moved(note, record, row, sign):
+            self._count(basis, each, row, by)
+
+    def _count(self, note: LoadBasis, record: PodRecord, row: Row, sign: int) -> None:
         told = 0
         try:
             for each in self.counting:
@@ -120,3 +140,11 @@ class Loads(Notes):
             for each in self.counting[:told]:
                 each.load_moved(note, record, row, -sign)
             raise
+
+
+def _rest_of(held: LoadBasis, inside: Collection[LoadBasis], row: Row) -> LoadBasis:
+    return replace(held, whole=held, inside=tuple(inside)) if inside else held
+
+
+def _runs_in_its_room(record: PodRecord) -> bool:
+    return not is_stand_in(record.key) and isinstance(room_note(record), StandsFor)

@@ -185,7 +185,9 @@ class LoadRows(Index):
         row, report = self.cluster.table.row_of.get(node), self._reports.get(node)
         records = {} if row is None else self.cluster.pods_on[row]
         measured = report is not None and report.usage is not None
-        bases = {key: basis for key, each in records.items() if measured and (basis := _basis(each)) is not None}
+        bases = {
+            key: basis for key, each in records.items() if measured and (basis := self._counted(each, row)) is not None
+        }
         if report is None or not bases:
             return load_told(self.resources, records.values(), report if measured else None, {}, ())
         shares = {key: self._share(basis, records[key], report, of_prod=True) for key, basis in bases.items()}
@@ -336,7 +338,7 @@ class LoadRows(Index):
         """What all pods of a row add to each view of its load."""
         delta, full, prod = list(self._zero), list(self._zero), list(report.system)
         for record in self.cluster.pods_on[row].values():
-            basis = _basis(record)
+            basis = self._counted(record, row)
             if basis is not None:
                 share = self._share(basis, record, report)
                 for i, more in enumerate(share.full):
@@ -396,13 +398,26 @@ class LoadRows(Index):
             raw = None
         return self._vector({**has, **amounts(raw or {})})
 
+    def _counted(self, record: PodRecord, row: Row | None) -> LoadBasis | None:
+        return None if row is None else self.loads.counts_as(record, row)
+
     def wish(self, basis: LoadBasis) -> Wish:
+        if basis.whole is not None:
+            return self._rest(basis.whole, basis.inside)
         known = self._wishes.get(basis)
         if known is None:
             if len(self._wishes) >= ESTIMATES_KEPT:
                 self._wishes.clear()
             known = self._wishes[basis] = self._new_wish(basis)
         return known
+
+    def _rest(self, whole: LoadBasis, inside: Iterable[LoadBasis]) -> Wish:
+        """Of a reservation with owners: what these do not use of it by their estimates."""
+        found = self.wish(whole)
+        rest = list(found.estimate)
+        for each in inside:
+            rest = [max(0, left - more) for left, more in zip(rest, self.wish(each).estimate, strict=True)]
+        return found._replace(estimate=tuple(rest))
 
     def _new_wish(self, basis: LoadBasis) -> Wish:
         args, factors = self.args, dict(self.args.estimated_scaling_factors)
@@ -438,12 +453,6 @@ class LoadRows(Index):
 def _below(ceiling: int, used: int) -> int:
     """What is left below a ceiling, where there is one."""
     return UNCHECKED if ceiling == UNCHECKED else ceiling - used
-
-
-def _basis(record: PodRecord) -> LoadBasis | None:
-    found = record.note(Loads.name)
-    assert found is None or isinstance(found, LoadBasis)
-    return found
 
 
 def _said(annotation: Annotation[T, D], text: str) -> T | D | None:

@@ -46,6 +46,10 @@ class Notes(Index):
         """What a pod with this note adds to columns of its row, which a view gives back to whoever does not see it."""
         return ()
 
+    def counts_as(self, record: PodRecord, row: Row) -> object | None:
+        """The note that a pod on a row is counted with: of one that holds room for others, what they have not taken."""
+        return record.note(self.name)
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         """A pod with this note came to a row (+1), or left it (-1)."""
         raise NotImplementedError(type(self).__name__)

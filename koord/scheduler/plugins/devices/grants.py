@@ -5,7 +5,7 @@ Notes are values, and their amounts are integers. What the annotation says count
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from koord.api.kubernetes.meta import ObjectMeta
@@ -109,6 +109,33 @@ def _device(grant: Grant) -> AllocatedDevice:
         extension = AllocationExtension(tuple(AllocatedVF(*each) for each in grant.vfs), grant.template)
     resources = {name: from_value(amount, binary=name in _IN_BYTES) for name, amount in grant.amounts}
     return AllocatedDevice(grant.minor, resources, grant.id, extension)
+
+
+def rest_of(held: Granted, inside: Iterable[Granted]) -> Granted:
+    """What is left of some devices when others have theirs out of them: nothing of it is there twice."""
+    had: dict[tuple[str, int], dict[str, int]] = {}
+    vfs: dict[tuple[str, int], set[str]] = {}
+    for each in inside:
+        for type_, grants in each.by_type:
+            for grant in grants:
+                of_device = had.setdefault((type_, grant.minor), {})
+                for name, amount in grant.amounts:
+                    of_device[name] = of_device.get(name, 0) + amount
+                vfs.setdefault((type_, grant.minor), set()).update(vf.bus_id for vf in grant.vfs)
+    if not had:
+        return held
+    by_type = []
+    for type_, grants in held.by_type:
+        rest = [_left(grant, had.get((type_, grant.minor), {}), vfs.get((type_, grant.minor), ())) for grant in grants]
+        kept = tuple(grant for grant in rest if grant.amounts or grant.vfs)
+        if kept:
+            by_type.append((type_, kept))
+    return held._replace(by_type=tuple(by_type))
+
+
+def _left(grant: Grant, had: Mapping[str, int], vfs: Collection[str]) -> Grant:
+    left = tuple((name, amount - had.get(name, 0)) for name, amount in grant.amounts if amount > had.get(name, 0))
+    return grant._replace(amounts=left, vfs=tuple(vf for vf in grant.vfs if vf.bus_id not in vfs))
 
 
 def granted(by_type: Iterable[tuple[str, tuple[Grant, ...]]], alone: tuple[str, ...]) -> Granted:

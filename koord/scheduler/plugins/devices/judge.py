@@ -12,19 +12,20 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from koord.api.configuration.scheduler_args import DeviceShareArgs
+from koord.api.machinery.struct import EMPTY
 from koord.api.protocol import names
 from koord.api.text.quantity import render
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
 from koord.scheduler.framework.change import Change, listed
-from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.plugins.devices import alignment
 from koord.scheduler.plugins.devices.allocate import Score, allocate, insufficient
 from koord.scheduler.plugins.devices.changes import changes
-from koord.scheduler.plugins.devices.grants import Granted, alone_on_pcie, granted
+from koord.scheduler.plugins.devices.grants import Grant, Granted, alone_on_pcie, granted
 from koord.scheduler.plugins.devices.inventory import Unit
-from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, left, number
-from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, RATIO, WHOLE, Request, Wanted
+from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, Usage, left, number
+from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, NAMES_OF, RATIO, WHOLE, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.devices.scoring import Policy
 from koord.scheduler.plugins.gangs import Gangs
@@ -135,17 +136,17 @@ class DeviceJudge(Judge):
         bits = mask // _FIRST
         return any(bits >> 2 * i & 1 for i in range(len(self.wanted.requests)))
 
-    def offer(self, ask: Ask, row: Row) -> object:
+    def offer(self, ask: Ask, row: Row, door: Door | None = None) -> object:
         if self._devices.machine(row) is None:
             return None
-        return Offer(alignment.LazyHints(lambda: self._hints(ask, row)))
+        return Offer(alignment.LazyHints(lambda: self._hints(ask, row, door)))
 
-    def _hints(self, ask: Ask, row: Row) -> Mapping[str, Hints]:
-        room = self.room(ask, row)
+    def _hints(self, ask: Ask, row: Row, door: Door | None) -> Mapping[str, Hints]:
+        room = self.room(ask, row, None, door)
         return {} if room is None else alignment.hints(room, self.wanted, self.score_in(room))
 
-    def check(self, ask: Ask, row: Row, agreed: object = None) -> Granted | Objection | None:
-        room = self.room(ask, row, agreed.nodes if isinstance(agreed, Agreed) else None)
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> Granted | Objection | None:
+        room = self.room(ask, row, agreed.nodes if isinstance(agreed, Agreed) else None, door)
         if room is None:
             return None
         found = allocate(room, self.wanted, self.score_in(room))
@@ -153,18 +154,26 @@ class DeviceJudge(Judge):
             return found
         return granted(found.items(), alone_on_pcie(ask.meta))
 
-    def room(self, ask: Ask, row: Row, numa_nodes: int | None = None) -> Room | None:
-        """The devices of a row as a pod sees them; None where nobody tells of any."""
+    def room(self, ask: Ask, row: Row, numa_nodes: int | None = None, door: Door | None = None) -> Room | None:
+        """The devices of a row as a pod sees them; None where nobody tells of any. With a door, it sees what is left
+        of that reservation, and of no other."""
         machine = self._devices.machine(row)
         if machine is None:
             return None
-        hidden = () if self.view is None else self.view.hidden(row)
+        hidden = self._given_up(row, door)
         usage = self._devices.usage(row, hidden)
         labels = self._cluster.nodes[row].metadata.labels
-        preferred = _held(hidden)
-        if usage is None:
-            return Room(machine, labels=labels, numa_nodes=numa_nodes, preferred=preferred, row=row)
-        return Room(machine, usage, labels, numa_nodes, preferred, self._mates(ask, row), row)
+        rests = [rest for each in hidden if (rest := self._devices.counts_as(each, row)) is not None]
+        preferred = frozenset((type_, grant.minor) for rest in rests for type_, of in rest.by_type for grant in of)
+        most = EMPTY if door is None or not rests else _limits(hidden[0], rests[0], door.limited)
+        mates = frozenset[int]() if usage is None else self._mates(ask, row)
+        return Room(machine, usage or Usage(), labels, numa_nodes, preferred, mates, row, most)
+
+    def _given_up(self, row: Row, door: Door | None) -> list[PodRecord]:
+        """Pods whose devices are the pod's to have."""
+        if door is not None:
+            return [] if door.holder is None else [door.holder]
+        return [] if self.view is None else list(self.view.hidden(row))
 
     def score_in(self, room: Room) -> Score:
         def score(request: Request, unit: Unit) -> float:
@@ -243,6 +252,17 @@ class _Together(Judge):
 
     def feasible(self, cells: Cells) -> Numbers:
         return cells[self._column] < self._least
+
+
+def _limits(holder: PodRecord, rest: Granted, limited: frozenset[str]) -> Mapping[str, Mapping[int, Grant]]:
+    """What is left of a reservation's devices, of the types that it limits its owners in."""
+    whole = holder.note(Devices.name)
+    assert isinstance(whole, Granted)
+    return {
+        type_: {grant.minor: grant for grant in rest.of(type_)}
+        for type_, _ in whole.by_type
+        if not limited.isdisjoint(NAMES_OF.get(type_, ()))
+    }
 
 
 def _no_score(row: Row, numbers: object) -> int:

@@ -27,10 +27,11 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol import names
 from koord.api.protocol.crd.device import Device
-from koord.scheduler.plugins.devices.grants import Granted, read
+from koord.scheduler.plugins.devices.grants import Granted, read, rest_of
 from koord.scheduler.plugins.devices.inventory import UNTOLD, Machine, lost, machine_of
 from koord.scheduler.plugins.devices.requests import CORE, FPGA, GPU, MEMORY, OTHERS, RATIO, RDMA, WHOLE
 from koord.scheduler.state.cluster import Cluster, allocatable
+from koord.scheduler.state.insiders import Insiders
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import Amounts, PodRecord
 from koord.scheduler.state.table import Column, Gains, Reason, Row
@@ -131,6 +132,7 @@ class Devices(Notes):
         self.slots: dict[str, int] = dict.fromkeys(COUNTED, 0)
         "By type, how many devices have columns: as many as any node has."
         self._usage: dict[Row, Usage] = {}
+        self._insiders = Insiders[Granted](lambda held, inside, row: rest_of(held, inside))
         self._written: dict[Row, Machine] = {}
         "What the columns of a row were written from."
         self._cells: dict[Hashable, Gains] = {}
@@ -150,11 +152,19 @@ class Devices(Notes):
         machine = self._written.get(row)
         return () if machine is None or not isinstance(note, Granted) else cells_of(note, machine)
 
+    def counts_as(self, record: PodRecord, row: Row) -> Granted | None:
+        note = record.note(self.name)
+        return self._insiders.counted(note, record, row) if isinstance(note, Granted) else None
+
     def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
+        for each, counted, by in self._insiders.moved(note, record, row, sign):
+            self._count(counted, each.key, row, by)
+
+    def _count(self, note: Granted, key: str, row: Row, sign: int) -> None:
         usage = self._usage.get(row)
         if usage is None:
             usage = self._usage[row] = Usage()
-        usage.count(note, record.key, sign)
+        usage.count(note, key, sign)
         if usage.is_empty:
             del self._usage[row]
         machine = self._written.get(row)
@@ -209,17 +219,15 @@ class Devices(Notes):
         found = self._usage.get(row)
         if found is None:
             return None
-        hidden = [(note, each) for each in without for name, note in each.notes if name == self.name]
-        if not hidden:
+        gone = {each.key for each in without if each.note(self.name) is not None}
+        if not gone:
             return found
         rest = Usage()
         here = self.cluster.pods_on[row]
-        gone = {each.key for _, each in hidden}
         for key in {pod for pods in found.holders.values() for pod in pods} - gone:
-            for name, note in here[key].notes:
-                if name == self.name:
-                    assert isinstance(note, Granted)
-                    rest.count(note, key, +1)
+            counted = self.counts_as(here[key], row)
+            assert counted is not None
+            rest.count(counted, key, +1)
         return rest
 
     def put_device(self, device: Device) -> None:

@@ -49,6 +49,11 @@ GPU_NAMES: Final = CARDS | {_GPU, _SHARED, CORE, MEMORY, RATIO, _NPU_CORE, _NPU_
 OTHERS: Final[Mapping[str, str]] = {RDMA: names.RESOURCE_RDMA, FPGA: names.RESOURCE_FPGA}
 DEVICE_NAMES: Final = GPU_NAMES | set(OTHERS.values())
 """All that this plugin hands out."""
+NAMES_OF: Final[Mapping[str, frozenset[str]]] = {
+    GPU: GPU_NAMES,
+    **{of: frozenset({name}) for of, name in OTHERS.items()},
+}
+"""By type of devices, the resources by which they are asked for."""
 
 _ALONE: Final[tuple[frozenset[str], ...]] = tuple(
     map(frozenset, ({MEMORY}, {RATIO}, {CORE, MEMORY}, {CORE, RATIO}, {_NPU_CORE, RATIO}))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from koord.api.machinery.struct import EMPTY
-from koord.scheduler.plugins.devices.grants import PCIE_LEVEL, VF
+from koord.scheduler.plugins.devices.grants import PCIE_LEVEL, VF, Grant
 from koord.scheduler.plugins.devices.inventory import ANY_NUMA, Machine, Unit
 from koord.scheduler.plugins.devices.ledger import Usage
 from koord.scheduler.plugins.devices.requests import MEMORY, RATIO, WHOLE, Request
 from koord.scheduler.state.pods import Amounts
 from koord.scheduler.state.table import Row
+
+_NOTHING: Final = Grant(-1, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,9 @@ class Room:
     mates: frozenset[int] = frozenset()
     row: Row | None = None
     "Of the node, where it is one of a cluster's."
+    most: Mapping[str, Mapping[int, Grant]] = field(default_factory=dict)
+    """By type, the devices and parts that a pod may have at most, by minor: where it is limited to what is left of a
+    reservation. Types that are not there are not limited."""
 
     def is_used(self, unit: Unit) -> bool:
         return unit.key in self.usage.holders
@@ -41,6 +47,8 @@ class Room:
         found = [each for each in self.machine.units.get(request.type, ()) if each.total]
         if request.selector.requirements:
             found = [each for each in found if request.selector.matches(each.labels)]
+        if request.type in self.most:
+            found = [each for each in found if each.minor in self.most[request.type]]
         if self.numa_nodes is not None:
             found = [each for each in found if self._is_on(each, self.numa_nodes)]
         if request.exclusive:
@@ -54,8 +62,12 @@ class Room:
         """Whether enough is left of a device. A resource that it does not name is not limited, unless nothing is left
         of it at all."""
         used, total, limited = self.used(unit), unit.total, False
+        most = self.most[unit.type].get(unit.minor, _NOTHING) if unit.type in self.most else None
+        within = None if most is None else dict(most.amounts)
         for name, amount in filled(request.each, unit):
             whole = total.get(name)
+            if within is not None and amount > within.get(name, 0):
+                return False
             if whole is not None:
                 limited = True
                 if whole - used.get(name, 0) < amount:
@@ -66,13 +78,14 @@ class Room:
         """The virtual function with the lowest bus id that nobody has, in a group that the request selects."""
         assert request.vf_selector is not None
         used = self.usage.vfs.get(unit.key, {})
+        own = self.most[unit.type].get(unit.minor, _NOTHING).vfs if unit.type in self.most else ()
         return min(
             (
                 VF(vf.minor, vf.bus_id)
                 for group in unit.vf_groups
                 if request.vf_selector.matches(group.labels)
                 for vf in group.vfs
-                if vf.bus_id not in used
+                if vf.bus_id not in used and (not own or VF(vf.minor, vf.bus_id) in own)
             ),
             key=lambda vf: (vf.bus_id, vf.minor),
             default=None,

@@ -11,7 +11,7 @@ A pod with CPUs and without amounts counts on the NUMA nodes of its CPUs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
@@ -23,12 +23,14 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.cpu import RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.scheduler.framework.cells import Overlay
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.numa.accumulator import Exclusive, Free
 from koord.scheduler.plugins.numa.facts import CPU, Facts, amplified, facts_of
 from koord.scheduler.plugins.numa.hints import Use
 from koord.scheduler.plugins.numa.topology import Topology, cpus_in
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import Insiders
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Column, Reason, Row, countable
@@ -91,9 +93,36 @@ def counted(resources: Mapping[str, int]) -> Amounts:
     return tuple(sorted((name, countable(number)) for name, number in resources.items() if number > 0))
 
 
+def rest_of(held: Held, inside: Collection[Held], state: OnNode) -> Held:
+    """What is left of CPUs and amounts when others have theirs out of them. An amount of which nothing is left is there
+    as 0: CPUs alone would count by their number."""
+    if not inside:
+        return held
+    cpus, had = held.cpus, dict[tuple[int, str], int]()
+    for each in inside:
+        cpus &= ~each.cpus
+        for zone, name, number in state.amounts(each):
+            had[zone, name] = had.get((zone, name), 0) + number
+    zones: dict[int, dict[str, int]] = {}
+    for zone, name, number in state.amounts(held):
+        zones.setdefault(zone, {})[name] = max(0, number - had.get((zone, name), 0))
+    listed = tuple((zone, tuple(sorted(zones[zone].items()))) for zone in sorted(zones))
+    return Held(cpus, listed, held.exclusive if cpus else "")
+
+
 def held_among(records: Iterable[PodRecord]) -> tuple[Held, ...]:
     """What some pods hold."""
     return tuple(note for record in records for name, note in record.notes if name == NAME and isinstance(note, Held))
+
+
+class Limit(NamedTuple):
+    """What is left of a room, of the resources that it limits its owners in."""
+
+    cpus: int | None
+    "None: any CPUs."
+    zones: Mapping[tuple[int, str], int]
+    names: frozenset[str]
+    "The resources in it: of NUMA nodes that are not, there is nothing."
 
 
 @dataclass(slots=True)
@@ -111,6 +140,8 @@ class OnNode:
     single: dict[int, int] = field(default_factory=dict)
     spanning: dict[int, int] = field(default_factory=dict)
     "By NUMA node, how many pods have CPUs there alone, or there and elsewhere."
+    most: Limit | None = None
+    "What a pod may have at most, where it is limited to what is left of a room."
 
     def count(self, held: Held, key: str, sign: int) -> None:
         if held.cpus:
@@ -149,8 +180,8 @@ class OnNode:
             return ()
         return ((zone, CPU, cpus.bit_count() * 1000) for zone, cpus in topology.nodes_of(held.cpus))
 
-    def without(self, others: Iterable[Held]) -> OnNode:
-        """The same node as if some pods were not there."""
+    def without(self, others: Mapping[str, Held]) -> OnNode:
+        """The same node as if some pods were not there: by their keys, what they are counted with."""
         found = replace(
             self,
             more=dict(self.more),
@@ -159,18 +190,34 @@ class OnNode:
             single=dict(self.single),
             spanning=dict(self.spanning),
         )
-        for held in others:
-            found.count(held, "", -1)
+        for key, held in others.items():
+            found.count(held, key, -1)
         return found
+
+    def limited(self, whole: Held, rest: Held, resources: Collection[str]) -> OnNode:
+        """The same node for a pod that gets no more of some resources than is left of a room."""
+        topology, zones = self.facts.topology, dict[tuple[int, str], int]()
+        for zone, name, number in self.amounts(rest):
+            if name in resources:
+                cpus = 0 if name != CPU or topology is None else topology.nodes.get(zone, 0) & rest.cpus
+                bound = cpus.bit_count() * 1000
+                zones[zone, name] = number - bound + amplified(bound, self.facts.ratio)
+        most = Limit(
+            rest.cpus if whole.cpus and CPU in resources else None, zones, frozenset(name for _, name in zones)
+        )
+        return replace(self, most=most)
 
     @property
     def available(self) -> int:
         """CPUs that a pod may get."""
         facts = self.facts
+        open_ = facts.open_cpus
+        if self.most is not None and self.most.cpus is not None:
+            open_ &= self.most.cpus
         if facts.max_refs == 1:
-            return facts.open_cpus & ~self.taken
+            return open_ & ~self.taken
         full = sum(1 << cpu for cpu in cpus_in(self.taken) if self.more.get(cpu, 0) + 1 >= facts.max_refs)
-        return facts.open_cpus & ~full
+        return open_ & ~full
 
     def free(self, exclusive: Exclusive) -> Free:
         assert self.facts.topology is not None
@@ -204,6 +251,13 @@ class OnNode:
         bound = self.bound_on(zone) * 1000
         return max(0, number - bound) + amplified(bound, self.facts.ratio)
 
+    def left(self, zone: int, name: str) -> int:
+        """What a pod may get of a resource of a NUMA node."""
+        left = max(0, self.facts.zones.get(zone, {}).get(name, 0) - self.charged(zone, name))
+        if self.most is None or name not in self.most.names:
+            return left
+        return min(left, self.most.zones.get((zone, name), 0))
+
 
 def _add(counts: dict[K, int], key: K, number: int) -> None:
     """What comes to nothing is not there."""
@@ -211,7 +265,7 @@ def _add(counts: dict[K, int], key: K, number: int) -> None:
     if now:
         counts[key] = now
     else:
-        del counts[key]
+        counts.pop(key, None)
 
 
 class Allocations(Notes):
@@ -223,6 +277,7 @@ class Allocations(Notes):
         super().__init__(cluster)
         self.reports: dict[str, NodeResourceTopology] = {}
         self.on: dict[Row, OnNode] = {}
+        self._insiders = Insiders[Held](lambda held, inside, row: rest_of(held, inside, self.on[row]))
         self._zones: set[int] = set()
         self._resources: set[tuple[int, str]] = set()
         self.restricts = self.binds = self.amplifies = False
@@ -257,10 +312,11 @@ class Allocations(Notes):
         if state is None or not isinstance(note, Held):
             return
         facts, topology = state.facts, state.facts.topology
+        own = {} if topology is None else {zone: 1000 * each.bit_count() for zone, each in topology.nodes_of(note.cpus)}
         for zone, name, number in state.amounts(note):
             if (zone, name) in self._resources:
-                is_bound = name == CPU and bool(note.cpus)
-                yield (TAKEN, zone, name), amplified(number, facts.ratio) if is_bound else number
+                bound = own.get(zone, 0) if name == CPU else 0
+                yield (TAKEN, zone, name), number - bound + amplified(bound, facts.ratio)
         if topology is None or not note.cpus:
             return
         for zone, cpus in topology.nodes_of(note.cpus):
@@ -271,11 +327,16 @@ class Allocations(Notes):
                 if zone in self._zones:
                     yield (name, zone), amount
 
+    def counts_as(self, record: PodRecord, row: Row) -> Held | None:
+        note = record.note(self.name)
+        return self._insiders.counted(note, record, row) if isinstance(note, Held) else None
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, Held)
         state = self.on[row]
-        state.count(note, record.key, sign)
-        self._write(row, state, note)
+        for each, held, by in self._insiders.moved(note, record, row, sign):
+            state.count(held, each.key, by)
+            self._write(row, state, held)
 
     def put_report(self, report: NodeResourceTopology) -> None:
         self.reports[report.metadata.name] = report
@@ -302,7 +363,7 @@ class Allocations(Notes):
         state = self.on[row] = OnNode(facts)
         for record in self.cluster.pods_on[row].values():
             for held in held_among([record]):
-                state.count(held, record.key, +1)
+                state.count(self._insiders.recount(held, record, row), record.key, +1)
         self.restricts = self.restricts or bool(facts.policy)
         self.binds, self.amplifies = self.binds or bool(facts.bind), self.amplifies or facts.ratio > 1
         for zone, has in facts.zones.items():
@@ -354,21 +415,37 @@ class Allocations(Notes):
                 put((TAKEN, zone, CPU), row, state.charged(zone, CPU))
 
     def _write_cpus(self, row: Row, state: OnNode, zones: Iterable[int]) -> None:
-        put, topology = self.cluster.table.set, state.facts.topology
+        put = self.cluster.table.set
+        for column, number in self._of_cpus(state, zones):
+            put(column, row, number)
+
+    def _of_cpus(self, state: OnNode, zones: Iterable[int]) -> Iterator[tuple[Hashable, int]]:
+        """What columns say of CPUs, those of some NUMA nodes among them."""
+        topology = state.facts.topology
         if topology is None:
-            for name in (CPUS, WHOLE, CORES, BOUND):
-                put(name, row, 0)
+            yield from ((name, 0) for name in (CPUS, WHOLE, CORES, BOUND))
             return
         free = state.available
         for zone in zones:
             if zone in self._zones:
                 for name, number in _free_on(topology, free, zone).items():
-                    put((name, zone), row, number)
-                put((BOUND, zone), row, (topology.nodes.get(zone, 0) & state.taken).bit_count() * 1000)
-        put(CPUS, row, free.bit_count())
-        put(WHOLE, row, topology.whole(free).bit_count())
-        put(CORES, row, sum(1 for core in topology.cores if core.cpus & free))
-        put(BOUND, row, (state.taken & topology.cpus).bit_count() * 1000)
+                    yield (name, zone), number
+                yield (BOUND, zone), (topology.nodes.get(zone, 0) & state.taken).bit_count() * 1000
+        yield CPUS, free.bit_count()
+        yield WHOLE, topology.whole(free).bit_count()
+        yield CORES, sum(1 for core in topology.cores if core.cpus & free)
+        yield BOUND, (state.taken & topology.cpus).bit_count() * 1000
+
+    def overlay(self, row: Row, state: OnNode) -> Overlay:
+        """What makes the cells of a row look as in another state of it."""
+        columns, zones = self.cluster.table.columns, state.facts.zones
+        wanted = dict(self._of_cpus(state, self._zones))
+        for zone, name in self._resources:
+            taken = state.charged(zone, name)
+            if state.most is not None:
+                taken = zones.get(zone, {}).get(name, 0) - state.left(zone, name)
+            wanted[TAKEN, zone, name] = taken
+        return {column: {row: number - columns[column].item(row)} for column, number in wanted.items()}
 
 
 def _free_on(topology: Topology, free: int, zone: int) -> dict[str, int]:

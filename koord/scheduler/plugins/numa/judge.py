@@ -7,7 +7,7 @@ with those of other plugins, amounts are split over the nodes agreed upon, and C
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from koord.scheduler.framework.amount_scores import ScoreShape
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, One
 from koord.scheduler.framework.change import Change
-from koord.scheduler.framework.judge import Judge, Objection
+from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.plugins.numa import changes
 from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Wish, take, trimmed
 from koord.scheduler.plugins.numa.alike import Alike
@@ -29,6 +29,7 @@ from koord.scheduler.plugins.numa.allocations import (
     CORES,
     CPUS,
     HAS,
+    NAME,
     PER_CORE,
     POLICIES,
     POLICY,
@@ -40,7 +41,6 @@ from koord.scheduler.plugins.numa.allocations import (
     Amounts,
     Held,
     OnNode,
-    held_among,
 )
 from koord.scheduler.plugins.numa.facts import CPU, Facts
 from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hint, Hints, Offer, Rule
@@ -77,6 +77,12 @@ UNSATISFIED: Final = "Unsatisfied NUMA "
 NOT_BY_POLICY: Final = "insufficient CPUs to satisfy required cpu bind policy"
 LASTING: Final = MISMATCH | FRACTION | INVALID | CONFLICT | UNEVEN | NO_ZONES
 """No pod that leaves helps."""
+
+
+class Through(One):
+    """The cells of a row as they are through a door: of what rows alike look like, nothing is kept."""
+
+    __slots__ = ()
 
 
 class NUMAJudge(Judge):
@@ -243,12 +249,16 @@ class NUMAJudge(Judge):
         missing = cpus - _free(cells, self._bound(cells))
         return 0.5 + missing * (missing > 0) / max(cpus, 1)
 
-    def offer(self, ask: Ask, row: Row) -> Offer | None:
+    def offer(self, ask: Ask, row: Row, door: Door | None = None) -> Offer | None:
         state = self._allocations.on[row]
         policy = state.facts.policy or self.wants.policy
         if not policy or not state.facts.zones or self.wants.exactly is not None:
             return None
-        hints = self._alike.hints(self._cells(row), self._hints)
+        if door is None:
+            hints = self._alike.hints(self._cells(row), self._hints)
+        else:
+            state, cells, _ = self._through(row, door)
+            hints = self._hints(cells)
         all_nodes = sum(1 << zone for zone in state.facts.zones)
         return Offer(hints, Rule(policy, all_nodes, state.uses() if self.wants.alone else None))
 
@@ -260,29 +270,46 @@ class NUMAJudge(Judge):
     def _cells(self, row: Row) -> Cells:
         return One(self._cluster.table.columns if self.view is None else self.view.columns, row)
 
-    def check(self, ask: Ask, row: Row, agreed: object = None) -> Held | Objection | None:
+    def _through(self, row: Row, door: Door | None) -> tuple[OnNode, Cells, int]:
+        """A node as the pod sees it: what pods hold there, its cells, and the CPUs to be taken before others. With a
+        door, it sees what is left of that room, and no other."""
         state = self._allocations.on[row]
-        if self.wants.exactly is not None:
-            return _exactly(self.wants.exactly, state)
-        wish = self.wish(state.facts)
+        if door is None:
+            hidden = () if self.view is None else self.view.hidden(row)
+            lent = {each.key: held for each in hidden if (held := self._allocations.counts_as(each, row)) is not None}
+            preferred = 0
+            for held in lent.values():
+                preferred |= held.cpus
+            return state.without(lent) if lent else state, self._cells(row), preferred
+        columns = self._cluster.table.columns
+        whole = None if door.holder is None else door.holder.note(NAME)
+        if door.holder is None or not isinstance(whole, Held):
+            return state, Through(columns, row), 0
+        rest = self._allocations.counts_as(door.holder, row) or whole
+        state = state.without({door.holder.key: rest})
+        if door.limited:
+            state = state.limited(whole, rest, door.limited)
+        return state, Through(columns, row, self._allocations.overlay(row, state)), rest.cpus
+
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> Held | Objection | None:
+        facts = self._allocations.on[row].facts
+        wish = self.wish(facts)
         nodes = agreed.nodes if isinstance(agreed, Agreed) else None
-        if wish is None and nodes is None:
+        if wish is None and nodes is None and self.wants.exactly is None:
             return None
-        lent = () if self.view is None else held_among(self.view.hidden(row))
-        if lent:
-            state = state.without(lent)
-        found = self._allocate(state, row, wish, nodes, lent)
-        if isinstance(found, Objection) and (state.facts.policy or self.wants.policy) == "BestEffort":
-            found = self._allocate(state, row, wish, None, lent)
+        seen = self._through(row, door)
+        if self.wants.exactly is not None:
+            return _exactly(self.wants.exactly, seen[0])
+        found = self._allocate(seen, wish, nodes)
+        if isinstance(found, Objection) and (facts.policy or self.wants.policy) == "BestEffort":
+            found = self._allocate(seen, wish, None)
         return found if isinstance(found, Objection) or found.cpus or found.zones else None
 
-    def _allocate(
-        self, state: OnNode, row: Row, wish: Wish | None, nodes: int | None, lent: Iterable[Held]
-    ) -> Held | Objection:
-        """What the pod holds on a node, from some NUMA nodes or anywhere. `lent`: what it may use before all else."""
+    def _allocate(self, seen: tuple[OnNode, Cells, int], wish: Wish | None, nodes: int | None) -> Held | Objection:
+        """What the pod holds on a node, from some NUMA nodes or anywhere."""
+        state, cells, preferred = seen
         facts, zones = state.facts, dict[int, dict[str, int]]()
         if nodes is not None:
-            cells = self._cells(row)
             found = split(dict(self.wants.requests), self._left(cells, nodes), _step(wish, facts))
             if isinstance(found, Objection):
                 return found
@@ -292,9 +319,6 @@ class NUMAJudge(Judge):
             return Held(0, listed)
         if facts.topology is None:
             return Objection(REASONS[INVALID], resolvable=False)
-        preferred = 0
-        for held in lent:
-            preferred |= held.cpus
         by_zone = {zone: of.get(CPU, 0) // 1000 for zone, of in zones.items()}
         if not any(by_zone.values()):
             inside = facts.topology.cpus if nodes is None else _cpus_of(facts.topology, nodes)
@@ -388,9 +412,7 @@ def _taken(
 def _exactly(wanted: Held, state: OnNode) -> Held | Objection:
     """What was chosen for a pod, if all of it is free."""
     is_free = not wanted.cpus & ~state.available and all(
-        number <= state.facts.zones.get(zone, {}).get(name, 0) - state.charged(zone, name)
-        for zone, listed in wanted.zones
-        for name, number in listed
+        number <= state.left(zone, name) for zone, listed in wanted.zones for name, number in listed
     )
     return wanted if is_free else Objection(NOT_ENOUGH)
 

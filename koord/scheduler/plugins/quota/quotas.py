@@ -19,11 +19,11 @@ from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.quota.forest import DEFAULT_TREE, OUTSIDE, Forest
-from koord.scheduler.plugins.quota.reserved import Reserved, note_of
+from koord.scheduler.plugins.quota.reserved import Reserved
 from koord.scheduler.plugins.quota.spec import quota_spec
 from koord.scheduler.plugins.quota.tree import Amounts, Bounds, Quota, Sums, masked
-from koord.scheduler.plugins.reservation.rooms import CameOutOf, StandsFor
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import RoomNote, StandsFor, room_note
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
@@ -268,12 +268,10 @@ class Quotas(Notes):
         self._count(bucket, amounts, sign, used=True, fixed=fixed)
         if record.key not in self._waiting:
             self._count(bucket, amounts, sign, fixed=fixed)
-        if record.notes and (note := note_of(record)) is not None:
+        if record.notes and (note := room_note(record)) is not None:
             self._reserve(note, bucket, amounts, sign, fixed=fixed)
 
-    def _reserve(
-        self, note: StandsFor | CameOutOf, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, fixed: bool
-    ) -> None:
+    def _reserve(self, note: RoomNote, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, fixed: bool) -> None:
         """A reservation is on a node, or an owner of one is, or no longer."""
         room = self._reserved.setdefault(note.uid, Reserved())
         before = room.bucket, room.fixed, room.given

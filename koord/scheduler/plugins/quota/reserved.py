@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from koord.scheduler.plugins.reservation.rooms import CameOutOf, Rooms, StandsFor
-from koord.scheduler.state.pods import PodRecord
-
 if TYPE_CHECKING:
     from koord.scheduler.plugins.quota.quotas import Bucket
 
@@ -32,11 +29,3 @@ class Reserved:
         """What should be taken off."""
         users = self.users
         return {key: least for key, amount in self.full.items() if (least := min(amount, users.get(key, 0)))}
-
-
-def note_of(record: PodRecord) -> StandsFor | CameOutOf | None:
-    """What a pod has to do with a reservation."""
-    for name, note in record.notes:
-        if name == Rooms.name and isinstance(note, (StandsFor, CameOutOf)):
-            return note
-    return None

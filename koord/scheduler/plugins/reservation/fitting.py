@@ -86,17 +86,14 @@ def verdict(
     return nodes or alone(requests, free, ignored)
 
 
-def chosen(
+def fitting(
     requests: Amounts, rooms: Sequence[Room], free: Free, *, must: bool, ignored: frozenset[str] = frozenset()
-) -> Room | None:
-    """The room that a pod takes on a node: the first by order, then the one that it fills best, then by name."""
-    fitting = [each for each in candidates(requests, rooms, must=must) if not shortage(requests, each, free, ignored)]
-    if len(fitting) < 2:
-        return fitting[0] if fitting else None
-    ordered = [each for each in fitting if each.terms.order]
-    if ordered:
-        return min(ordered, key=lambda each: (each.terms.order, each.name))
-    return min(fitting, key=lambda each: (-score(requests, each), each.name))
+) -> list[Room]:
+    """The rooms that a pod may take on a node, the best first: by order, then by how well it fills them, by name."""
+    found = [each for each in candidates(requests, rooms, must=must) if not shortage(requests, each, free, ignored)]
+    if len(found) > 1:
+        found.sort(key=lambda each: (not each.terms.order, each.terms.order, -score(requests, each), each.name))
+    return found
 
 
 def score(requests: Amounts, room: Room) -> int:

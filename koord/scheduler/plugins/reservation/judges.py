@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from koord.scheduler.framework.cells import Cells, Many, Numbers
-from koord.scheduler.framework.judge import Judge
+from koord.scheduler.framework.judge import Door, Judge
 from koord.scheduler.plugins.reservation import fitting
 from koord.scheduler.plugins.reservation.fitting import NO_ROOM, Free
 from koord.scheduler.plugins.reservation.matching import Matching
@@ -15,6 +16,7 @@ from koord.scheduler.plugins.reservation.room import COUNT, Room
 from koord.scheduler.plugins.reservation.rooms import PLAIN, STRICTER
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import NAME
 from koord.scheduler.state.pods import Amounts
 from koord.scheduler.state.table import Array, Changes, Reason, Row
 
@@ -47,10 +49,20 @@ class Rooming:
         return fitting.verdict(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
 
     def chosen(self, row: Row) -> Room | None:
+        """The room that a pod takes, where nothing but amounts matters."""
         here = self.matching.at.get(row)
-        if here is None:
-            return None
-        return fitting.chosen(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+        return next(iter(self._fitting(row, here)), None) if here else None
+
+    def _fitting(self, row: Row, here: Sequence[Room]) -> list[Room]:
+        return fitting.fitting(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+
+    def doors(self, row: Row) -> list[Door]:
+        """The rooms that a pod may take, the best first; last, to go beside them."""
+        here = self.matching.at.get(row, ())
+        found = [_door(room) for room in self._fitting(row, here)] if here else []
+        if not self.must and not fitting.alone(self.requests, self.free(row), self._ignored):
+            found.append(_BESIDE)
+        return found
 
     def raw(self, row: Row) -> int:
         """The score before it is compared with other nodes'."""
@@ -61,6 +73,13 @@ class Rooming:
         return 0 if room is None else fitting.score(self.requests, room)
 
 
+_BESIDE: Final = Door(NAME)
+
+
+def _door(room: Room) -> Door:
+    return Door(NAME, room.record, frozenset(name for name, _ in room.resources() if room.restricts(name)))
+
+
 class OwnerJudge(Judge):
     """For pods that may use reservations, or must."""
 
@@ -69,6 +88,7 @@ class OwnerJudge(Judge):
     def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
         self._rooming, self._cluster = rooming, cluster
         self.facets = (_Filling(rooming, cluster),)
+        self.doors = rooming.doors
 
     @property
     def refused(self) -> str | None:

@@ -174,14 +174,28 @@ class Matching:
         if self.first is room:
             self._find_first()
 
+    def recounted(self, room: Room) -> None:
+        """Its owners are others: so is what plugins count for the rest of it."""
+        assert room.record is not None
+        self._noted(room.record, room.row)
+
     def _noted(self, record: PodRecord, row: Row) -> None:
-        """Give back what plugins counted for a room, its devices for example; what owners have counts with them."""
+        """Give back what plugins count for a room, its devices for example; what owners have counts with them."""
         noting = self._cluster.noting
-        found = [cell for name, note in record.notes if name in noting for cell in noting[name].cells(note, row)]
+        found: list[tuple[Hashable, int]] = []
+        for name, _ in record.notes:
+            notes = noting.get(name)
+            if notes is not None and (note := notes.counts_as(record, row)) is not None:
+                found += notes.cells(note, row)
+        before = self._given_back.pop(record.key, ())
         if found:
             self._given_back[record.key] = found
-            for column, amount in found:
-                self.view.add(column, row, -amount)
+        if found == before:
+            return
+        for column, amount in before:
+            self.view.add(column, row, amount)
+        for column, amount in found:
+            self.view.add(column, row, -amount)
 
     def lends(self, room: Room, lent: Iterable[tuple[Hashable, int]], sign: int) -> None:
         for column, amount in lent:

@@ -10,7 +10,7 @@ from koord.api.kinds import PODS, RESERVATIONS, Kind
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.judge import Judge, Refused
+from koord.scheduler.framework.judge import Door, Judge, Refused
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Patch, Step, Write
 from koord.scheduler.plugins.reservation import lifecycle, service
@@ -20,9 +20,10 @@ from koord.scheduler.plugins.reservation.matching import Wish
 from koord.scheduler.plugins.reservation.pre_allocation import PreAllocation, PreAllocationJudge, why_not
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import Room
-from koord.scheduler.plugins.reservation.rooms import CameOutOf, Rooms, StandsFor
+from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.plugins.reservation.told import diagnosis
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import CameOutOf, StandsFor
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Reason, Row
@@ -134,7 +135,10 @@ class Reservation(Plugin):
         wish = self.rooms.wish(ask)
         if wish is None or wish.ignores:
             return None
-        room = self._rooming(ask, wish, cluster).chosen(row)
+        if isinstance(found, Door):
+            room = self.rooms.of_holder(found.holder)
+        else:
+            room = self._rooming(ask, wish, cluster).chosen(row)
         return None if room is None else CameOutOf(room.terms.uid, room.name)
 
     def pre_bind(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ nobody uses stays held.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -29,6 +29,7 @@ from koord.scheduler.plugins.reservation.operating import is_operating, operatin
 from koord.scheduler.plugins.reservation.owners import OwnerLists, Owners, OwnersId, faults
 from koord.scheduler.plugins.reservation.room import UNKNOWN, Room, Terms, terms_of
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import NAME, CameOutOf, StandsFor, room_note
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.stand_ins import is_stand_in
@@ -39,23 +40,8 @@ STRICTER: Final = ("reservations", "other policies")
 """Columns: how many rooms of a policy a node has that can be used."""
 
 
-class StandsFor(NamedTuple):
-    """A note: the pod stands for this reservation."""
-
-    uid: str
-    takes: tuple[tuple[str, str], ...] = ()
-    "Keys and uids of pods that it takes over, until they say so themselves."
-
-
-class CameOutOf(NamedTuple):
-    """A note: the pod uses this reservation."""
-
-    uid: str
-    name: str
-
-
 class Rooms(Notes):
-    name: ClassVar[str] = "Reservation"
+    name: ClassVar[str] = NAME
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -152,6 +138,11 @@ class Rooms(Notes):
     def named(self, name: str) -> Room | None:
         uid = self._by_name.get(name)
         return None if uid is None else self.all.get(uid)
+
+    def of_holder(self, record: PodRecord | None) -> Room | None:
+        """The room that a pod holds."""
+        about = None if record is None else room_note(record)
+        return self.all.get(about.uid) if isinstance(about, StandsFor) else None
 
     def of_stand_in(self, meta: ObjectMeta) -> Reservation | None:
         """The reservation that a pod stands for."""
@@ -318,6 +309,7 @@ class Rooms(Notes):
         changes = [(column, amount - lent[column]) for column, amount in room.lent() if amount != lent[column]]
         for matching in room.seen_by:
             matching.lends(room, changes, +1)
+            matching.recounted(room)
 
     def _give(self, room: Room, given: Iterable[tuple[Hashable, int]], sign: int) -> None:
         for column, amount in given:

@@ -46,7 +46,7 @@ class Policy(Plugin):
     def compile(self, ask: Ask, cluster: Cluster) -> Judge:
         judge = Judge()
         judge.exact, judge.joint = True, NUMA
-        judge.offer = lambda ask, row: Offer({}, self._rule)  # type: ignore[method-assign]
+        judge.offer = lambda ask, row, door=None: Offer({}, self._rule)  # type: ignore[method-assign]
         return judge
 
 

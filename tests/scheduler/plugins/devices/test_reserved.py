@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from koord.api.kinds import DEVICES
 from koord.scheduler.plugins.devices.ledger import Devices
 from tests.scheduler.builders import node
 from tests.scheduler.plugins.devices.machines import ALLOCATED, K, device, gpu
-from tests.scheduler.reservations import World, pod, reservation
+from tests.scheduler.reservations import PREFIX, World, pod, reservation
 
 WHOLE = {f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100"}
 HALF = {f"{K}/gpu-core": "50", f"{K}/gpu-memory-ratio": "50"}
+QUARTER = {f"{K}/gpu-core": "25", f"{K}/gpu-memory-ratio": "25"}
+ONLY: dict[str, Any] = {"allocateOnce": False, "allocatePolicy": "Restricted"}
 TOTALS = {f"{K}/gpu-core": "200", f"{K}/gpu-memory-ratio": "200"}
 
 
@@ -94,3 +97,61 @@ def test_owners_are_not_misled_when_other_devices_of_the_node_come_and_go() -> N
     found.put(pod("b", more=HALF))
     found.settle()
     assert minors(found, "shop/b") == [1]
+
+
+def test_what_owners_have_of_a_shared_gpu_comes_out_of_what_is_held_for_them() -> None:
+    found = World(node("n0", cpu="32", extended=dict.fromkeys(WHOLE, "100")))
+    found.core.put(DEVICES, device("n0", [gpu(0)]))
+    found.put(reservation(more=HALF, allocateOnce=False))
+    found.settle()
+    found.put(pod("a", more=QUARTER), pod("b", more=QUARTER))
+    found.settle()
+    # 50% are held, all of it used by now: the other half is for others.
+    found.put(pod("other", app="other", more=HALF), pod("late", app="other", more=QUARTER))
+    found.settle()
+    assert (minors(found, "shop/other"), minors(found, "shop/late")) == ([0], [])
+    found.delete("shop/a", "shop/b")
+    found.settle()
+    # What owners gave back is held again.
+    assert minors(found, "shop/late") == []
+    found.put(pod("c", more=HALF))
+    found.settle()
+    assert minors(found, "shop/c") == [0]
+
+
+def test_owners_of_a_restricted_reservation_get_its_devices_and_no_others() -> None:
+    found = world()
+    found.put(reservation(more=HALF, **ONLY), pod("owner", more=WHOLE))
+    found.settle()
+    assert minors(found, "shop/owner") == [1], "a whole one, beside the reservation: it need not come out of it"
+    found.delete("shop/owner")
+    found.put(pod("must", more=WHOLE, affinity="{}"))
+    found.settle()
+    assert minors(found, "shop/must") == []
+    found.put(pod("small", more=HALF, affinity="{}"), pod("next", more=QUARTER, affinity="{}"))
+    found.settle()
+    assert (minors(found, "shop/small"), minors(found, "shop/next")) == ([0], [])
+
+
+def test_a_restricted_reservation_that_limits_other_resources_prefers_its_devices() -> None:
+    options = {"scheduling.koordinator.sh/reservation-restricted-options": '{"resources": ["cpu"]}'}
+    found = world()
+    found.put(reservation(more=HALF, annotations=options, **ONLY))
+    found.settle()
+    found.put(pod("first", more=HALF, affinity="{}"), pod("second", more=HALF, affinity="{}"))
+    found.settle()
+    assert (minors(found, "shop/first"), minors(found, "shop/second")) == ([0], [1])
+
+
+def test_of_two_reservations_the_one_is_taken_whose_devices_suffice() -> None:
+    found = world()
+    small = {f"{PREFIX}reservation-order": "1"}
+    found.put(reservation("small", more=QUARTER, labels=small, **ONLY), reservation("large", more=WHOLE, **ONLY))
+    assert found.settle() == {"reservation:small": "n0", "reservation:large": "n0"}
+    found.put(pod("a", more=HALF, affinity="{}"), pod("b", more=HALF, affinity="{}"))
+    found.settle()
+    assert (found.inside("shop/a"), found.inside("shop/b")) == ("large", "large")
+    assert minors(found, "shop/a") == minors(found, "shop/b") == [1]
+    found.put(pod("c", more=QUARTER, affinity="{}"))
+    found.settle()
+    assert (found.inside("shop/c"), minors(found, "shop/c")) == ("small", [0])

@@ -75,3 +75,72 @@ def test_a_reservation_on_one_numa_node_keeps_it_for_its_owners() -> None:
         for key in ("shop/other", "shop/owner")
     ]
     assert sorted(zones) == [0, 1]
+
+
+ONLY: dict[str, Any] = {"allocateOnce": False, "allocatePolicy": "Restricted"}
+
+
+def zones(found: World, key: str) -> dict[int, str]:
+    said = json.loads(found.pods[key].metadata.annotations.get(STATUS, "{}")).get("numaNodeResources", [])
+    return {each["node"]: each["resources"]["cpu"] for each in said}
+
+
+def test_owners_of_a_restricted_reservation_get_its_cpus_and_no_others() -> None:
+    found = world()
+    found.put(reservation(cpu="2", labels=LSR, **ONLY))
+    found.settle()
+    held = json.loads(found.reservations["r"].metadata.annotations[STATUS])["cpuset"]
+    found.put(bound("large", "4", affinity="{}"))
+    found.settle()
+    assert cpus(found, "shop/large") == ""
+    found.put(bound("fits", "2", affinity="{}"), bound("late", "2", affinity="{}"))
+    found.settle()
+    assert (cpus(found, "shop/fits"), cpus(found, "shop/late")) == (held, "")
+
+
+def test_owners_of_other_reservations_take_more_cpus_from_the_node() -> None:
+    found = world()
+    found.put(reservation(cpu="2", labels=LSR, **MANY), bound("large", "4", affinity="{}"))
+    found.settle()
+    # Its own first, the rest where most is free.
+    assert cpus(found, "shop/large") == "0-1,4-5"
+    found.put(bound("other", "4", app="other"))
+    found.settle()
+    assert cpus(found, "shop/other") == "2-3,6-7"
+
+
+def test_amounts_of_a_numa_node_that_owners_use_are_not_held_as_well() -> None:
+    found = world(SINGLE)
+    found.put(reservation(cpu="2", **MANY))
+    found.settle()
+    found.put(pod("owner", cpu="2"))
+    found.settle()
+    assert found.inside("shop/owner") == "r"
+    (zone,) = zones(found, "shop/owner")
+    # 4 CPUs a NUMA node: 2 are the owner's, out of the reservation, and 2 are left.
+    found.put(pod("four", app="other", cpu="4"), pod("two", app="other", cpu="2"))
+    found.settle()
+    assert (zones(found, "shop/four"), zones(found, "shop/two")) == ({1 - zone: "4"}, {zone: "2"})
+
+
+def test_a_restricted_reservation_gives_no_more_of_a_numa_node_than_it_holds() -> None:
+    found = world(SINGLE)
+    found.put(reservation(cpu="2", memory="1Gi", **ONLY))
+    found.settle()
+    found.put(pod("large", cpu="3", affinity="{}"), pod("fits", cpu="2", affinity="{}"))
+    found.settle()
+    assert not zones(found, "shop/large")
+    assert found.inside("shop/fits") == "r"
+    assert zones(found, "shop/fits") == {0: "2"}
+
+
+def test_of_two_reservations_the_one_is_taken_whose_cpus_suffice() -> None:
+    found = world()
+    first = {"scheduling.koordinator.sh/reservation-order": "1"}
+    found.put(reservation("plain", cpu="4", labels=first, **MANY), reservation("own", cpu="4", labels=LSR, **MANY))
+    assert found.settle() == {"reservation:plain": "n0", "reservation:own": "n0"}
+    # The first one holds 4 CPUs' worth and no CPUs: the other four are not for its owners.
+    found.put(bound("a", "4", affinity="{}"), bound("b", "4", affinity="{}"))
+    found.settle()
+    taken = {found.inside(key): cpus(found, key) for key in ("shop/a", "shop/b")}
+    assert taken == {"plain": "4-7", "own": "0-3"}
