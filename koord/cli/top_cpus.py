@@ -32,8 +32,6 @@ def cpu_table(found: Sequence[CPUFigures]) -> str:
         ("NODE", "NUMA", "POLICY", "CPUS", "FREE", "IN WHOLE CORES", "NOT FOR PODS", "CPU", "MEMORY", "PODS")
     ]
     for each in found:
-        if not each.numa_nodes:
-            rows.append((each.node, "-", each.numa_policy or "-", *["-"] * 7))
         for numa in each.numa_nodes:
             amounts = []
             for name in ("cpu", "memory"):
@@ -52,7 +50,12 @@ def cpu_table(found: Sequence[CPUFigures]) -> str:
                     ", ".join(_told(pod) for pod in each.pods if numa.number in pod.numa_nodes) or "-",
                 )
             )
-    return table(rows, right=frozenset({1, 4, 5, 7, 8}))
+    silent = [each.node for each in found if not each.numa_nodes]
+    told = [table(rows, right=frozenset({1, 4, 5, 7, 8}))] if len(rows) > 1 else []
+    if silent:
+        named = f"{', '.join(silent[:2])} and {len(silent) - 2} more nodes" if len(silent) > 3 else ", ".join(silent)
+        told.append(f"no NodeResourceTopology tells of the CPUs of {named}")
+    return "\n\n".join(told)
 
 
 def _told(pod: CPUHolder) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.change import Change, Side, listed
+from koord.scheduler.framework.change import Change, Side, asking_for_less, listed
 from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.state.table import Row
 
@@ -119,7 +119,26 @@ def way_to(engine: Engine, ask: Ask, row: Row, preference: Preference = the_smal
             steps.append(MendStep(part.plugin.name, tuple(reasons), change))
             ask = Ask(change.pod) if change.pod is not None else ask
             trial.apply(change)
-    return Way(tuple(steps), (name,)) if steps else None
+    return Way(tuple(_joined(steps)), (name,)) if steps else None
+
+
+def _joined(steps: list[MendStep]) -> list[MendStep]:
+    """With one step for what a pod asks for of a resource, though several plugins had it ask for less and less."""
+    joined: list[MendStep] = []
+    for step in steps:
+        change = step.change
+        for i, earlier in enumerate(joined):
+            if change.pod is not None and earlier.change.requests.keys() & change.requests.keys():
+                requests = dict(earlier.change.requests)
+                for name, (now, before) in change.requests.items():
+                    requests[name] = now, requests.get(name, (now, before))[1]
+                size = 1 + sum(1 - now / before for now, before in requests.values())
+                less = asking_for_less(change.pod, requests, size)
+                joined[i] = MendStep(earlier.plugin, (*earlier.reasons, *step.reasons), less)
+                break
+        else:
+            joined.append(step)
+    return joined
 
 
 class _Trial:

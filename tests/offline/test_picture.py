@@ -6,6 +6,8 @@ from pathlib import Path
 from subprocess import run
 
 from koord.api import kinds
+from koord.api.kubernetes.node import Node
+from koord.api.machinery.codec import convert
 from koord.api.text.manifest import Manifests, parse, read
 from koord.cli.top_cpus import cpu_table
 from koord.offline.picture.picture import picture_of
@@ -76,6 +78,12 @@ def test_the_table_has_a_line_for_each_numa_node() -> None:
     assert first.split() == ["hollow-0001", "0", "-", "0-15", "12", "12", "-", "4/16", "0/64Gi", "shop/db", "0-3,16"]
     assert second.endswith("shop/api, shop/db 0-3,16")
     assert [each.numa_policy for each in found] == ["", "SingleNUMANode"]
+
+
+def test_nodes_that_tell_nothing_of_their_cpus_are_one_line() -> None:
+    nodes = [convert(Node, {"metadata": {"name": f"n{i}"}}) for i in range(5)]
+    assert cpu_table(figures(nodes, [], [])) == "no NodeResourceTopology tells of the CPUs of n0, n1 and 3 more nodes"
+    assert cpu_table(figures(nodes[:2], [], [])).endswith("the CPUs of n0, n1")
 
 
 def test_programs_get_the_same() -> None:

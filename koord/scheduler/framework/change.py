@@ -8,7 +8,7 @@ back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -58,6 +58,8 @@ class Change:
     "Of a trial: who would have to see to it."
     size: float = 1.0
     "How much is asked of people, where one label or toleration is 1: smaller changes are proposed first."
+    requests: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    "Of a pod that asks for less: what it would ask for, by resource, and what it asks for."
 
     @property
     def on(self) -> Side:
@@ -72,6 +74,12 @@ def listed(words: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *most, last = list(words)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def asking_for_less(pod: Pod, requests: Mapping[str, tuple[int, int]], size: float) -> Change:
+    """The pod as it then is, and of each resource the amount that it would ask for, and that it asks for."""
+    less = [f"{render(name, now)} {name} instead of {render(name, before)}" for name, (now, before) in requests.items()]
+    return Change(f"a request of {listed(less)}", pod=pod, size=size, requests=requests)
 
 
 def without_pods(pods: Iterable[str], because: str) -> Change:

@@ -27,7 +27,7 @@ from koord.scheduler.framework.amount_scores import LEAST_ALLOCATED, MOST_ALLOCA
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import One
-from koord.scheduler.framework.change import Change, listed, smaller
+from koord.scheduler.framework.change import Change, asking_for_less, listed, smaller
 from koord.scheduler.framework.judge import Judge, Need
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.state.cluster import Cluster
@@ -125,9 +125,9 @@ class _Fit(AmountJudge):
         if short and min(free[name] for name in short) > 0:
             pod = smaller(ask.pod, {name: free[name] for name in short})
             if pod is not None:
-                less = [f"{render(name, free[name])} {name} instead of {render(name, short[name])}" for name in short]
                 parts = [1 - free[name] / asked for name, asked in short.items()]
-                found.append(Change(f"a request of {listed(less)}", pod=pod, size=1 + sum(parts)))
+                requests = {name: (free[name], asked) for name, asked in short.items()}
+                found.append(asking_for_less(pod, requests, size=1 + sum(parts)))
         more = {name: asked - free[name] for name, asked in short.items()}
         if free["pods"] < 1:
             more["pods"] = 1 - free["pods"]

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
-from koord.api.text.quantity import render
-from koord.scheduler.framework.change import Change, listed, smaller, without_pods
+from koord.scheduler.framework.change import Change, asking_for_less, listed, smaller, without_pods
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.requests import CORE, GPU, GPU_NAMES, MEMORY, OTHERS, RATIO, WHOLE, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room, filled
@@ -69,9 +68,8 @@ def _less(room: Room, request: Request, pod: Pod, asked: Amounts, fitting: int) 
     before = dict(asked)
     told = [name for name in most if name != names.RESOURCE_GPU_SHARED and most[name] < before[name]]
     if told:
-        less = [f"{render(name, most[name])} {name} instead of {render(name, before[name])}" for name in told]
         part = max(1 - most[name] / before[name] for name in told)
-        yield Change(f"a request of {listed(less)}", pod=changed, size=1 + part)
+        yield asking_for_less(changed, {name: (most[name], before[name]) for name in told}, size=1 + part)
 
 
 def _fewer(request: Request, asked: Amounts, fitting: int) -> dict[str, int]:

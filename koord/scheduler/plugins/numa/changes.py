@@ -13,8 +13,7 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from koord.api.text.quantity import render
-from koord.scheduler.framework.change import Change, relabelled, smaller
+from koord.scheduler.framework.change import Change, asking_for_less, relabelled, smaller
 from koord.scheduler.plugins.numa.accumulator import Wish
 from koord.scheduler.plugins.numa.allocations import Held, meta_spec
 from koord.scheduler.plugins.numa.facts import CPU, Facts
@@ -45,8 +44,7 @@ def fewer_cpus(pod: Pod, milli: int, most: int) -> Iterator[Change]:
     if 0 < most < milli:
         found = smaller(pod, {CPU: most})
         if found is not None:
-            text = f"a request of {render(CPU, most)} cpu instead of {render(CPU, milli)}"
-            yield Change(text, pod=found, size=1 + (1 - most / milli))
+            yield asking_for_less(found, {CPU: (most, milli)}, size=1 + (1 - most / milli))
 
 
 def no_requirement(pod: Pod, wish: Wish) -> Iterator[Change]:

@@ -17,6 +17,7 @@ from koord.scheduler.plugins.default_preemption import DefaultPreemption
 from koord.scheduler.plugins.devices.alignment import hints
 from koord.scheduler.plugins.devices.ledger import cells_of
 from koord.scheduler.plugins.devices.room import Room
+from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord.scheduler.plugins.numa.hints import NUMA, Hint, Offer, Rule
 from koord.scheduler.smallest import ways
 from koord.scheduler.state.cluster import Cluster
@@ -151,6 +152,14 @@ def test_changes_that_would_help_are_proposed_and_tried_out() -> None:
         f"a request of {less}",
         "default/there-1 gone, which would free gpu 0",
     }
+
+
+def test_what_two_plugins_cut_of_a_request_is_one_change() -> None:
+    offers = {f"{K}/gpu-core": 200, f"{K}/gpu-memory": "160Gi", f"{K}/gpu-memory-ratio": 200}
+    scene = Scene(NodeResourcesFit()).node(devices=[gpu(0), gpu(1)], more=offers)
+    found = ways(scene.engine, asking("p", gpu_core=50, gpu_memory="200Gi"))
+    told = [[step.change.text for step in way.steps] for way in found]
+    assert ["a request of 80Gi koordinator.sh/gpu-memory instead of 200Gi"] in told, told
 
 
 def test_a_scope_is_proposed_to_be_left_out_where_that_helps() -> None:
