@@ -82,6 +82,11 @@ def concerns(meta: ObjectMeta) -> bool:
     return EVICTION_NOTICE.key in meta.annotations
 
 
+def is_told(meta: ObjectMeta) -> bool:
+    """Whether somebody has asked a pod to go."""
+    return EVICTION_ASKED_BY.key in meta.annotations
+
+
 def decide(pod: Pod, asker: Asker, now_s: float, at_most_s: float = LONGEST_S) -> Verdict:
     """What happens to a pod that `asker` wants gone. `at_most_s`: the longest notice that it can give."""
     meta = pod.metadata

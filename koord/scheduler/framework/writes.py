@@ -65,6 +65,10 @@ class Evict:
     reason: str
     message: str
     "Why, for whoever looks at the pod."
+    about: str = ""
+    "The object for which it has to go."
+    stands: Callable[[], bool] = field(default=lambda: True, compare=False)
+    "Whether it still has to go: it may be given notice, and asked again at the end of it."
 
 
 Write: TypeAlias = Patch | PodBinding | Delete | Create | Evict

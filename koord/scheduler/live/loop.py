@@ -19,6 +19,7 @@ from koord.scheduler.live.auditing import Auditing
 from koord.scheduler.live.binding import Bindings
 from koord.scheduler.live.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from koord.scheduler.live.monitor import Monitor
+from koord.scheduler.live.noticing import UnderNotice
 from koord.scheduler.live.preempting import Preempting
 from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
@@ -46,6 +47,7 @@ class Loop:
         ready: asyncio.Event,
         pod_of: Callable[[str], Pod | None],
         audit: Auditing | None = None,
+        under: UnderNotice | None = None,
     ) -> None:
         self._client, self._core, self._clock = client, core, clock
         self._telling, self._metrics, self._ready, self._audit = telling, metrics, ready, audit
@@ -65,14 +67,14 @@ class Loop:
             spent=metrics.spent,
         )
         self._preempting = Preempting(
-            client, core, clock, telling, pod_of=pod_of, wake=ready.set, done=metrics.made_room
+            client, core, clock, telling, pod_of=pod_of, wake=ready.set, done=metrics.made_room, under=under
         )
         self._began_s: dict[str, float] = {}
         self._waits_since_s: dict[str, float] = {}
         "By key of entity, since when it waits for others."
         self._gates: dict[str, tuple[str, float, bool]] = {}
         "By key of a job that must not be tried yet, why not, since when for that reason, and whether it is told."
-        self._writing = Writing(client, clock)
+        self._writing = Writing(client, clock, pod_of, under, telling.told_to_go)
         self._stopping = False
 
     def stop(self) -> None:
@@ -193,6 +195,8 @@ class Loop:
         self._metrics.calls(len(self.bindings) + self._core.waiting(), self._telling.unwritten)
         self._monitor.look(now_s)
         self._look_at_gates(now_s)
+        self._preempting.look()
+        self._writing.look()
         if self._audit is not None:
             self._audit.look(now_s)
         self._core.at(moment(self._clock))

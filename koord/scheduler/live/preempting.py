@@ -2,6 +2,9 @@
 
 A victim is told why by its DisruptionTarget condition and an event, and deleted with its usual grace; its room is taken
 when it is really gone. Where a victim cannot be ended the promise is taken back, and the pod is tried again.
+
+Victims that ask for notice get it, and the pod stays nominated meanwhile. Victims that ask for none go when nobody is
+waited for any longer: what they would lose earlier helps nobody.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.notice.decision import Asker, Go, concerns
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Nowhere
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.plugin import Move
+from koord.scheduler.live.noticing import COMPONENT, Noticing, UnderNotice
 from koord.scheduler.live.sources import moment
 from koord.scheduler.live.telling import Telling
 
@@ -32,6 +37,7 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE: Final = 16
 FIELD_MANAGER: Final = "koord-scheduler"
 PREEMPTED: Final = "PreemptionByScheduler"
+MESSAGE: Final = "preempting to accommodate a higher priority pod"
 
 
 class Preempting:
@@ -48,10 +54,14 @@ class Preempting:
         pod_of: Callable[[str], Pod | None],
         wake: Callable[[], None],
         done: Callable[[bool, float], None] = lambda all_went, took_s: None,
+        under: UnderNotice | None = None,
     ) -> None:
         self._client, self._core, self._clock, self._telling = client, core, clock, telling
         self._pod_of, self._wake, self._done = pod_of, wake, done
         self._tasks: set[asyncio.Task[None]] = set()
+        self._noticing = Noticing(client, clock, PREEMPTED.__eq__, under or UnderNotice(), telling.told_to_go)
+        self._waiting: dict[str, tuple[Ask, Move, str]] = {}
+        "By pod, whose victims have notice, with the profile that decided."
 
     @property
     def is_full(self) -> bool:
@@ -67,14 +77,46 @@ class Preempting:
         for move in decision.moves:
             if not move.victims:
                 continue
-            task = asyncio.create_task(
-                self._carry_out(asks[move.pod], move, decision.profile), name=f"preempt for {move.pod}"
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            self._begin(asks[move.pod], move, decision.profile)
+
+    def look(self) -> None:
+        """Now and then: victims whose notice is over go, and those that nobody needs gone any more stay."""
+        for ask, move, profile in list(self._waiting.values()):
+            if not self._is_promised(ask.key, move):
+                del self._waiting[ask.key]
+            elif any(self._goes(key, ask, profile) for key in move.victims):
+                del self._waiting[ask.key]
+                self._begin(ask, move, profile)
+        self._noticing.let_stay(self._stands)
+
+    def _begin(self, ask: Ask, move: Move, profile: str) -> None:
+        task = asyncio.create_task(self._carry_out(ask, move, profile), name=f"preempt for {move.pod}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _is_promised(self, pod: str, move: Move) -> bool:
+        promise = self._core.cluster.nominations.of(pod)
+        return promise is not None and {key for key, _ in promise.victims} == set(move.victims)
+
+    def _goes(self, key: str, ask: Ask, profile: str) -> bool:
+        victim = self._pod_of(key)
+        if victim is None or victim.metadata.deletion_timestamp is not None:
+            return True
+        return concerns(victim.metadata) and self._noticing.goes(victim, _asker(ask, profile))
+
+    def _stands(self, victim: Pod, pod: str) -> bool | None:
+        """Whether a pod that was told to go still has to, for another one."""
+        promise = self._core.cluster.nominations.of(pod)
+        if promise is not None and (victim.metadata.key, victim.metadata.uid) in promise.victims:
+            return True
+        waiting = self._pod_of(pod)
+        if waiting is None or waiting.spec.node_name or waiting.metadata.deletion_timestamp is not None:
+            return False
+        return None
 
     async def finish(self) -> None:
         """What is under way is ended: whoever is not deleted yet stays."""
+        self._noticing.finish()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -88,11 +130,38 @@ class Preempting:
 
     async def _carry_out(self, ask: Ask, move: Move, profile: str) -> None:
         began_s = self._clock.monotonic()
-        ended = await asyncio.gather(*(self._end(key, ask, move.node, profile) for key in move.victims))
-        self._done(all(ended), self._clock.monotonic() - began_s)
+        waits = await self._awaited(ask, move, profile)
+        if waits:
+            self._waiting[ask.key] = ask, move, profile
+        going = [key for key in move.victims if key not in waits and (not waits or self._asks_for_notice(key))]
+        ended = await asyncio.gather(*(self._end(key, ask, move.node, profile) for key in going))
+        if not waits or not all(ended):
+            self._done(all(ended), self._clock.monotonic() - began_s)
         if not all(ended):
+            self._waiting.pop(ask.key, None)
             self._core.at(moment(self._clock))
             self._core.take_back(ask.key)
+
+    def _asks_for_notice(self, key: str) -> bool:
+        victim = self._pod_of(key)
+        return victim is not None and concerns(victim.metadata)
+
+    async def _awaited(self, ask: Ask, move: Move, profile: str) -> set[str]:
+        """The victims that are not to go yet. They are told."""
+        waits = set()
+        for key in move.victims:
+            victim = self._pod_of(key)
+            if victim is None or not concerns(victim.metadata):
+                continue
+            try:
+                if not isinstance(await self._noticing.ask(victim, _asker(ask, profile)), Go):
+                    waits.add(key)
+            except NotFound:
+                continue
+            except (ApiError, DecodeError, NotLeader) as error:
+                log.warning("a victim is not told, retrying: %s", error, extra={"pod": key, "for": ask.key})
+                waits.add(key)
+        return waits
 
     async def _end(self, key: str, ask: Ask, node: str, profile: str) -> bool:
         victim = self._pod_of(key)
@@ -117,7 +186,7 @@ class Preempting:
             "type": PodConditionType.DISRUPTION_TARGET,
             "status": "True",
             "reason": PREEMPTED,
-            "message": f"{profile}: preempting to accommodate a higher priority pod",
+            "message": f"{profile}: {MESSAGE}",
             "lastTransitionTime": from_seconds(self._clock.now()),
         }
         await self._client.patch(
@@ -129,3 +198,7 @@ class Preempting:
             subresource="status",
             field_manager=FIELD_MANAGER,
         )
+
+
+def _asker(ask: Ask, profile: str) -> Asker:
+    return Asker(COMPONENT, PREEMPTED, f"{profile}: {MESSAGE}", ask.key)

@@ -42,6 +42,7 @@ from koord.scheduler.live.auditing import Auditing, AuditMetrics
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
+from koord.scheduler.live.noticing import UnderNotice
 from koord.scheduler.live.onlooker import Onlooker
 from koord.scheduler.live.reload import Read, changes
 from koord.scheduler.live.sources import OPTIONAL, Sources, moment, together
@@ -178,6 +179,8 @@ class Runner:
         announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)
         forget = self._sources.pods.add_handler(telling.pod)
         forget = together(forget, self._sources.tell_malformed(MalformedTeller(self._events, READ)))
+        under = UnderNotice()
+        forget = together(forget, self._sources.pods.add_handler(under.hear))
         audit = None
         if self._audited is not None and self._options.audit is not None:
             audit = Auditing(self._audited, self._clock, self._options.audit)
@@ -200,6 +203,7 @@ class Runner:
                         self._ready,
                         self._sources.pods.get,
                         audit,
+                        under,
                     )
                     await self._loop.run()
                     self._take_over(self._config)

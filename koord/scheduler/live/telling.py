@@ -23,6 +23,7 @@ from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder, reference
 from koord.kube.store import Delta
+from koord.notice.decision import Asker
 from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.message import for_an_event
@@ -152,6 +153,11 @@ class Telling:
         note = f"Preempted by pod {by.meta.uid} on node {node}"
         related = reference(*self.subject(by))
         self._events.record(reference(PODS, victim), "Preempted", note, action="Preempting", related=related)
+
+    def told_to_go(self, pod: Pod, asker: Asker, deadline: str) -> None:
+        about = f" ({asker.about})" if asker.about else ""
+        note = f"{asker.message}{about}. The pod goes at {deadline}, or when it says that it is ready."
+        self._events.record(reference(PODS, pod), "EvictionNotice", note, action="Evicting", type="Warning")
 
     def forget(self, uid: str) -> None:
         """A pod is bound or gone: nothing more is to be said of why it waits."""

@@ -1,36 +1,54 @@
 """Writes what plugins want other objects to say: of each object the newest word, again and again until it is written.
 
-Words about one object never overtake each other. What changes faster than it can be written is one write.
+Words about one object never overtake each other. What changes faster than it can be written is one write. A pod that
+is to be evicted and asks for notice gets it first, and stays if the reason is gone before the notice is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError, Conflict, EvictionRefused, NotFound
 from koord.kube.retry import backoff_s
+from koord.notice.decision import Asker, Go, is_told
 from koord.scheduler.framework.writes import Evict, Patch, PodBinding, Write
 from koord.scheduler.live.binding import carry_out
+from koord.scheduler.live.noticing import COMPONENT, Noticing, Told, UnderNotice
+from koord.scheduler.live.preempting import PREEMPTED
 
 log = logging.getLogger(__name__)
 
 FIRST_AGAIN_S: Final = 0.2
 LONGEST_AGAIN_S: Final = 30.0
 
+_EVICTIONS: Final = "evictions"
 _Object: TypeAlias = tuple[str, str, str]
 
 
 class Writing:
     """All writes under way, one for each object."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client, self._clock = client, clock
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        pod_of: Callable[[str], Pod | None] = lambda key: None,
+        under: UnderNotice | None = None,
+        told: Told = lambda pod, asker, deadline: None,
+    ) -> None:
+        """`pod_of` gives a pod as it was last heard of, `told` hears of pods that are told to go."""
+        self._client, self._clock, self._pod_of = client, clock, pod_of
+        self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told)
+        self._noticed: dict[_Object, Evict] = {}
+        "Pods that have notice."
         self._wanted: dict[_Object, Write] = {}
         self._tasks: dict[_Object, asyncio.Task[None]] = {}
 
@@ -44,8 +62,38 @@ class Writing:
             task = self._tasks[key] = asyncio.create_task(self._write(key), name=f"write {' '.join(key)}")
             task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
+    def look(self) -> None:
+        """Now and then: pods whose notice is over go, and those that need not go any more stay."""
+        for key, evict in list(self._noticed.items()):
+            pod = self._pod_of(f"{evict.namespace}/{evict.name}")
+            if pod is None or pod.metadata.uid != evict.uid or not (evict.stands() or is_told(pod.metadata)):
+                del self._noticed[key]
+            elif evict.stands() and self._noticing.goes(pod, _asker(evict)):
+                del self._noticed[key]
+                self.put(evict)
+        self._noticing.let_stay(self._stands)
+
+    def _stands(self, pod: Pod, about: str) -> bool | None:
+        meta = pod.metadata
+        key = _EVICTIONS, meta.namespace, meta.name
+        evict = self._noticed.get(key) or self._wanted.get(key)
+        if isinstance(evict, Evict):
+            return evict.stands()
+        return None if key not in self._tasks else True
+
+    async def _waits(self, key: _Object, write: Write) -> bool:
+        """Whether a pod that is to be evicted has notice, and stays until it is over."""
+        pod = self._pod_of(f"{write.namespace}/{write.name}") if isinstance(write, Evict) else None
+        if pod is None or not isinstance(write, Evict) or pod.metadata.uid != write.uid:
+            return False
+        if isinstance(await self._noticing.ask(pod, _asker(write)), Go):
+            return False
+        self._noticed[key] = write
+        return True
+
     def stop(self) -> None:
         """What is not written yet is left: whoever decides next finds out by itself."""
+        self._noticing.finish()
         for task in self._tasks.values():
             task.cancel()
 
@@ -53,7 +101,8 @@ class Writing:
         tries, told = 0, ""
         while (write := self._wanted.pop(key, None)) is not None:
             try:
-                await carry_out(self._client, write)
+                if not await self._waits(key, write):
+                    await carry_out(self._client, write)
             except (NotFound, Conflict, NotLeader, EvictionRefused) as error:
                 # It is gone, or another one of its name is there, of which we hear. Whom a budget protects stays.
                 log.info("%s was not written: %s", " ".join(key), error)
@@ -71,5 +120,9 @@ def _kind(write: Write) -> str:
     if isinstance(write, PodBinding):
         return "bindings"
     if isinstance(write, Evict):
-        return "evictions"
+        return _EVICTIONS
     return f"{write.kind.plural}/{write.subresource if isinstance(write, Patch) else ''}"
+
+
+def _asker(evict: Evict) -> Asker:
+    return Asker(COMPONENT, evict.reason, evict.message, evict.about)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from koord.api.configuration.features import SchedulerGate
@@ -170,7 +171,7 @@ class ElasticQuota(Plugin):
             for record in found.pods:
                 namespace, _, name = record.key.partition("/")
                 why = f"quota {found.quota} has used more than its share for longer than {args.delay_evict_time}"
-                yield Evict(namespace, name, record.uid, REVOKED, why)
+                yield Evict(namespace, name, record.uid, REVOKED, why, found.quota, partial(self._is_over, found.quota))
         for name in [each for each in self.quotas.overuse if not self._is_over(each)]:
             del self.quotas.overuse[name]
 

@@ -1,0 +1,113 @@
+"""Pods that the scheduler wants gone and that get notice: told, waited for, or let stay after all.
+
+Preemption and revoke ask here before they end a pod. What a pod was told stands on the pod, so a scheduler that starts
+anew finds it there: it is waited for as before where the reason is found again, and withdrawn where it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import DecodeError
+from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
+from koord.api.text.timestamp import from_seconds
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.election import NotLeader
+from koord.kube.errors import ApiError
+from koord.kube.store import Delta
+from koord.notice.decision import Asker, Go, Tell, Verdict, concerns, decide, is_told
+from koord.notice.live.asking import ask, withdraw
+
+log = logging.getLogger(__name__)
+
+COMPONENT: Final = "koord-scheduler"
+FOUND_AGAIN_S: Final = 300.0
+"""So long after a start, a pod may be told of which nobody knows the reason: it has not been found again yet."""
+LOST_S: Final = 30.0
+"""So long a reason may be missing that was there: whoever needs the room is being decided about."""
+
+Told = Callable[[Pod, Asker, str], None]
+
+
+class UnderNotice:
+    """The pods that were told to go, as informers know them. All others cost one look at their annotations."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Pod] = {}
+
+    def hear(self, delta: Delta[Pod]) -> None:
+        new = delta.new
+        if new is not None and is_told(new.metadata):
+            self._pods[new.metadata.key] = new
+        elif self._pods and (gone := new or delta.old) is not None:
+            self._pods.pop(gone.metadata.key, None)
+
+    def __iter__(self) -> Iterator[Pod]:
+        return iter(list(self._pods.values()))
+
+
+class Noticing:
+    """Asks pods to go. `owns` says which reasons are its own, `told` hears of each pod that is told for the first
+    time."""
+
+    def __init__(
+        self, client: Client, clock: Clock, owns: Callable[[str], bool], under: UnderNotice, told: Told
+    ) -> None:
+        self._client, self._clock, self._owns, self._under, self._told = client, clock, owns, under, told
+        self._began_s = clock.monotonic()
+        self._lost_s: dict[str, float] = {}
+        "By uid, since when the reason of a pod that was told is missing."
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, pod: Pod, asker: Asker) -> Verdict:
+        """Raises what the API raises."""
+        if not concerns(pod.metadata):
+            return Go("no notice")
+        verdict = await ask(self._client, pod, asker, self._clock.now())
+        if isinstance(verdict, Tell) and verdict.is_new:
+            self._told(pod, asker, from_seconds(verdict.until_s))
+        return verdict
+
+    def goes(self, pod: Pod, asker: Asker) -> bool:
+        """Whether a pod that was told goes now, or is not what it was: somebody has to ask again."""
+        return not concerns(pod.metadata) or isinstance(decide(pod, asker, self._clock.now()), Go)
+
+    def let_stay(self, stands: Callable[[Pod, str], bool | None]) -> None:
+        """Withdraws what stands on pods without a reason. `stands` says whether a pod has to go for an object; None
+        where that may not be known yet."""
+        now_s, lost = self._clock.monotonic(), self._lost_s
+        self._lost_s = {}
+        for pod in self._under:
+            meta = pod.metadata
+            entry = next(
+                (each for each in EVICTION_ASKED_BY.read(meta) if each.by == COMPONENT and self._owns(each.reason)),
+                None,
+            )
+            if entry is None or meta.deletion_timestamp is not None:
+                continue
+            answer = stands(pod, entry.about)
+            if answer:
+                continue
+            since_s = self._lost_s[meta.uid] = lost.get(meta.uid, now_s)
+            enough_s = FOUND_AGAIN_S if since_s - self._began_s < LOST_S else LOST_S
+            if answer is False or now_s - since_s >= enough_s:
+                asker = Asker(entry.by, entry.reason, entry.message, entry.about)
+                task = asyncio.create_task(self._withdraw(pod, asker), name=f"let {meta.key} stay")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def finish(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _withdraw(self, pod: Pod, asker: Asker) -> None:
+        try:
+            if await withdraw(self._client, pod, asker, self._clock.now()):
+                log.info("a pod that was told to go can stay", extra={"pod": pod.metadata.key})
+        except (ApiError, DecodeError, NotLeader) as error:
+            log.warning("notice is not withdrawn, retrying: %s", error, extra={"pod": pod.metadata.key})
