@@ -15,6 +15,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     cpu.RESOURCE_STATUS,
     cpu.SYSTEM_QOS_RESOURCE,
     load.LAST_EVICTIONS,
+    notice.EVICTION_ASKED_BY,
     notice.EVICTION_NOTICE,
     pod_qos.CPU_BURST,
     pod_qos.CPU_QOS,

@@ -18,7 +18,7 @@ from koord.agent.executor.executor import Executor, ExecutorOutcome
 from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.qos.decision import NOTHING, Eviction, StrategyDecision
-from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S
+from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.qos.strategy import NEVER, Departures, Reader, Sight, Strategy
 from koord.agent.series.samples import Samples
@@ -59,6 +59,8 @@ class Agent:
     "By uid, when a pod was evicted."
     refused_s: dict[str, float] = field(default_factory=dict)
     "By uid, when the API did not let a pod go."
+    told_s: dict[str, float] = field(default_factory=dict)
+    "By uid, when a pod that has notice was last wanted gone."
     last_release_s: dict[str, float] = field(default_factory=dict)
     "By strategy."
     _memories: dict[str, Any] = field(default_factory=dict)
@@ -114,10 +116,15 @@ class Agent:
         """The next round asks others first."""
         self.refused_s[eviction.pod.uid] = now_s
 
+    def was_told(self, eviction: Eviction, now_s: float) -> None:
+        """It has notice: as long as the reason lasts it is chosen before others."""
+        self.told_s[eviction.pod.uid] = now_s
+
     def _departures(self, now_s: float) -> Departures:
         self.evicted_s = {uid: at_s for uid, at_s in self.evicted_s.items() if now_s - at_s < PENDING_RELEASE_S}
         self.refused_s = {uid: at_s for uid, at_s in self.refused_s.items() if now_s - at_s < REFUSED_LATELY_S}
-        return Departures(self.evicted_s.keys(), self.refused_s.keys(), self.last_release_s)
+        self.told_s = {uid: at_s for uid, at_s in self.told_s.items() if now_s - at_s < WANTED_S}
+        return Departures(self.evicted_s.keys(), self.refused_s.keys(), self.told_s.keys(), self.last_release_s)
 
     def _asked(self, strategy: Strategy[Any, Any], reader: Reader, sight: Sight) -> StrategyDecision | None:
         """Settings that cannot be read leave all as it is."""

@@ -128,6 +128,6 @@ def evicting(
     refused: Collection[str] = (),
 ) -> StrategyDecision | None:
     """What a strategy of evictions decides. `gone`: uids of pods that are on their way; `refused`: that were kept."""
-    departures = Departures(frozenset(gone), frozenset(refused), {strategy.name: last_release_s})
+    departures = Departures(frozenset(gone), frozenset(refused), frozenset(), {strategy.name: last_release_s})
     sight = Sight(replace(state, gates={**DEFAULT_GATES, **gates}), used, now_s, departures)
     return strategy.decide(sight, None, None).decision

@@ -3,28 +3,36 @@
 A refusal is told on the pod, and the next round asks others first; only what was accepted counts as released. In an
 emergency, when the node is about to run out of memory, the processes of a pod that may not go are killed. Before a pod
 goes, its band is noted on the node: the scheduler then places nobody of that band there for a while.
+
+A pod that asks for notice is told and waited for, as long as the strategy can wait, and goes if it is still wanted gone
+at the end. If the node has cooled down meanwhile, the notice is withdrawn.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from koord.agent.executor.audit import Audit
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.killing import kill_all
+from koord.agent.pods import AgentPod
 from koord.agent.qos.decision import Eviction
-from koord.api.kinds import NODES
+from koord.agent.qos.evicting import WANTED_S
+from koord.api.kinds import NODES, PODS
 from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.node import Node
 from koord.api.protocol.annotations.load import LAST_EVICTIONS
+from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
 from koord.api.protocol.priority import PriorityClass
 from koord.api.text.timestamp import from_seconds as timestamp
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import ApiError, NotFound
 from koord.kube.events import EventRecorder
+from koord.notice.decision import Asker, Go, Tell, concerns, is_told
+from koord.notice.live.asking import ask, withdraw
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +54,14 @@ class Evictor:
         done: Callable[[Eviction], None],
         node: Callable[[], Node | None],
         kept: Callable[[Eviction], None] = lambda eviction: None,
+        told: Callable[[Eviction], None] = lambda eviction: None,
     ) -> None:
-        """`done` and `kept` are told whether a pod goes; `node` is where it runs."""
+        """`done` and `kept` hear whether a pod goes, `told` that it is waited for; `node` is where it runs."""
         self._client, self._events, self._audit, self._clock, self._done = client, events, audit, clock, done
-        self._cgroups, self._node, self._kept = cgroups, node, kept
+        self._cgroups, self._node, self._kept, self._tell = cgroups, node, kept, told
+        self._wanted_s: dict[tuple[str, str], float] = {}
+        "By uid and feature, when a pod that has notice was last wanted gone."
+        self._began_s = clock.monotonic()
         self._noted_s: dict[str, float] = {}
         self._refused = ""
         "Who was refused last, by uid."
@@ -62,6 +74,9 @@ class Evictor:
         )
         note = f"{eviction.by}: {eviction.why}"
         try:
+            if concerns(pod.meta) and eviction.notice_s > 0 and await self._waits(eviction, regarding):
+                self._tell(eviction)
+                return
             await self._client.evict(pod.meta.namespace, pod.meta.name, uid=pod.uid)
         except NotFound:
             self._done(eviction)
@@ -79,6 +94,40 @@ class Evictor:
             self._audit_of("evict", eviction, note)
             self._events.record(regarding, "evictPodSuccess", note, action="Evicting", type="Warning")
             log.info("evicted %s: %s", pod.key, note)
+
+    async def _waits(self, eviction: Eviction, regarding: ObjectReference) -> bool:
+        """Whether the pod has notice, and it is not over."""
+        meta, asker = eviction.pod.meta, _asker(eviction.by, eviction.why)
+        self._wanted_s[meta.uid, asker.reason] = self._clock.monotonic()
+        pod = await self._client.get(PODS, meta.name, namespace=meta.namespace)
+        if pod.metadata.uid != meta.uid:
+            return False
+        verdict = await ask(self._client, pod, asker, self._clock.now(), eviction.notice_s)
+        if isinstance(verdict, Go):
+            return False
+        if isinstance(verdict, Tell) and verdict.is_new:
+            until = timestamp(verdict.until_s)
+            note = f"{eviction.by}: {eviction.why}. The pod goes at {until}, or when it says that it is ready."
+            self._audit_of("notice", eviction, note)
+            self._events.record(regarding, "EvictionNotice", note, action="Evicting", type="Warning")
+        return True
+
+    async def let_stay(self, pods: Iterable[AgentPod]) -> None:
+        """Withdraws what pods were told that nobody wants gone any more."""
+        now_s = self._clock.monotonic()
+        for pod in pods:
+            if not is_told(pod.meta) or not pod.is_active:
+                continue
+            for entry in EVICTION_ASKED_BY.read(pod.meta):
+                last_s = self._wanted_s.get((pod.uid, entry.reason), self._began_s)
+                if entry.by != FIELD_MANAGER or now_s - last_s < WANTED_S:
+                    continue
+                try:
+                    found = await self._client.get(PODS, pod.meta.name, namespace=pod.meta.namespace)
+                    await withdraw(self._client, found, _asker(entry.reason, ""), self._clock.now())
+                except ApiError as error:
+                    log.warning("notice of %s is not withdrawn: %s", pod.key, error)
+        self._wanted_s = {key: at_s for key, at_s in self._wanted_s.items() if now_s - at_s < 2 * WANTED_S}
 
     def _kill(self, eviction: Eviction, regarding: ObjectReference, note: str) -> None:
         pod = eviction.pod
@@ -108,3 +157,7 @@ class Evictor:
         self._audit.add(
             timestamp(self._clock.now()), type, eviction.by, message, namespace=meta.namespace, name=meta.name
         )
+
+
+def _asker(feature: str, why: str) -> Asker:
+    return Asker(FIELD_MANAGER, feature, why)

@@ -136,6 +136,7 @@ class Daemon:
                 self._evicted,
                 lambda: sources.node.get(self._options.node),
                 lambda eviction: self.agent.was_refused(eviction, self._clock.monotonic()),
+                lambda eviction: self.agent.was_told(eviction, self._clock.monotonic()),
             )
             on_ready()
             await self._find_driver()
@@ -175,6 +176,7 @@ class Daemon:
                     self._tell(done)
                     for eviction in done.evictions:
                         await evictor.evict(eviction)
+                    await evictor.let_stay(sources.pods.values())
             except (OSError, ValueError) as error:
                 log.warning("this round is left out: %s", error)
             await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))

@@ -30,6 +30,8 @@ from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "cpu_evict"
 COOL_DOWN_S: Final = 20.0
+NOTICE_S: Final = 60.0
+"""Best effort starves meanwhile, and services do not notice: a minute is bearable."""
 COLLECT_INTERVAL_S: Final = 1.0
 _HIGHEST_LOWER_PERCENT: Final = 60
 
@@ -149,4 +151,5 @@ STRATEGY: Final = eviction_strategy(
         Reason(AgentGate.CPU_EVICT, _usage),
     ),
     cools_at_start=True,
+    notice_s=NOTICE_S,
 )

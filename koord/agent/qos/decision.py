@@ -22,6 +22,8 @@ class Eviction:
     why: str
     is_emergency: bool = False
     "Whether its processes are to be killed where the API does not let it go: the node is about to run out of memory."
+    notice_s: float = 0.0
+    "The longest notice that the node can give; 0 gives none."
 
 
 @dataclass(frozen=True, slots=True)

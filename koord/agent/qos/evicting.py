@@ -3,7 +3,8 @@
 Each reason is a `Task`: so much is to be released, of these pods in this order. A pod that goes helps every task that
 counts what it holds, also one that would not have chosen it, and one that was evicted a moment ago and still runs
 counts as released. So nobody is evicted for what another's leaving already gives back. Whom the API would not let go
-comes last for a while: a budget that protects one pod must not keep the node from helping itself.
+comes last for a while: a budget that protects one pod must not keep the node from helping itself. Who was told to go
+and is waited for comes first: as long as the reason lasts the same pods are chosen, and nobody else goes instead.
 
 A strategy of evictions is a list of reasons, each with its gate, and a time for which it waits after it evicted a pod.
 """
@@ -28,6 +29,8 @@ PENDING_RELEASE_S: Final = 120.0
 """For so long an evicted pod counts as on its way out."""
 REFUSED_LATELY_S: Final = 60.0
 """For so long a pod whose eviction was refused comes after all others."""
+WANTED_S: Final = 30.0
+"""A pod that has notice and was not wanted gone for so long can stay: longer than any strategy cools down."""
 
 
 class Account(NamedTuple):
@@ -51,29 +54,36 @@ class Task:
 
 
 def evictions(
-    strategy: str, tasks: Sequence[Task], leaving: Collection[AgentPod], refused: Collection[str] = ()
+    strategy: str,
+    tasks: Sequence[Task],
+    leaving: Collection[AgentPod],
+    refused: Collection[str] = (),
+    told: Collection[str] = (),
+    notice_s: float = 0.0,
 ) -> tuple[Eviction, ...]:
-    """`leaving`: pods that were evicted lately and are still there. `refused`: uids of those that lately might not."""
+    """`leaving`: pods that were evicted lately and are still there. `refused`: uids of those that lately might not.
+    `told`: uids of those that have notice, of at most `notice_s`."""
     chosen: dict[str, Eviction] = {}
     gone = {pod.uid for pod in leaving}
     for task in tasks:
         released = sum(_worth(pod, task.account, tasks) for pod in leaving)
         released += sum(_worth(each.pod, task.account, tasks) for each in chosen.values())
-        for pod in _in_order(task, refused):
+        for pod in _in_order(task, refused, told):
             if released >= task.need:
                 break
             if pod.uid in chosen or pod.uid in gone:
                 continue
-            chosen[pod.uid] = Eviction(pod, strategy, task.feature, task.why, task.is_emergency)
+            waits_s = 0.0 if task.is_emergency else notice_s
+            chosen[pod.uid] = Eviction(pod, strategy, task.feature, task.why, task.is_emergency, waits_s)
             released += _worth(pod, task.account, tasks)
     return tuple(chosen.values())
 
 
-def _in_order(task: Task, refused: Collection[str]) -> Sequence[AgentPod]:
-    # In an emergency a refusal does not count: who is first by importance goes.
-    if not refused or task.is_emergency:
+def _in_order(task: Task, refused: Collection[str], told: Collection[str]) -> Sequence[AgentPod]:
+    # In an emergency neither counts: who is first by importance goes.
+    if not (refused or told) or task.is_emergency:
         return task.candidates
-    return sorted(task.candidates, key=lambda pod: pod.uid in refused)
+    return sorted(task.candidates, key=lambda pod: (pod.uid in refused, pod.uid not in told))
 
 
 def _worth(pod: AgentPod, account: Account, tasks: Sequence[Task]) -> int:
@@ -120,9 +130,10 @@ class Reason:
 
 
 def eviction_strategy(
-    name: str, cool_down_s: float, reasons: tuple[Reason, ...], *, cools_at_start: bool
+    name: str, cool_down_s: float, reasons: tuple[Reason, ...], *, cools_at_start: bool, notice_s: float
 ) -> Strategy[None, None]:
-    """`cools_at_start`: whether it also waits after the agent's start, when little has been measured."""
+    """`cools_at_start`: whether it also waits after the agent's start, when little has been measured. `notice_s`: for
+    how long it can wait for pods that ask for notice."""
 
     def decide(sight: Sight, held: None, memory: None) -> Turn[None]:
         slo = sight.state.slo
@@ -134,6 +145,7 @@ def eviction_strategy(
             return Turn(NOTHING, None)
         tasks = [task for reason in reasons if sight.state.gates[reason.gate] for task in reason.tasks(sight, settings)]
         leaving = [pod for uid, pod in sight.state.pods.items() if uid in sight.departures.evicted]
-        return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, sight.departures.refused)), None)
+        refused, told = sight.departures.refused, sight.departures.told
+        return Turn(StrategyDecision(evictions=evictions(name, tasks, leaving, refused, told, notice_s)), None)
 
     return Strategy(name, tuple(reason.gate for reason in reasons), None, decide)

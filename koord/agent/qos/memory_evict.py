@@ -31,6 +31,8 @@ from koord.api.protocol.priority import QoSClass
 
 NAME: Final = "memory_evict"
 COOL_DOWN_S: Final = 4.0
+NOTICE_S: Final = 10.0
+"""Memory runs out in seconds: nobody is waited for longer than that."""
 EMERGENCY_PERCENT: Final = 95
 """From here on the kernel may kill anybody any moment: better the pod that is chosen, also against the API's word."""
 FRESH_WITHIN_S: Final = 2.0
@@ -121,4 +123,5 @@ STRATEGY: Final = eviction_strategy(
         Reason(AgentGate.MEMORY_EVICT, _of_any_class),
     ),
     cools_at_start=False,
+    notice_s=NOTICE_S,
 )

@@ -31,6 +31,9 @@ class Time:
     def now(self) -> float:
         return self.now_s
 
+    def monotonic(self) -> float:
+        return self.now_s
+
 
 class Api:
     """Remembers what it was asked, in order."""
