@@ -245,6 +245,15 @@ class Engine:
                 return plugin.name, why
         return None
 
+    def frees(self, ask: Ask) -> list[PodRecord]:
+        """Pods on nodes whose going may let in a pod that is refused: what those say who refuse it."""
+        found: list[PodRecord] = []
+        for plugin in self._refusing:
+            assert plugin.refuses is not None
+            if plugin.refuses(ask, self.cluster) is not None:
+                found += () if plugin.frees is None else plugin.frees(ask, self.cluster)
+        return found
+
     def tried(self, asks: Sequence[Ask], placements: Sequence[Placement]) -> None:
         """An attempt has ended: whoever refuses pods may note whom."""
         for plugin in self._told:
@@ -464,6 +473,10 @@ class Engine:
         """Whether one row will do for a pod, by exact checks too, and whoever was promised it."""
         if self._refusing and self.refusal(ask) is not None:
             return False
+        return self.has_room(ask, row)
+
+    def has_room(self, ask: Ask, row: Row) -> bool:
+        """As `fits`, whoever refuses the pod whatever the node."""
         found = self.class_of(ask)
         return found.is_feasible(row) and self._objection(ask, found, row) is None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,7 @@ class JobPlacing:
         everyone = tuple(range(len(asks)))
         needs = self._engine.needs(asks) if at_least is None else (JobNeed("the job", everyone, at_least),)
         with self._cluster.transaction() as transaction:
-            rows = self._engine.planned(asks)
+            rows = self._planned(asks)
             if isinstance(rows, NoPlan):
                 counts = {rows.why: len(self._cluster.table)}
                 refused = Placement("", None, rejections=counts, why_not={rows.plugin: counts}, refusal=rows.why)
@@ -79,6 +80,19 @@ class JobPlacing:
                 return [_left_out(asks[i], places.found.get(i), short_of, sum(fit)) for i in everyone]
             self._place_some(places, [i for i in everyone if i not in places.found], 0)
         return [places.found[i] for i in everyone]
+
+    def _planned(self, asks: Sequence[Ask]) -> Sequence[Row | None] | NoPlan | None:
+        """Where a plugin wants members. A plan looks at the whole job, so that no member's promise stands in its way;
+        members that are placed as planned need theirs no more."""
+        nominations = self._cluster.nominations
+        promises = [nominations.withdraw(ask.key) for ask in asks] if nominations.any else []
+        rows = self._engine.planned(asks)
+        for promise in promises:
+            if promise is not None and (rows is None or isinstance(rows, NoPlan)):
+                nominations.put(promise)
+            elif promise is not None:
+                self._cluster.undoable(partial(nominations.put, promise))
+        return rows
 
     def _place_some(self, places: _Places, members: Iterable[int], at_least: int) -> int:
         """Place members of a job in order, as many as are needed, or all where none is; how many that were."""

@@ -149,6 +149,8 @@ class Plugin:
     lets_through: Callable[[Sequence[Ask], Cluster], int] | None = None
     """Of a plugin that refuses pods: how many of some pods, the first ones, it would let through one after the other if
     each were placed. Fewer than that may be said: whoever is left is asked about alone."""
+    frees: Callable[[Ask, Cluster], Iterable[PodRecord]] | None = None
+    "Of a plugin that refuses pods: pods on nodes whose going may let in one that it refuses."
     tried: Callable[[Sequence[Ask], Sequence[Placement], Cluster], None] | None = None
     "How an attempt at some pods ended, for a plugin that refuses pods and knows when they may be let through."
     eases: Callable[[Cluster, bool], Sequence[str]] | None = None

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from koord.scheduler.core.entity import Entity
     from koord.scheduler.framework.engine import Engine
 
-NOT_FOR_NETWORKS: Final = "preemption: nobody makes room for gangs that ask for places in the network."
 _ROOM: Final = Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.UNSCHEDULABLE | Reason.ALLOCATABLE | Reason.FREED
 _SAID: Final = (BIND_GROUP_ID.key, *BIND_GROUP_ID.old_keys)
 _COUNTED: Final = (BIND_MEMBER_COUNT.key, *BIND_MEMBER_COUNT.old_keys)
@@ -108,10 +107,8 @@ class Coscheduling(Plugin):
     def post_filter_job(self, asks: Sequence[Ask], engine: Engine) -> Remedy | None:
         if not self._preempts:
             return None
-        if self._sees_network and wish_of(self._gangs, asks) is not None:
-            # Whoever goes need not leave room in the right places.
-            return Remedy(message=NOT_FOR_NETWORKS, clears=True, final=True)
-        return remedy_for(asks, engine)
+        wish = wish_of(self._gangs, asks) if self._sees_network else None
+        return remedy_for(asks, engine, None if wish is None else Planner(asks, wish, engine).fields())
 
     def pre_bind_together(self, asks: Sequence[Ask], cluster: Cluster) -> Mapping[str, Any] | None:
         """Who is bound together says so; who is bound alone does not say what it said before."""

@@ -6,12 +6,17 @@ more as a whole: nobody goes for a job that then does not fit.
 
     a victim        has a lower priority than every member of the job, and does not say that it must stay
     its gang        goes with it, if without it the gang has less than its minimum; where one of them must stay, all do
+    its quota       still has its requests: who goes is made again, so that no other quota gets a larger share by it
     the order       budgets that would be violated, priority, number, who began last, whose checkpoint is the newest
+
+Where a member's own quota has no room, pods of that quota go, wherever they are. A job that must be gathered in the
+network gets one domain cleared, the one in which the fewest have to go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import ClassVar, Final, TypeAlias
@@ -22,6 +27,7 @@ from koord.api.protocol.annotations.notice import CHECKPOINTED_AT
 from koord.api.protocol.names import LABEL_DISABLE_PREEMPTIBLE, LABEL_QUOTA_PREEMPTIBLE
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.engine import Engine
+from koord.scheduler.framework.jobs import NoPlan
 from koord.scheduler.framework.plugin import Move, Remedy
 from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.state.cluster import Cluster
@@ -33,6 +39,8 @@ from koord.scheduler.state.table import Row
 NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
 AWAITED: Final = "preemption: not eligible due to a terminating pod on the nominated node."
 NO_HELP: Final = "preemption: the job does not fit, whichever less important pods go."
+MOST_FIELDS: Final = 8
+"""So many domains of the network are tried out."""
 _LEAST_PRIORITY: Final = 1 << 31
 
 Unit: TypeAlias = tuple[tuple[PodRecord, Row], ...]
@@ -74,15 +82,15 @@ def is_preemptible(record: PodRecord) -> bool:
     return labels.get(LABEL_DISABLE_PREEMPTIBLE) != "true" and labels.get(LABEL_QUOTA_PREEMPTIBLE) != "false"
 
 
-def remedy_for(asks: Sequence[Ask], engine: Engine) -> Remedy | None:
-    """For a job that does not fit, or a pod alone."""
+def remedy_for(asks: Sequence[Ask], engine: Engine, fields: Sequence[Sequence[Row]] | None = None) -> Remedy | None:
+    """For a job that does not fit, or a pod alone. `fields`: rows of the domains in one of which it must be."""
     if not engine.cluster.table.row_of:
         return None
     if any(ask.spec.preemption_policy == PreemptionPolicy.NEVER for ask in asks):
         return Remedy(message=NEVER, final=True)
     if _awaits_victims(asks, engine.cluster):
         return Remedy(message=AWAITED, final=True)
-    found = _Search(asks, engine).run()
+    found = _Search(asks, engine).run(fields)
     if found is None:
         return Remedy(message=NO_HELP, clears=True, final=True)
     first = next((each for each in found if each.pod == asks[0].key), None)
@@ -127,28 +135,45 @@ class _Search:
         self._gangs = engine.cluster.notes(Gangs)
         self._checkpoints = engine.cluster.notes(Checkpoints)
         self._usual_s = self._checkpoints.usual_s()
+        self._freeing_of: dict[tuple[str, tuple[tuple[str, str], ...]], list[PodRecord]] = {}
+        self._eases = False
+        "Whether a member was refused whatever the node."
 
-    def run(self) -> list[Move] | None:
+    def run(self, fields: Sequence[Sequence[Row]] | None = None) -> list[Move] | None:
         """Where members go, and who goes for them; None where that does not help."""
+        with self._without_promises():
+            if fields is None:
+                plan = self._tried(None)
+            else:
+                plans = (self._tried(rows) for rows in fields[:MOST_FIELDS])
+                plan = min((each for each in plans if each is not None), key=self._cost_of, default=None)
+        return None if plan is None else self._moves(plan)
+
+    @contextmanager
+    def _without_promises(self) -> Iterator[None]:
+        """Members do not stand in each other's way, and nothing of what is tried out stays."""
         with self._cluster.transaction() as trial:
             promises = [self._cluster.nominations.withdraw(ask.key) for ask in self._asks]
             try:
-                plan = self._cleared()
-                if plan is not None:
-                    everything = list(plan.units)
-                    self._let_stay(plan)
-                    trial.undo()
-                    if not self._stands(plan):
-                        plan.units = everything
-                        if not self._stands(plan):
-                            return None
-                else:
-                    trial.undo()
+                yield
             finally:
+                trial.undo()
                 for promise in promises:
                     if promise is not None:
                         self._cluster.nominations.put(promise)
-        return None if plan is None else self._moves(plan)
+
+    def _tried(self, field: Sequence[Row] | None) -> _Plan | None:
+        """A plan that was tried out, from the state as it is. `field`: where alone room is made."""
+        with self._cluster.transaction() as trial:
+            plan = self._cleared() if field is None else self._cleared_together(field)
+            everything = [] if plan is None else list(plan.units)
+            if plan is not None:
+                self._let_stay(plan)
+            trial.undo()
+        if plan is None or self._stands(plan, is_gathered=field is not None):
+            return plan
+        plan.units = everything
+        return plan if self._stands(plan, is_gathered=field is not None) else None
 
     def _cleared(self) -> _Plan | None:
         """All places that the job needs, with everybody gone who may go on the nodes that it takes."""
@@ -159,32 +184,115 @@ class _Search:
             left = need.at_least
             waiting: list[Ask] = []
             for ask in members:
-                placement = engine.place(ask) if left > 0 else None
-                if placement is None or placement.node is None:
-                    waiting.append(ask)
-                else:
-                    plan.rows[ask.key] = self._cluster.table.row_of[placement.node]
+                if left > 0 and self._has_place(ask, plan):
                     left -= 1
+                else:
+                    waiting.append(ask)
             missing.append(waiting[:left] if left > 0 else [])
             if len(missing[-1]) < left:
                 return None
         wanted = [ask for part in missing for ask in part]
-        for row in self._in_order(wanted):
+        wanted = [ask for ask in wanted if not self._is_let_in(ask, plan)]
+        for row in self._in_order(wanted) if wanted else ():
             if not wanted:
                 break
             wanted = self._clear(row, wanted, plan)
         return None if wanted else plan
 
+    def _cleared_together(self, field: Sequence[Row]) -> _Plan | None:
+        """The same for a job that is planned as a whole: rows of a domain are cleared, the cheapest first, until it has
+        a plan."""
+        plan = _Plan()
+        rows = self._ranked(field)
+        number = len(self._asks)
+        while rows:
+            for row in rows[:number]:
+                plan.units += [(unit, self._asks[0].key) for unit in self._take_off(row)]
+            rows, number = rows[number:], 2 * number
+            with self._cluster.transaction() as step:
+                units, plan.rows = list(plan.units), {}
+                if self._goes_as_planned(plan):
+                    return plan
+                plan.units = units
+                step.undo()
+        return None
+
+    def _goes_as_planned(self, plan: _Plan) -> bool:
+        """Place members where a plugin plans them, which the plan then says; whether all get what they need."""
+        rows = self._engine.planned(self._asks)
+        if rows is None or isinstance(rows, NoPlan):
+            return False
+        for ask, row in zip(self._asks, rows, strict=True):
+            if row is not None and self._ease(ask, plan) and self._engine.place_on(ask, row).node is not None:
+                plan.rows[ask.key] = row
+        return self._has_what_it_needs(plan)
+
+    def _has_what_it_needs(self, plan: _Plan) -> bool:
+        return all(
+            sum(self._asks[i].key in plan.rows for i in need.members) >= need.at_least
+            for need in self._engine.needs(self._asks)
+        )
+
+    def _has_place(self, ask: Ask, plan: _Plan) -> bool:
+        node = self._engine.place(ask).node
+        if node is not None:
+            plan.rows[ask.key] = self._cluster.table.row_of[node]
+        return node is not None
+
+    def _is_let_in(self, ask: Ask, plan: _Plan) -> bool:
+        """Whether a member that is refused whatever the node has a place once pods go that stand in its way there."""
+        if self._engine.refusal(ask) is None:
+            return False
+        with self._cluster.transaction() as step:
+            units = list(plan.units)
+            if self._ease(ask, plan) and self._has_place(ask, plan):
+                return True
+            plan.units = units
+            step.undo()
+        return False
+
+    def _ease(self, ask: Ask, plan: _Plan) -> bool:
+        """Have pods go until nobody refuses a member whatever the node, the cheapest first; whether that helps."""
+        refusal = self._engine.refusal
+        if refusal(ask) is None:
+            return True
+        self._eases = True
+        with self._cluster.transaction() as step:
+            units = list(plan.units)
+            for record in self._freeing(ask):
+                known = self._cluster.pods.get(record.key)
+                unit = () if known is None else self._unit(record, known[1])
+                if unit and all(self._may_go(each) for each, _ in unit):
+                    self._take_off_unit(unit)
+                    plan.units.append((unit, ask.key))
+                    if refusal(ask) is None:
+                        return True
+            plan.units = units
+            step.undo()
+        return False
+
+    def _freeing(self, ask: Ask) -> list[PodRecord]:
+        """Pods whose going may let in a member that is refused, the cheapest first."""
+        key = ask.meta.namespace, tuple(sorted(ask.meta.labels.items()))
+        known = self._freeing_of.get(key)
+        if known is None:
+            records = [each for each in self._engine.frees(ask) if self._may_go(each)]
+            known = self._freeing_of[key] = sorted(records, key=lambda each: (*self._cost([each]), each.key))
+        return known
+
     def _in_order(self, wanted: Sequence[Ask]) -> list[Row]:
         """Nodes that might help, those first whose pods matter least."""
         classes = {id(found): found for found in (self._engine.class_of(ask) for ask in wanted)}
-        rows = {row for found in classes.values() for row in found.resolvable().tolist()}
-        ranked = []
+        return self._ranked({row for found in classes.values() for row in found.resolvable().tolist()})
+
+    def _ranked(self, rows: Iterable[Row]) -> list[Row]:
+        """Those of some rows from which somebody may go, the cheapest first."""
+        ranked: list[tuple[tuple[float, ...], str, Row]] = []
         for row in rows:
             going = [record for unit in self._units(row) for record, _ in unit]
             if going:
-                ranked.append((*self._cost(going), self._cluster.table.names[row], row))
-        return [each[-1] for each in sorted(ranked)]
+                ranked.append((self._cost(going), self._cluster.table.names[row], row))
+        return [row for _, _, row in sorted(ranked)]
 
     def _cost(self, going: Sequence[PodRecord]) -> tuple[float, ...]:
         violations = sum(self._cluster.budgets.violated(going))
@@ -192,6 +300,10 @@ class _Search:
         total = sum(each.priority + _LEAST_PRIORITY for each in going)
         began, saved = min(started_s(each) for each in going), max(self._saved_s(each) for each in going)
         return violations, highest, total, len(going), -began, -saved
+
+    def _cost_of(self, plan: _Plan) -> tuple[float, ...]:
+        going = [record for unit, _ in plan.units for record, _ in unit]
+        return self._cost(going) if going else ()
 
     def _saved_s(self, record: PodRecord) -> float:
         return self._checkpoints.at_s.get(record.key, self._usual_s)
@@ -218,27 +330,46 @@ class _Search:
     def _may_go(self, record: PodRecord) -> bool:
         return record.priority < self._priority and is_preemptible(record) and record.key not in self._by_key
 
+    def _take_off(self, row: Row) -> list[Unit]:
+        """Have everybody go who may go from a row."""
+        going: list[Unit] = []
+        # One after the other: with each that goes, a gang may come to its minimum.
+        for record in self._cluster.index(Ranking).of(row).below(self._priority)[::-1]:
+            if record.key in self._cluster.pods and record.key not in self._by_key:
+                unit = self._unit(record, row)
+                if all(self._may_go(each) for each, _ in unit):
+                    self._take_off_unit(unit)
+                    going.append(unit)
+        return going
+
+    def _take_off_unit(self, unit: Unit) -> None:
+        for record, _ in unit:
+            self._cluster.remove_pod(record.key)
+            self._cluster.expect(record)
+
+    def _put_back(self, unit: Unit) -> None:
+        for record, row in unit:
+            self._cluster.expect(record, -1)
+            self._cluster.place(record, row)
+
     def _clear(self, row: Row, wanted: list[Ask], plan: _Plan) -> list[Ask]:
         """Clear a row, and place there as many as fit; who still wants a place."""
         left: list[Ask] = []
         with self._cluster.transaction() as step:
-            # One after the other: with each that goes, a gang may come to its minimum.
-            going: list[Unit] = []
-            for record in self._cluster.index(Ranking).of(row).below(self._priority)[::-1]:
-                if record.key in self._cluster.pods and record.key not in self._by_key:
-                    unit = self._unit(record, row)
-                    if all(self._may_go(each) for each, _ in unit):
-                        going.append(unit)
-                        for each, _ in unit:
-                            self._cluster.remove_pod(each.key)
+            units = list(plan.units)
+            going = self._take_off(row)
             placed: list[str] = []
             for ask in wanted:
-                if self._engine.fits(ask, row):
-                    self._engine.place_on(ask, row)
+                if (
+                    self._engine.has_room(ask, row)
+                    and self._ease(ask, plan)
+                    and self._engine.place_on(ask, row).node is not None
+                ):
                     placed.append(ask.key)
                 else:
                     left.append(ask)
-            if not placed or not going:
+            if not placed:
+                plan.units = units
                 step.undo()
                 return wanted
         plan.rows.update(dict.fromkeys(placed, row))
@@ -263,8 +394,7 @@ class _Search:
         stays = []
         for unit, _ in sorted(plan.units, key=lambda each: worth(each[0])):
             with self._cluster.transaction() as step:
-                for record, row in unit:
-                    self._cluster.place(record, row)
+                self._put_back(unit)
                 if self._all_fit({row for _, row in unit}, plan):
                     stays.append(unit)
                 else:
@@ -280,16 +410,35 @@ class _Search:
             fits = all(self._engine.place_on(ask, plan.rows[ask.key]).node is not None for ask in members)
             if not fits:
                 trial.undo()
-        return fits
+        return fits and (not self._eases or self._is_let_through(plan))
 
-    def _stands(self, plan: _Plan) -> bool:
+    def _is_let_through(self, plan: _Plan) -> bool:
+        """Whether nobody refuses the last of the members, of each kind, with all others in their places."""
+        kinds = {
+            (ask.meta.namespace, tuple(sorted(ask.meta.labels.items())), ask.shape): ask
+            for ask in (self._by_key[key] for key in plan.rows)
+        }
+        for ask in kinds.values():
+            with self._cluster.transaction() as trial:
+                self._cluster.remove_pod(ask.key)
+                is_refused = self._engine.refusal(ask) is not None
+                trial.undo()
+            if is_refused:
+                return False
+        return True
+
+    def _stands(self, plan: _Plan, *, is_gathered: bool) -> bool:
         """Whether the whole job fits once those are gone who are to go, from the state as it is."""
         with self._cluster.transaction() as trial:
             for unit, _ in plan.units:
-                for record, _ in unit:
-                    self._cluster.remove_pod(record.key)
-            rows = plan.rows.items()
-            fits = all(self._engine.place_on(self._by_key[key], row).node is not None for key, row in rows)
+                self._take_off_unit(unit)
+            if is_gathered:
+                again = _Plan()
+                fits = self._goes_as_planned(again) and not again.units
+                plan.rows = again.rows if fits else plan.rows
+            else:
+                rows = plan.rows.items()
+                fits = all(self._engine.place_on(self._by_key[key], row).node is not None for key, row in rows)
             trial.undo()
         return fits
 

@@ -105,6 +105,7 @@ class Cluster:
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []
         self._told_of_homeless: list[Callable[[PodRecord, int], None]] = []
+        self._told_of_expected: list[Callable[[PodRecord, int], None]] = []
         self.noting: dict[str, Notes] = {}
         "Who makes and counts notes of pods, by name."
         self._reading: list[Notes] = []
@@ -311,6 +312,8 @@ class Cluster:
             self._told_of_pods.append(watcher.pod_moved)
         if isinstance(watcher, Index) and type(watcher).pod_homeless is not Index.pod_homeless:
             self._told_of_homeless.append(watcher.pod_homeless)
+        if isinstance(watcher, Index) and type(watcher).pod_expected is not Index.pod_expected:
+            self._told_of_expected.append(watcher.pod_expected)
 
     def recounted(self, row: Row) -> None:
         """Who counts notes of pods has counted those of a row anew: they add other amounts to its columns."""
@@ -439,6 +442,12 @@ class Cluster:
         """A pod has a node that is not known, or no longer: it takes no room here, and exists all the same."""
         for told in self._told_of_homeless:
             told(record, sign)
+
+    def expect(self, record: PodRecord, sign: int = 1) -> None:
+        """In a trial: a pod that goes will be made again by its owner, and then asks for what it asks for now."""
+        for told in self._told_of_expected:
+            told(record, sign)
+            self.undoable(partial(told, record, -sign))
 
     def _kept(self, node: Node) -> Node:
         """A node without what no decision looks at. Nodes have the same images: those are kept once."""

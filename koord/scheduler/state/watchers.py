@@ -45,5 +45,8 @@ class Index:
     def recounted(self, row: Row) -> None:
         """Notes of the pods on a row add other amounts to its columns than before. Nothing, unless overridden."""
 
+    def pod_expected(self, record: PodRecord, sign: int) -> None:
+        """A pod that is taken off its node in a trial would be made again and wait (+1), or need not be (-1)."""
+
     def pod_homeless(self, record: PodRecord, sign: int) -> None:
         """A pod has a node that is not known (+1), or no longer (-1): the node came, or the pod went."""

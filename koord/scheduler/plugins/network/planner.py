@@ -63,6 +63,22 @@ class Planner:
             return tree
         return Domains(tree, self._offers(tree, self._in_order(range(len(self._asks)))))
 
+    def fields(self) -> list[list[Row]]:
+        """Where room could be made: the rows of each domain in one of which it must be, those first that could take
+        most of it as things are."""
+        found = self.domains()
+        if isinstance(found, str):
+            return []
+        tree, offers = found.tree, found.offers
+        level = lowest_must(tree, self._wish)
+        domain = tree.ancestors(level)
+        rows = [self._cluster.table.row_of[name] for name in tree.levels[-1].names]
+        fields: dict[int, list[Row]] = {}
+        for i, row in enumerate(rows):
+            fields.setdefault(int(domain[i]), []).append(row)
+        names, offer = tree.levels[level].names, offers.offer[level]
+        return [fields[each] for each in sorted(fields, key=lambda each: (-int(offer[each]), names[each]))]
+
     def _plan(self, which: Iterable[int]) -> list[Row | None] | str:
         tree = self._network.tree()
         if isinstance(tree, str):
@@ -127,9 +143,7 @@ class Planner:
         held = {self._cluster.pods[key][1] for key in placed if key in self._cluster.pods}
         if not level or not held:
             return offer
-        domain: Array = np.arange(len(rows))
-        for each in range(len(tree.levels) - 1, level, -1):
-            domain = tree.levels[each].parent[domain]
+        domain = tree.ancestors(level)
         theirs = {int(domain[i]) for i, row in enumerate(rows.tolist()) if row in held}
         return offer * np.isin(domain, list(theirs))
 

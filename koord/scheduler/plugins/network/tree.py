@@ -51,6 +51,13 @@ class Tree:
     def level_of(self, layer: str) -> int | None:
         return next((i for i, level in enumerate(self.levels) if level.layer == layer), None)
 
+    def ancestors(self, level: int) -> Array:
+        """Of every node, the number of its domain in a level."""
+        domain: Array = np.arange(len(self.levels[-1].names))
+        for each in range(len(self.levels) - 1, level, -1):
+            domain = self.levels[each].parent[domain]
+        return domain
+
     def summed(self, of_nodes: Array) -> list[Array]:
         """By level, a number of every node added up for every domain."""
         found = [of_nodes]

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from koord.api.text.quantity import INT64_MAX, render
 from koord.scheduler.plugins.quota.forest import OUTSIDE
+from koord.scheduler.plugins.quota.held import NOT_HELD, Held
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.tree import Quota
 
@@ -30,27 +31,29 @@ class Shortage(NamedTuple):
     resource: str = ""
 
 
-def shortage(quotas: Quotas, quota: Quota, asked: Mapping[str, int], *, fixed: bool) -> Shortage | None:
-    """What a pod of a quota is short of; None where it may be placed."""
+def shortage(
+    quotas: Quotas, quota: Quota, asked: Mapping[str, int], *, fixed: bool, held: Held = NOT_HELD
+) -> Shortage | None:
+    """What a pod of a quota is short of; None where it may be placed. `held`: what is kept for others."""
     most = quota.bounds.max
     if is_unbounded(quota):
         return None
     if quota.parent is None and quota.name not in OUTSIDE:
         return Shortage(quota, "unusable")
-    limit, used = quotas.limit(quota), quotas.used(quota)
+    limit, used = quotas.limit(quota), held.used(quota, quotas.used(quota))
     for key, bound in limit.items():
         if used.get(key, 0) + (asked.get(key, 0) if key in most else 0) > bound:
             return Shortage(quota, "share", key)
     if fixed:
-        held, least = quotas.fixed_used(quota), quota.bounds.min
+        taken, least = held.fixed_used(quota, quotas.fixed_used(quota)), quota.bounds.min
         for key, bound in least.items():
-            if held.get(key, 0) + (asked.get(key, 0) if key in most else 0) > bound:
+            if taken.get(key, 0) + (asked.get(key, 0) if key in most else 0) > bound:
                 return Shortage(quota, "guarantee", key)
     rules = quotas.rules
     if rules is not None and rules.checks_parents:
         above = quota.parent
         while above is not None and above.parent is not None:
-            limit, used = quotas.limit(above), above.used
+            limit, used = quotas.limit(above), held.used(above, above.used)
             for key, amount in asked.items():
                 if key in limit and key in most and used.get(key, 0) + amount > limit[key]:
                     return Shortage(above, "parent", key)

@@ -24,17 +24,19 @@ from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Measure, Plugin, Remedy, Taking
 from koord.scheduler.framework.writes import Evict, Write
 from koord.scheduler.plugins.quota.check import is_unbounded, shortage, words
+from koord.scheduler.plugins.quota.held import held_for
 from koord.scheduler.plugins.quota.measured import Series, measured
 from koord.scheduler.plugins.quota.preemption import remedy
 from koord.scheduler.plugins.quota.quotas import Quotas, Rules, is_fixed
 from koord.scheduler.plugins.quota.refusals import Refusals
-from koord.scheduler.plugins.quota.revoke import Overuse, is_over
+from koord.scheduler.plugins.quota.revoke import Overuse, is_over, pods_of
 from koord.scheduler.plugins.quota.rooms_of_quota import OnlyReserved, rows_reserved
 from koord.scheduler.plugins.quota.telling import QuotaTelling
 from koord.scheduler.plugins.quota.told import quota_told, quotas_told
 from koord.scheduler.plugins.quota.tree import Bounds
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Row
 
 REVOKED: Final = "QuotaOverused"
@@ -88,7 +90,7 @@ class ElasticQuota(Plugin):
         if quota is None or is_unbounded(quota):
             return None
         asked = quotas.asked(ask)
-        short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod))
+        short = shortage(quotas, quota, asked, fixed=is_fixed(ask.pod), held=held_for(quotas, ask))
         if short is None or self._rooms(ask, cluster):
             return None
         return words(quotas, quota, asked, short)
@@ -121,6 +123,8 @@ class ElasticQuota(Plugin):
         if quota is None or is_unbounded(quota):
             return len(asks)
         asked = quotas.asked(first)
+        if cluster.nominations.any:
+            return 0
 
         def is_room_for(number: int) -> bool:
             together = {key: number * amount for key, amount in asked.items()}
@@ -143,10 +147,22 @@ class ElasticQuota(Plugin):
             if quota is None:
                 continue
             asked, fixed = self.quotas.asked(ask), is_fixed(ask.pod)
-            short = shortage(self.quotas, quota, asked, fixed=fixed)
+            short = shortage(self.quotas, quota, asked, fixed=fixed, held=held_for(self.quotas, ask))
             refusals.note(ask, quota, asked, quota if short is None else short.quota, fixed=fixed)
 
+    def frees(self, ask: Ask, cluster: Cluster) -> Iterable[PodRecord]:
+        """Pods of its own quota. Who must not be preempted never goes: so there is nobody who could make room for more
+        of those."""
+        quotas, quota = self.quotas, self.quotas.quota_of(ask)
+        if quota is None or not quotas.forest.is_usable(quota.name):
+            return []
+        if quota.name == names.QUOTA_DEFAULT and self._rules.protects_default:
+            return []
+        return [record for record in pods_of(quotas, quota, cluster) if not record.terminating]
+
     def eases(self, cluster: Cluster, idle: bool) -> Sequence[str]:
+        if self._is_first and self._refusals:
+            self._refusals.look_at_promises()
         return self._refusals.eased(idle=idle) if self._is_first and self._refusals else ()
 
     def post_filter(self, ask: Ask, engine: Engine) -> Remedy | None:

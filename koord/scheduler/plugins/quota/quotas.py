@@ -174,6 +174,11 @@ class Quotas(Notes):
             del self._homeless[record.key]
         self._use(self.bucket(record.labels, record.namespace), record, sign)
 
+    def pod_expected(self, record: PodRecord, sign: int) -> None:
+        if record.key not in self._waiting and not self._passes_over(record):
+            bucket = self.bucket(record.labels, record.namespace)
+            self._count(bucket, self.counted(record), sign, fixed=is_fixed_record(record))
+
     def node_put(self, row: Row) -> None:
         has = amounts_of(self.cluster.nodes[row].status.allocatable, capped=True)
         if has != self._nodes.get(row):
@@ -264,7 +269,7 @@ class Quotas(Notes):
     def _use(self, bucket: Bucket, record: PodRecord, sign: int) -> None:
         if self._passes_over(record):
             return
-        amounts, fixed = self.counted(record), _is_fixed(record)
+        amounts, fixed = self.counted(record), is_fixed_record(record)
         self._count(bucket, amounts, sign, used=True, fixed=fixed)
         if record.key not in self._waiting:
             self._count(bucket, amounts, sign, fixed=fixed)
@@ -309,7 +314,7 @@ class Quotas(Notes):
         record = placed[0] if placed is not None else self._homeless.get(key)
         if record is not None and not self._passes_over(record):
             bucket = self.bucket(record.labels, record.namespace)
-            self._count(bucket, self.counted(record), sign, fixed=_is_fixed(record))
+            self._count(bucket, self.counted(record), sign, fixed=is_fixed_record(record))
 
     def _count(
         self, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, used: bool = False, fixed: bool = False
@@ -399,5 +404,6 @@ def is_fixed(pod: Pod) -> bool:
     return bool(labels) and labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false"
 
 
-def _is_fixed(record: PodRecord) -> bool:
+def is_fixed_record(record: PodRecord) -> bool:
+    """The same of one on a node."""
     return bool(record.labels) and record.labels.get(names.LABEL_QUOTA_PREEMPTIBLE) == "false"

@@ -47,6 +47,8 @@ class Refusals(Index):
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
         "By quota, those first that were not looked at for longest."
         self._of_pod: dict[str, tuple[str, _Kind]] = {}
+        self._promised: set[str] = set()
+        "Pods that were promised a node when somebody looked."
 
     def __len__(self) -> int:
         return len(self._of_pod)
@@ -95,6 +97,16 @@ class Refusals(Index):
         """Keys of pods that wait for room in a quota, the most important first."""
         closed = self._closed.get(name)
         return [] if closed is None else [key for kind in sorted(closed.kinds) for key in closed.kinds[kind]]
+
+    def look_at_promises(self) -> None:
+        """Who was promised a node, and is so no longer without being there, holds no room any more."""
+        nominations = self.cluster.nominations
+        if not nominations.any and not self._promised:
+            return
+        before, self._promised = self._promised, {each.record.key for each in nominations}
+        if any(key not in self.cluster.pods for key in before - self._promised):
+            for closed in self._closed.values():
+                closed.next_may_go, closed.looked = True, -1
 
     def eased(self, *, idle: bool) -> list[str]:
         """Keys of pods that may be let through; a few quotas are looked at, or all of them."""

@@ -6,7 +6,7 @@ important first, until the rest is within the share. Then those are let stay who
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from koord.scheduler.plugins.default_preemption import is_held
@@ -96,23 +96,22 @@ def is_over(quotas: Quotas, quota: Quota) -> bool:
 
 def revoked(quotas: Quotas, quota: Quota, cluster: Cluster) -> tuple[PodRecord, ...]:
     """The pods that would bring a quota back within its share, the most important first."""
-    records = sorted(
-        (
-            record
-            for bucket in quotas.buckets_of(quota.name)
-            for row in bucket.rows
-            for record in cluster.pods_on[row].values()
-            if quotas.bucket(record.labels, record.namespace) is bucket and not record.terminating
-        ),
-        key=importance,
-    )
+    pods = list(pods_of(quotas, quota, cluster))
+    records = sorted((each for each in pods if not each.terminating), key=importance)
     by_key = {record.key: record for record in records}
-    pods = [Holder(record.key, quotas.counted(record), is_held(record)) for record in records]
+    holders = [Holder(record.key, quotas.counted(record), is_held(record)) for record in records]
     used = dict(quota.used)
-    for bucket in quotas.buckets_of(quota.name):
+    for record in pods:
         # Who is going already counts as gone.
+        if record.terminating:
+            _add(used, quotas.counted(record), -1)
+    return tuple(by_key[pod.key] for pod in to_revoke(holders, used, quotas.runtime(quota)))
+
+
+def pods_of(quotas: Quotas, quota: Quota, cluster: Cluster) -> Iterator[PodRecord]:
+    """The pods on nodes that are in a quota itself."""
+    for bucket in quotas.buckets_of(quota.name):
         for row in bucket.rows:
             for record in cluster.pods_on[row].values():
-                if record.terminating and quotas.bucket(record.labels, record.namespace) is bucket:
-                    _add(used, quotas.counted(record), -1)
-    return tuple(by_key[pod.key] for pod in to_revoke(pods, used, quotas.runtime(quota)))
+                if quotas.bucket(record.labels, record.namespace) is bucket:
+                    yield record
