@@ -11,7 +11,14 @@ import click
 
 from koord.cli import structured
 from koord.cli.inputs import configuration_of, moment, say_of, scheduler_configuration
-from koord.cli.options import kube_options, output_option
+from koord.cli.options import (
+    config_option,
+    descheduler_plugin_option,
+    kube_options,
+    manifest_option,
+    offline_options,
+    output_option,
+)
 from koord.cli.progress import Progress
 from koord.cli.tables import table
 
@@ -24,29 +31,18 @@ _SHOWN: Final = ("cpu", "memory")
 
 
 @click.command(epilog="Example: koord deschedule --dry-run -f cluster.yaml --config descheduler.yaml")
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    multiple=True,
-    metavar="PATH",
-    help="File or folder of manifests, or - for standard input; repeatable.",
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The descheduler's configuration, a DeschedulerConfiguration. It may also lie among the manifests.",
-)
+@manifest_option
+@config_option("descheduler", "DeschedulerConfiguration")
+@descheduler_plugin_option
 @click.option("--dry-run", is_flag=True, help="Only say what would move. The descheduler itself moves pods.")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
-@click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
+@offline_options
 @click.option("--live", is_flag=True, help="Look at the cluster; the manifests are changes to it.")
 @kube_options
 @output_option("table", "wide", "json", "yaml", "name")
 def deschedule(
     paths: tuple[str, ...],
     config: Path | None,
+    plugins: tuple[str, ...],
     dry_run: bool,
     namespace: str,
     now: str | None,
@@ -64,6 +60,8 @@ def deschedule(
     from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
     from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
     from koord.api.text.manifest import read
+    from koord.descheduler.compiled import compiled
+    from koord.descheduler.own_plugins import load
     from koord.offline.deschedule import WORKLOADS
     from koord.offline.deschedule import deschedule as decide
     from koord.scheduler.profiles import profiles_of
@@ -85,8 +83,9 @@ def deschedule(
         manifests.require_valid()
         given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
         scheduler = scheduler_configuration(None, manifests) or SHIPPED_SCHEDULER
+        ready = compiled(given or SHIPPED, [load(each) for each in plugins])
         progress.say("looking at nodes and pods")
-        decided = decide(manifests, given or SHIPPED, profiles_of(scheduler), now_s=now_s)
+        decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s)
     if given is None:
         click.echo(
             "note: no DeschedulerConfiguration is given: nodes above cpu 75% or memory 80% count as hot", err=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -31,6 +32,50 @@ def output_option(*formats: str, default: str = "table") -> Callable[[F], F]:
         show_default=True,
         help="How to print the result.",
     )
+
+
+def manifest_option(command: F) -> F:
+    """-f: the manifests to decide on."""
+    return click.option(
+        "-f",
+        "--filename",
+        "paths",
+        multiple=True,
+        metavar="PATH",
+        help="File or folder of manifests, or - for standard input; repeatable.",
+    )(command)
+
+
+def config_option(whose: str, kind: str) -> Callable[[F], F]:
+    """--config: a component's configuration, where it may also lie among the manifests."""
+    return click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help=f"The {whose}'s configuration, a {kind}. It may also lie among the manifests.",
+    )
+
+
+def offline_options(command: F) -> F:
+    """-n and --now: what manifests do not say."""
+    now = click.option(
+        "--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present."
+    )
+    namespace = click.option(
+        "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
+    )
+    return namespace(now(command))
+
+
+def descheduler_plugin_option(command: F) -> F:
+    """--plugin: plugins of the descheduler that koord does not come with."""
+    return click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        metavar="MODULE:CLASS",
+        help="A plugin of your own, in a module or FILE.py, for every profile; repeatable.",
+    )(command)
 
 
 def plugin_option(command: F) -> F:

@@ -12,7 +12,14 @@ import click
 
 from koord.cli import structured
 from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, supposing
-from koord.cli.options import kube_options, output_option, plugin_option
+from koord.cli.options import (
+    config_option,
+    kube_options,
+    manifest_option,
+    offline_options,
+    output_option,
+    plugin_option,
+)
 from koord.cli.plan_preview import previewed_tables
 from koord.cli.progress import Progress
 from koord.cli.tables import short, table
@@ -23,23 +30,10 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: koord plan -f cluster.json -f new-pods.yaml --strict")
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    multiple=True,
-    metavar="PATH",
-    help="File or folder of manifests, or - for standard input; repeatable.",
-)
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The scheduler's configuration, a KubeSchedulerConfiguration. It may also lie among the manifests.",
-)
+@manifest_option
+@config_option("scheduler", "KubeSchedulerConfiguration")
 @plugin_option
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
-@click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
+@offline_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides between nodes with equal scores.")
 @click.option(
     "--rounds",

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kubernetes.pod import Pod
 from koord.descheduler.evictable import Moves, never, not_yet
 from koord.descheduler.importance import importance
+from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import Workloads
 
 
@@ -36,30 +36,34 @@ class Ruling:
     why: str = ""
 
 
-def arbitrate(
-    asked: Sequence[Asked], args: MigrationControllerArgs, workloads: Workloads, moves: Moves
-) -> list[Ruling]:
+def arbitrate(asked: Sequence[Asked], rules: Rules, workloads: Workloads, moves: Moves) -> list[Ruling]:
     """Rule on all of them, in their order. Who passes counts against those after it: `moves` grows."""
     rulings = []
-    for each in in_order(asked, moves):
+    for each in in_order(asked, moves, rules):
         pod = each.pod
         if pod is None:
             rulings.append(Ruling(each, "passes"))
             continue
-        why = never(pod, args, workloads)
+        why = never(pod, rules, workloads)
         if why is not None:
             rulings.append(Ruling(each, "forbidden", why))
             continue
-        why = not_yet(pod, args, workloads, moves)
+        why = not_yet(pod, rules, workloads, moves)
         if why is None:
             moves.add(pod)
         rulings.append(Ruling(each, "passes" if why is None else "waits", why or ""))
     return rulings
 
 
-def in_order(asked: Sequence[Asked], moves: Moves) -> list[Asked]:
-    by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name))
-    by_pod = sorted(by_age, key=lambda each: () if each.pod is None else importance(each.pod))
+def in_order(asked: Sequence[Asked], moves: Moves, rules: Rules) -> list[Asked]:
+    def rank(each: Asked) -> tuple[object, ...]:
+        pod = each.pod
+        if pod is None:
+            return ()
+        return (*(own(pod) for own in rules.ranks), *(importance(pod) if rules.sorts else ()))
+
+    by_age = sorted(asked, key=lambda each: (-int(each.created_s), each.name)) if rules.sorts else asked
+    by_pod = sorted(by_age, key=rank)
     together = _together(by_pod)
     migrating = Counter(job for pod in moves.pods.values() if (job := _job_of(pod)) is not None)
     return sorted(together, key=lambda each: -migrating[_job_of(each.pod) or ""])

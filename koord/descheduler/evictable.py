@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from koord.api.configuration.descheduler_args import MigrationControllerArgs, Namespaces
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.annotations.load import EVICTION_COST, NEVER_EVICT
-from koord.api.text.selector import EVERYTHING, LabelMatcher, LabelSelector, compile_labels
+from koord.descheduler.rules import Rules
+from koord.descheduler.selection import in_namespaces
 from koord.descheduler.workloads import Workloads, at_most
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
@@ -53,16 +54,18 @@ def asks_for_it(pod: Pod) -> bool:
     return names.ANNOTATION_DESCHEDULER_EVICT in pod.metadata.annotations
 
 
-def never(pod: Pod, args: MigrationControllerArgs, workloads: Workloads) -> str | None:
+def never(pod: Pod, rules: Rules, workloads: Workloads) -> str | None:
     """Why a pod is not to be moved at all; None where it may."""
     if asks_for_it(pod):
         return None
-    skipped = frozenset(args.skip_eviction_gates)
-    return _by_itself(pod, args, skipped) or _by_its_workload(pod, args, skipped, workloads)
+    why = (_by_itself(pod, rules) or _by_its_workload(pod, rules, workloads)) if rules.filters else None
+    for keeps in rules.keeps:
+        why = why or keeps(pod)
+    return why
 
 
-def _by_itself(pod: Pod, args: MigrationControllerArgs, skipped: frozenset[str]) -> str | None:
-    meta = pod.metadata
+def _by_itself(pod: Pod, rules: Rules) -> str | None:
+    meta, args, skipped = pod.metadata, rules.args, rules.skipped
     if "Namespaces" not in skipped and not in_namespaces(meta.namespace, args.namespaces):
         return f"pods in the namespace {meta.namespace} are left alone (namespaces)"
     if EVICTION_COST.read(meta) == NEVER_EVICT:
@@ -77,9 +80,12 @@ def _by_itself(pod: Pod, args: MigrationControllerArgs, skipped: frozenset[str])
     if not args.evict_system_critical_pods:
         if "SystemCritical" not in skipped and priority >= SYSTEM_CRITICAL:
             return "it is critical to the system"
-        threshold = args.priority_threshold.value if args.priority_threshold is not None else None
-        if "PriorityThreshold" not in skipped and threshold is not None and priority >= threshold:
-            return f"its priority {priority} is at least {threshold} (priorityThreshold)"
+        threshold = rules.priority_threshold
+        if "PriorityThreshold" not in skipped:
+            if threshold is not None and priority >= threshold:
+                return f"its priority {priority} is at least {threshold} (priorityThreshold)"
+            if rules.priority_class_missing:
+                return f"there is no PriorityClass {rules.priority_class_missing} (priorityThreshold)"
     volumes = pod.spec.volumes
     if "LocalStorage" not in skipped and not args.evict_local_storage_pods:
         local = [each.name for each in volumes if each.host_path is not None or each.empty_dir is not None]
@@ -89,15 +95,13 @@ def _by_itself(pod: Pod, args: MigrationControllerArgs, skipped: frozenset[str])
         claimed = [each.name for each in volumes if each.persistent_volume_claim is not None]
         if claimed:
             return f"it has a claim: volume {claimed[0]} (ignorePvcPods)"
-    if "LabelSelector" not in skipped and not matcher_of(args.label_selector).matches(meta.labels):
+    if "LabelSelector" not in skipped and not rules.labels.matches(meta.labels):
         return "its labels are not selected (labelSelector)"
     return None
 
 
-def _by_its_workload(
-    pod: Pod, args: MigrationControllerArgs, skipped: frozenset[str], workloads: Workloads
-) -> str | None:
-    meta = pod.metadata
+def _by_its_workload(pod: Pod, rules: Rules, workloads: Workloads) -> str | None:
+    meta, args, skipped = pod.metadata, rules.args, rules.skipped
     if meta.controller is None and not meta.owner_references:
         if "BarePods" in skipped or args.evict_all_bare_pods:
             return None
@@ -121,11 +125,11 @@ def _by_its_workload(
     return None
 
 
-def not_yet(pod: Pod, args: MigrationControllerArgs, workloads: Workloads, moves: Moves) -> str | None:
+def not_yet(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str | None:
     """Why a pod must wait for others that move; None where it may go now."""
-    if asks_for_it(pod):
+    if asks_for_it(pod) or not rules.filters:
         return None
-    skipped = frozenset(args.skip_eviction_gates)
+    args, skipped = rules.args, rules.skipped
     others = len(moves.pods) - (pod in moves)
     on_node = moves.per_node[pod.spec.node_name] - (pod in moves)
     in_namespace = moves.per_namespace[pod.metadata.namespace] - (pod in moves)
@@ -141,12 +145,11 @@ def not_yet(pod: Pod, args: MigrationControllerArgs, workloads: Workloads, moves
     ):
         if name not in skipped and limit and number >= limit:
             return f"{where}, {_pods(number)} moving already (m{name[1:]}: {limit})"
-    return _while_others_of_its_workload(pod, args, skipped, workloads, moves)
+    return _while_others_of_its_workload(pod, rules, workloads, moves)
 
 
-def _while_others_of_its_workload(
-    pod: Pod, args: MigrationControllerArgs, skipped: frozenset[str], workloads: Workloads, moves: Moves
-) -> str | None:
+def _while_others_of_its_workload(pod: Pod, rules: Rules, workloads: Workloads, moves: Moves) -> str | None:
+    args, skipped = rules.args, rules.skipped
     workload = workloads.of(pod)
     if workload is None:
         return None
@@ -177,27 +180,3 @@ def is_available(pod: Pod) -> bool:
     return (
         not pod.is_finished and pod.metadata.deletion_timestamp is None and ready is not None and ready.status == "True"
     )
-
-
-def in_namespaces(namespace: str, chosen: Namespaces | None) -> bool:
-    if chosen is None:
-        return True
-    if chosen.include:
-        return namespace in chosen.include
-    return namespace not in chosen.exclude
-
-
-_matchers: dict[int, tuple[LabelSelector, LabelMatcher]] = {}
-_MATCHERS_KEPT: Final = 256
-
-
-def matcher_of(selector: LabelSelector | None) -> LabelMatcher:
-    """What a selector of a configuration takes; all where there is none. Kept, since it is asked for every pod."""
-    if selector is None:
-        return EVERYTHING
-    known = _matchers.get(id(selector))
-    if known is None:
-        if len(_matchers) >= _MATCHERS_KEPT:
-            _matchers.clear()
-        known = _matchers[id(selector)] = selector, compile_labels(selector, absent=EVERYTHING)
-    return known[1]

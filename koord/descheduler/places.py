@@ -6,7 +6,7 @@ trial, so that several pods are not promised the same room; then all of it is un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -31,22 +31,47 @@ class Places:
             yield
             trial.undo()
 
-    def move(self, pod: Pod, may_take: Array) -> str | None:
+    def rows(self, nodes: Iterable[str]) -> Array:
+        """Which rows are these nodes'."""
+        table = self.cluster.table
+        found = np.zeros(table.capacity, np.bool_)
+        found[[table.row_of[name] for name in nodes if name in table.row_of]] = True
+        return found
+
+    def leave(self, pod: Pod) -> None:
+        """The pod goes, and nobody knows where to."""
+        if pod.metadata.key in self.cluster.pods:
+            self.cluster.remove_pod(pod.metadata.key)
+
+    def would_take(self, pod: Pod, may_take: Array) -> bool:
+        """Whether one of these rows takes a pod. Nothing changes."""
+        return self.would_take_all((pod,), may_take)
+
+    def would_take_all(self, pods: Iterable[Pod], may_take: Array) -> bool:
+        """Whether these rows take all of some pods. Nothing changes."""
+        with self.cluster.transaction() as attempt:
+            found = all(self.move(pod, may_take) is not None for pod in pods)
+            attempt.undo()
+        return found
+
+    def move(self, pod: Pod, may_take: Array | None = None, avoid: Iterable[str] = ()) -> str | None:
         """The best node for a pod among the rows that `may_take` allows, where it counts from now on; None where no
-        node takes it. It never stays where it is."""
-        cluster, key = self.cluster, pod.metadata.key
+        node takes it. It never stays where it is, and goes to none of the nodes to `avoid`."""
+        cluster = self.cluster
         ask = Ask(replace(pod, spec=replace(pod.spec, node_name="")))
         engine = self._engine_of(ask)
         if engine is None:
             return None
         with cluster.transaction() as attempt:
-            here = cluster.table.row_of.get(pod.spec.node_name)
-            if key in cluster.pods:
-                cluster.remove_pod(key)
+            self.leave(pod)
             totals = engine.class_of(ask).totals()
-            will_do = (totals > LOW) & may_take[: len(totals)]
-            if here is not None:
-                will_do[here] = False
+            will_do = totals > LOW
+            if may_take is not None:
+                will_do &= may_take[: len(totals)]
+            for name in (pod.spec.node_name, *avoid):
+                row = cluster.table.row_of.get(name)
+                if row is not None:
+                    will_do[row] = False
             rows = np.flatnonzero(will_do)
             for row in rows[np.argsort(-totals[rows], kind="stable")].tolist():
                 placement = engine.place_on(ask, row)

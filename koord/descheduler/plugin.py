@@ -1,18 +1,25 @@
-"""What a plugin of the descheduler is: it looks at a round's nodes, and proposes pods that should move.
+"""What a plugin of the descheduler is.
 
-    propose(turn, memory)    pods that are to move, through `turn.move`, those that should go first before others
+    propose(turn, memory)    pods that should move, through `turn.ask`, those that should go first before others
+    keeps(pod)               a filter: why a pod stays where it is; None where it may move
+    rank(pod)                a sorter: pods of lower rank move first, before koord's own order
 
-A plugin keeps nothing: what it must know from round to round is its memory, which it gets and gives back.
+A plugin has one or more of the three, and leaves the others out. It keeps nothing from round to round: what it must
+know then is its memory, which `propose` gets and gives back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, TypeAlias
 
 from koord.api.kubernetes.pod import Pod
 from koord.descheduler.sight import Sight
+from koord.scheduler.state.table import Array
+
+Point: TypeAlias = Literal["deschedule", "balance"]
+Rank: TypeAlias = int | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class Proposal:
     "The plugin."
     reason: str
     to: str = ""
-    "Where it would go now."
+    "Where it would go now; empty where no node would take it."
 
     @property
     def node(self) -> str:
@@ -42,6 +49,22 @@ class NodeSeen:
     "When all that may move has moved."
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a plugin lets a pod go."""
+
+    among: Array | None = None
+    "The rows that may take it; None: all."
+    must_fit: bool = False
+    "It stays where none of them takes it."
+    nowhere: str = "no other node would take it"
+    looks_on: bool = False
+    "The plugin only says what it would do (its own dryRun)."
+
+
+ANYHOW = Terms()
+
+
 @dataclass(slots=True)
 class Turn:
     """One plugin's turn in a round."""
@@ -50,20 +73,28 @@ class Turn:
     nodes: Sequence[str]
     "Those that its profile looks at, ready ones alone, by name."
     interval_s: float
+    at_once: bool
+    "What takes several rounds counts in the first, as if everything had been like this for long."
     never: Callable[[Pod], str | None]
     "Why the profile's filters keep a pod where it is, whatever else moves; None where they do not."
     not_now: Callable[[Pod], str | None]
     "Why a pod must wait; None where it may move now."
-    move: Callable[[Proposal], None]
-    "A pod that may move now is to move."
-    hold: Callable[[Proposal, str], None]
-    "A pod should move, and must wait."
+    ask: Callable[[Proposal, Terms], Proposal | None]
+    "Have a pod moved. What comes of it, with its new place; None where it stays for now, which is noted with why."
     nodes_seen: dict[str, NodeSeen] = field(default_factory=dict)
     "What it found nodes to be, for those who look on."
+    deletion_costs: dict[str, int] = field(default_factory=dict)
+    "What deleting pods should cost from now on, by their keys."
+    cordons: list[str] = field(default_factory=list)
+    "Nodes that are to take no pods while theirs move."
 
 
-class Plugin(Protocol):
-    name: str
+class Plugin:
+    """Subclasses have a name, and say at which point they propose."""
 
-    def propose(self, turn: Turn, memory: Any) -> Any:
-        """Propose what should move; the plugin's memory after that."""
+    name: str = ""
+    point: Point = "balance"
+
+    propose: Callable[[Turn, Any], Any] | None = None
+    keeps: Callable[[Pod], str | None] | None = None
+    rank: Callable[[Pod], Rank] | None = None

@@ -1,25 +1,35 @@
-"""Every plugin of the descheduler that finds pods to move, by its name in configuration files: the one list."""
+"""Every plugin of the descheduler that finds pods to move, by its name in configuration files: the one list.
+
+A plugin is imported when a profile has it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Final
 
-from koord.api.configuration.descheduler_args import LowNodeLoadArgs
-from koord.api.configuration.descheduler_config import DeschedulerProfile
+from koord.api.configuration.component_config import PluginArgs
 from koord.descheduler.plugin import Plugin
-from koord.descheduler.plugins.low_node_load import LowNodeLoad
 
+_HERE: Final = "koord.descheduler.plugins"
 
-def _low_node_load(profile: DeschedulerProfile, at_once: bool) -> Plugin:
-    return LowNodeLoad(profile.args_of("LowNodeLoad", LowNodeLoadArgs), at_once=at_once)
-
-
-PLUGINS: Final[Mapping[str, Callable[[DeschedulerProfile, bool], Plugin]]] = {
-    "LowNodeLoad": _low_node_load,
+PLUGINS: Final[Mapping[str, str]] = {
+    "LowNodeLoad": f"{_HERE}.low_node_load",
+    "CustomPriority": f"{_HERE}.custom_priority",
+    "FragmentationAware": f"{_HERE}.fragmentation_aware",
+    "ScaleDownBinPack": f"{_HERE}.scale_down_bin_pack",
+    "PodLifeTime": f"{_HERE}.pod_life_time",
+    "RemoveDuplicates": f"{_HERE}.remove_duplicates",
+    "RemovePodsHavingTooManyRestarts": f"{_HERE}.too_many_restarts",
+    "RemovePodsViolatingNodeAffinity": f"{_HERE}.violating_node_affinity",
+    "RemovePodsViolatingTopologySpreadConstraint": f"{_HERE}.violating_topology_spread",
 }
+"""Name to module, which has a class of that name."""
 
 
-def make(name: str, profile: DeschedulerProfile, *, at_once: bool) -> Plugin:
-    """A plugin with its profile's arguments. `at_once`: what takes several rounds counts in the first."""
-    return PLUGINS[name](profile, at_once)
+def make(name: str, args: PluginArgs) -> Plugin:
+    """A plugin with its completed arguments."""
+    plugin = getattr(import_module(PLUGINS[name]), name)(args)
+    assert isinstance(plugin, Plugin)
+    return plugin

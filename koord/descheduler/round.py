@@ -1,26 +1,24 @@
 """One round of the descheduler: all profiles look at the cluster, and what they propose is let through or not.
 
 Deschedule plugins come before balance plugins, in each case profile by profile. Limits for a round (per node, per
-namespace, in total) count for all profiles together. A profile's filters decide which pods may move at all.
+namespace, in total) count for all profiles together. A profile's filters decide which pods may move at all. Every pod
+that moves has its new place from then on, so that a round's moves fit together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.configuration.descheduler_config import DeschedulerConfiguration, DeschedulerProfile
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.kubernetes.pod import Pod
-from koord.api.text.duration import parse_duration
-from koord.descheduler.evictable import Moves, matcher_of, never, not_yet
-from koord.descheduler.plugin import NodeSeen, Proposal, Turn
-from koord.descheduler.registry import make
+from koord.descheduler.compiled import Compiled, CompiledProfile
+from koord.descheduler.evictable import Moves, never, not_yet
+from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
 from koord.descheduler.sight import Sight
 
-MIGRATION: Final = "MigrationController"
 TOO_FEW: Final = "fewer than two nodes are ready: there is nowhere to move a pod to"
 
 
@@ -40,14 +38,21 @@ class Outcome:
     "Those that should move, and must wait."
     nodes: dict[str, NodeSeen] = field(default_factory=dict)
     "How nodes looked to those who looked at their load."
+    deletion_costs: dict[str, int] = field(default_factory=dict)
+    "What deleting pods should cost from now on, by their keys; those that say so already are left out."
+    cordons: list[str] = field(default_factory=list)
+    "Nodes to cordon before their pods move, and to open again where a move cannot begin."
     memory: dict[tuple[str, str], Any] = field(default_factory=dict)
     "What plugins remember, by profile and plugin."
     skipped: str = ""
     "Why there was no round."
 
+    asked_by: dict[str, CompiledProfile] = field(default_factory=dict)
+    "The profile that a move is asked for by, by the pod's key."
+
 
 def run(
-    config: DeschedulerConfiguration,
+    compiled: Compiled,
     sight: Sight,
     memory: Mapping[tuple[str, str], Any] | None = None,
     *,
@@ -55,45 +60,82 @@ def run(
 ) -> Outcome:
     """One round, on what `memory` says of those before it. `at_once`: as if everything had been so for long."""
     outcome = Outcome(memory=dict(memory or {}))
-    chosen = matcher_of(config.node_selector)
-    nodes = [name for name in sight.ready_nodes() if chosen.matches(sight.nodes[name].metadata.labels)]
+    nodes = [name for name in sight.ready_nodes() if compiled.nodes.matches(sight.nodes[name].metadata.labels)]
     if len(nodes) <= 1:
         outcome.skipped = TOO_FEW
         return outcome
-    letting = _Letting(config, sight, outcome)
+    letting = _Letting(compiled.config, sight, outcome)
     with sight.places.trial():
         for point in ("deschedule", "balance"):
-            for profile in config.profiles:
-                mine = matcher_of(profile.node_selector)
-                seen = [name for name in nodes if mine.matches(sight.nodes[name].metadata.labels)]
-                _run_profile(config, profile, point, seen, sight, letting, outcome, at_once)
+            for profile in compiled.profiles:
+                plugins = profile.deschedule if point == "deschedule" else profile.balance
+                if plugins:
+                    gate = _Gate(profile, nodes, sight, letting)
+                    for plugin in plugins:
+                        _have_its_turn(plugin, gate, compiled.interval_s, outcome, at_once)
     return outcome
 
 
-def _run_profile(
-    config: DeschedulerConfiguration,
-    profile: DeschedulerProfile,
-    point: str,
-    nodes: Sequence[str],
-    sight: Sight,
-    letting: _Letting,
-    outcome: Outcome,
-    at_once: bool,
-) -> None:
-    args = profile.args_of(MIGRATION, MigrationControllerArgs)
-    for name in profile.resolved()[point]:
-        turn = Turn(
-            sight,
-            nodes,
-            parse_duration(config.descheduling_interval),
-            never=lambda pod: letting.never(pod, args),
-            not_now=lambda pod: letting.not_now(pod, args),
-            move=letting.move,
-            hold=lambda proposal, why: outcome.held.append(Held(proposal, why)),
-        )
-        slot = profile.name, name
-        outcome.memory[slot] = make(name, profile, at_once=at_once).propose(turn, outcome.memory.get(slot))
-        outcome.nodes.update(turn.nodes_seen)
+def _have_its_turn(plugin: Plugin, gate: _Gate, interval_s: float, outcome: Outcome, at_once: bool) -> None:
+    turn = Turn(
+        gate.sight,
+        gate.nodes,
+        interval_s,
+        at_once,
+        never=gate.never,
+        not_now=gate.not_now,
+        ask=gate.ask,
+    )
+    slot = gate.profile.name, plugin.name
+    assert plugin.propose is not None
+    outcome.memory[slot] = plugin.propose(turn, outcome.memory.get(slot))
+    outcome.nodes.update(turn.nodes_seen)
+    outcome.deletion_costs.update(turn.deletion_costs)
+    outcome.cordons += turn.cordons
+
+
+class _Gate:
+    """One profile's rules in a round."""
+
+    def __init__(self, profile: CompiledProfile, nodes: Sequence[str], sight: Sight, letting: _Letting) -> None:
+        self.profile, self.sight, self.letting = profile, sight, letting
+        self.nodes = [name for name in nodes if profile.nodes.matches(sight.nodes[name].metadata.labels)]
+        self._rules = profile.rules.with_priorities(sight.priorities)
+        self._must_fit = self._rules.args.node_fit and "NodeFit" not in self._rules.skipped
+
+    def never(self, pod: Pod) -> str | None:
+        args = self._rules.args
+        if args.default_job_mode == "ReservationFirst" and str(pod.spec.scheduler_name) not in args.scheduler_names:
+            return f"no reservation helps pods of the scheduler {pod.spec.scheduler_name} (schedulerNames)"
+        return never(pod, self._rules, self.sight.workloads)
+
+    def not_now(self, pod: Pod) -> str | None:
+        if pod in self.letting.moves:
+            return "it is moving already"
+        return not_yet(pod, self._rules, self.sight.workloads, self.letting.moves) or self.letting.over_limit(pod)
+
+    def ask(self, proposal: Proposal, terms: Terms) -> Proposal | None:
+        why = self.not_now(proposal.pod)
+        if why is not None:
+            self.letting.hold(proposal, why)
+            return None
+        sight, places = self.sight, self.sight.places
+        among = terms.among
+        if self._rules.args.node_selector:
+            wanted = [name for name in sight.nodes if self._rules.targets.matches(sight.nodes[name].metadata.labels)]
+            among = places.rows(wanted) if among is None else among & places.rows(wanted)
+        found = places.move(proposal.pod, among, self.letting.left_by_siblings(proposal.pod))
+        if found is None:
+            if terms.must_fit or self._must_fit:
+                self.letting.hold(proposal, terms.nowhere)
+                return None
+            places.leave(proposal.pod)
+        proposal = replace(proposal, to=found or "")
+        if terms.looks_on:
+            self.letting.hold(proposal, f"{proposal.by} only looks on (dryRun)")
+        else:
+            self.letting.let(proposal, self.profile)
+        return proposal
 
 
 class _Letting:
@@ -101,29 +143,33 @@ class _Letting:
 
     def __init__(self, config: DeschedulerConfiguration, sight: Sight, outcome: Outcome) -> None:
         self._config, self._sight, self._outcome = config, sight, outcome
-        self._moves = Moves()
+        self.moves = Moves()
         for pod in sight.moving:
-            self._moves.add(pod)
+            self.moves.add(pod)
         self._per_node: Counter[str] = Counter()
         self._per_namespace: Counter[str] = Counter()
+        self._left: dict[str, list[str]] = {}
+        "By workload, the nodes that its pods leave in this round."
 
-    def never(self, pod: Pod, args: MigrationControllerArgs) -> str | None:
-        if args.default_job_mode == "ReservationFirst" and str(pod.spec.scheduler_name) not in args.scheduler_names:
-            return f"no reservation helps pods of the scheduler {pod.spec.scheduler_name} (schedulerNames)"
-        return never(pod, args, self._sight.workloads)
+    def left_by_siblings(self, pod: Pod) -> Sequence[str]:
+        """No replica goes where another of its workload has just been moved from."""
+        return self._left.get(self._sight.workloads.uid_of(pod) or "", ())
 
-    def not_now(self, pod: Pod, args: MigrationControllerArgs) -> str | None:
-        if pod in self._moves:
-            return "it is moving already"
-        return not_yet(pod, args, self._sight.workloads, self._moves) or self._over_limit(pod)
-
-    def move(self, proposal: Proposal) -> None:
-        self._moves.add(proposal.pod)
+    def let(self, proposal: Proposal, profile: CompiledProfile) -> None:
+        pod = proposal.pod
+        self.moves.add(pod)
         self._per_node[proposal.node] += 1
-        self._per_namespace[proposal.pod.metadata.namespace] += 1
+        self._per_namespace[pod.metadata.namespace] += 1
+        uid = self._sight.workloads.uid_of(pod)
+        if uid is not None:
+            self._left.setdefault(uid, []).append(proposal.node)
         self._outcome.moves.append(proposal)
+        self._outcome.asked_by[pod.metadata.key] = profile
 
-    def _over_limit(self, pod: Pod) -> str | None:
+    def hold(self, proposal: Proposal, why: str) -> None:
+        self._outcome.held.append(Held(proposal, why))
+
+    def over_limit(self, pod: Pod) -> str | None:
         config = self._config
         node, namespace = pod.spec.node_name, pod.metadata.namespace
         for number, limit, name in (

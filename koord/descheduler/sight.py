@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
@@ -23,6 +23,10 @@ class Sight:
     places: Places
     moving: Sequence[Pod] = ()
     "Pods with a PodMigrationJob that has not ended."
+    finished_on: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    "By node, pods that have finished and are still there."
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    "Values of PriorityClasses by their names."
 
     def ready_nodes(self) -> list[str]:
         """Nodes that are ready, or do not say, by name."""

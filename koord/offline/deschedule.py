@@ -12,16 +12,15 @@ from typing import Any, Final
 import msgspec
 
 from koord.api import kinds
-from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.kinds import Kind
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.descheduler.arbitration import Asked, arbitrate
+from koord.descheduler.compiled import Compiled, CompiledProfile
 from koord.descheduler.evictable import Moves
 from koord.descheduler.places import Places
 from koord.descheduler.plugin import Proposal
-from koord.descheduler.round import MIGRATION, Outcome, run
+from koord.descheduler.round import Outcome, run
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import workloads_of
 from koord.offline.world import World, world_of
@@ -66,14 +65,14 @@ class Descheduled(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def deschedule(
-    manifests: Manifests, config: DeschedulerConfiguration, profiles: Profiles, *, now_s: float, seed: int = 0
+    manifests: Manifests, compiled: Compiled, profiles: Profiles, *, now_s: float, seed: int = 0
 ) -> Descheduled:
     """One round on what manifests describe. Raises `Invalid` with every fault of them."""
     world = world_of(manifests, profiles, now_s=now_s, seed=seed)
     sight = _sight(manifests, world, now_s)
-    outcome = run(config, sight, at_once=True)
+    outcome = run(compiled, sight, at_once=True)
     ignored = {kind: number for kind, number in world.ignored.items() if kind not in {each.kind for each in WORKLOADS}}
-    return Descheduled(_nodes(sight, outcome), _migrations(config, sight, outcome), outcome.skipped, ignored)
+    return Descheduled(_nodes(sight, outcome), _migrations(sight, outcome), outcome.skipped, ignored)
 
 
 def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
@@ -81,6 +80,10 @@ def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
     pods_on: dict[str, list[Any]] = {}
     for pod in running:
         pods_on.setdefault(pod.spec.node_name, []).append(pod)
+    finished_on: dict[str, list[Any]] = {}
+    for pod in manifests.of(kinds.PODS):
+        if pod.is_finished and pod.spec.node_name:
+            finished_on.setdefault(pod.spec.node_name, []).append(pod)
     known: list[Any] = [item.object for item in manifests.items if item.kind in WORKLOADS]
     return Sight(
         now_s,
@@ -89,16 +92,25 @@ def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
         {each.metadata.name: each for each in manifests.of(kinds.NODE_METRICS)},
         workloads_of(known, running),
         Places(world.cluster, world.engine_of),
+        finished_on=finished_on,
+        priorities={each.metadata.name: each.value for each in manifests.of(kinds.PRIORITY_CLASSES)},
     )
 
 
-def _migrations(config: DeschedulerConfiguration, sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
-    proposals = {each.pod.metadata.key: each for each in outcome.moves}
-    asked = [Asked(key, sight.now_s, each.pod) for key, each in proposals.items()]
-    args = config.profiles[0].args_of(MIGRATION, MigrationControllerArgs)
-    found = []
-    for order, ruling in enumerate(arbitrate(asked, args, sight.workloads, Moves()), 1):
-        found.append(_told(proposals[ruling.asked.name], order, ruling.outcome == "passes", ruling.why))
+def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
+    """In the order in which they begin, profile by profile, then those that must wait."""
+    found: list[Migration] = []
+    moves = Moves()
+    by_profile: dict[str, tuple[CompiledProfile, dict[str, Proposal]]] = {}
+    for each in outcome.moves:
+        key = each.pod.metadata.key
+        profile = outcome.asked_by[key]
+        by_profile.setdefault(profile.name, (profile, {}))[1][key] = each
+    for profile, proposals in by_profile.values():
+        asked = [Asked(key, sight.now_s, each.pod) for key, each in proposals.items()]
+        for ruling in arbitrate(asked, profile.rules, sight.workloads, moves):
+            proposal = proposals[ruling.asked.name]
+            found.append(_told(proposal, len(found) + 1, ruling.outcome == "passes", ruling.why))
     for held in outcome.held:
         found.append(_told(held.proposal, len(found) + 1, False, held.why))
     return tuple(found)

@@ -11,10 +11,13 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from koord.api.machinery.faults import BadInput
 from koord.scheduler import registry
 from koord.scheduler.framework.plugin import Plugin
+
+P = TypeVar("P")
 
 
 class PluginError(BadInput):
@@ -33,20 +36,26 @@ class OwnPlugin:
 
 def load(text: str) -> OwnPlugin:
     """The plugin that a command line names."""
-    where, colon, named = text.rpartition(":")
-    class_name, equals, number = named.partition("=")
-    if not colon or not where or not class_name:
-        raise PluginError(f"{text!r} is not a plugin; it must be module:Class or file.py:Class, and =WEIGHT if need be")
+    plugin, equals, number = text.rpartition("=") if "=" in text.rpartition(":")[2] else (text, "", "")
     if equals and not (number.isascii() and number.isdigit() and len(number) < 6):
         raise PluginError(f"{text}: the weight must be a number from 0 to 99999")
-    kind = getattr(_module(where, text), class_name, None)
-    if not isinstance(kind, type) or not issubclass(kind, Plugin):
-        raise PluginError(f"{text}: {where} has no Plugin of the name {class_name}")
-    if not kind.name:
-        raise PluginError(f"{text}: the plugin must have a name")
+    kind = named_class(plugin, Plugin, "module:Class or file.py:Class, and =WEIGHT if need be")
     if registry.is_built(kind.name):
         raise PluginError(f"{text}: koord has a plugin {kind.name} already; another name is needed")
     return OwnPlugin(kind, int(number) if equals else 1)
+
+
+def named_class(text: str, base: type[P], form: str = "module:Class or file.py:Class") -> type[P]:
+    """The class of plugins that `text` names, in its module or file."""
+    where, colon, class_name = text.rpartition(":")
+    if not colon or not where or not class_name:
+        raise PluginError(f"{text!r} is not a plugin; it must be {form}")
+    kind = getattr(_module(where, text), class_name, None)
+    if not isinstance(kind, type) or not issubclass(kind, base):
+        raise PluginError(f"{text}: {where} has no Plugin of the name {class_name}")
+    if not getattr(kind, "name", ""):
+        raise PluginError(f"{text}: the plugin must have a name")
+    return kind
 
 
 def _module(where: str, text: str) -> ModuleType:

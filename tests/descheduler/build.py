@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from koord.api.configuration.descheduler_config import DeschedulerConfiguration, parse
+from koord.api.configuration.descheduler_config import IMPLEMENTS, parse
 from koord.api.configuration.scheduler_config import SHIPPED
 from koord.api.kinds import NODE_METRICS, NODES, PODS
 from koord.api.kubernetes.node import Node
@@ -15,7 +15,9 @@ from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet
 from koord.api.machinery.codec import convert
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.text.timestamp import from_seconds
+from koord.descheduler.compiled import Compiled, compiled
 from koord.descheduler.places import Places
+from koord.descheduler.plugin import Plugin
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import Known, workloads_of
 from koord.scheduler.core.core import Core
@@ -153,25 +155,36 @@ class Scene:
         )
 
 
-def config(
-    low_node_load: Mapping[str, Any], migration: Mapping[str, Any] | None = None, **more: Any
-) -> DeschedulerConfiguration:
-    plugins = {"balance": {"enabled": [{"name": "LowNodeLoad"}]}}
-    return parse(
-        {
-            "apiVersion": "descheduler/v1alpha2",
-            "kind": "DeschedulerConfiguration",
-            "deschedulingInterval": "120s",
-            "profiles": [
-                {
-                    "name": "koord-descheduler",
-                    "plugins": plugins,
-                    "pluginConfig": [
-                        {"name": "LowNodeLoad", "args": dict(low_node_load)},
-                        {"name": "MigrationController", "args": dict(migration or {})},
-                    ],
-                }
-            ],
-            **more,
-        }
+def config(low_node_load: Mapping[str, Any], migration: Mapping[str, Any] | None = None, **more: Any) -> Compiled:
+    return profile({"LowNodeLoad": low_node_load}, migration, **more)
+
+
+def profile(
+    plugins: Mapping[str, Mapping[str, Any]],
+    migration: Mapping[str, Any] | None = None,
+    own: Sequence[type[Plugin]] = (),
+    **more: Any,
+) -> Compiled:
+    """A configuration of one profile that runs these plugins with these arguments."""
+    points: dict[str, Any] = {}
+    for name in plugins:
+        points.setdefault(IMPLEMENTS[name][0], {"enabled": []})["enabled"].append({"name": name})
+    given = [*plugins.items(), ("MigrationController", migration or {})]
+    return compiled(
+        parse(
+            {
+                "apiVersion": "descheduler/v1alpha2",
+                "kind": "DeschedulerConfiguration",
+                "deschedulingInterval": "120s",
+                "profiles": [
+                    {
+                        "name": "koord-descheduler",
+                        "plugins": points,
+                        "pluginConfig": [{"name": name, "args": dict(args)} for name, args in given],
+                    }
+                ],
+                **more,
+            }
+        ),
+        own,
     )

@@ -11,12 +11,13 @@ from koord.api.machinery.codec import convert
 from koord.descheduler.arbitration import Asked, arbitrate, in_order
 from koord.descheduler.evictable import Moves, never, not_yet
 from koord.descheduler.limiter import Limit, taken, wait_s
+from koord.descheduler.rules import Rules
 from koord.descheduler.workloads import at_most, workloads_of
 from tests.descheduler.build import NOW_S, deployment, job, pod
 
 
-def args(**given: Any) -> MigrationControllerArgs:
-    return convert(MigrationControllerArgs, given).completed()
+def args(**given: Any) -> Rules:
+    return Rules.of(convert(MigrationControllerArgs, given).completed())
 
 
 @pytest.mark.parametrize(
@@ -134,10 +135,10 @@ def test_moves_of_one_job_stay_together_and_go_on_where_one_has_begun() -> None:
         "j5": pod("j5", "n1", priority=9000, owner="Job y"),
     }
     asked = [Asked(name, NOW_S, each) for name, each in pods.items()]
-    assert [each.name for each in in_order(asked, Moves())] == ["j4", "j5", "j2", "j3", "j1"]
+    assert [each.name for each in in_order(asked, Moves(), args())] == ["j4", "j5", "j2", "j3", "j1"]
     begun = Moves()
     begun.add(pod("j0", "n2", owner="Job x"))
-    assert [each.name for each in in_order(asked, begun)] == ["j2", "j3", "j4", "j5", "j1"]
+    assert [each.name for each in in_order(asked, begun, args())] == ["j2", "j3", "j4", "j5", "j1"]
     workloads = workloads_of([*deployment("web", 5), job("x", 9), job("y", 9)], pods.values())
     skip = args(skipEvictionGates=["MaxMigratingPerWorkload", "MaxUnavailablePerWorkload", "ExpectedReplicas"])
     rulings = arbitrate(asked, skip, workloads, begun)

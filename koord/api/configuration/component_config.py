@@ -7,7 +7,7 @@ path, whatever plugin it is in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -155,8 +155,6 @@ class Header(NamedTuple):
     api_versions: tuple[str, ...]
     "The first is what `manifest` writes."
     args: Mapping[str, type[PluginArgs]]
-    opaque: Collection[str] = ()
-    "Plugins whose arguments are kept as written."
     older_only: tuple[str, ...] = ()
     "Fields that only versions other than the first have. They are skipped."
 
@@ -206,7 +204,6 @@ class Reader:
                 f"profiles[{i}].pluginConfig",
                 header.args,
                 header.api_versions,
-                header.opaque,
             )
             for i, raw in enumerate(profiles)
         ]
@@ -218,9 +215,8 @@ class Reader:
         path: str,
         known: Mapping[str, type[PluginArgs]],
         api_versions: Sequence[str],
-        opaque: Collection[str] = (),
     ) -> tuple[PluginConfig, ...]:
-        """A list of `{name, args}`, each with the arguments' type that its name calls for; plain for `opaque` ones."""
+        """A list of `{name, args}`, each with the arguments' type that its name calls for."""
         if not isinstance(data, list | tuple):
             return ()  # absent, or a fault of the profile's own type
         configs: list[PluginConfig] = []
@@ -233,11 +229,8 @@ class Reader:
             if name in first_at:
                 self.add(at, [Fault("name", f"{name} is configured twice; first at {path}[{first_at[name]}]")])
             first_at.setdefault(name, i)
-            if name in opaque:
-                configs.append(PluginConfig(name=name, args=item.get("args")))
-                continue
             if name not in known:
-                self.add(at, [Fault("name", unknown(name, "plugin with arguments", [*known, *opaque]))])
+                self.add(at, [Fault("name", unknown(name, "plugin with arguments", known))])
                 continue
             args = self.args(name, known[name], item.get("args"), join(at, "args"), api_versions)
             if args is not None:

@@ -7,7 +7,7 @@ Migration jobs are the default way to evict and to filter, until a profile says 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 
@@ -26,11 +26,11 @@ from koord.api.configuration.component_config import (
     completed_args,
     profile_name_faults,
     read_file,
-    unknown,
     with_args,
     written_args,
 )
 from koord.api.configuration.descheduler_args import ARGS, LowNodeLoadArgs
+from koord.api.configuration.descheduler_upstream_args import UPSTREAM_ARGS
 from koord.api.machinery.faults import Fault
 from koord.api.machinery.struct import Struct
 from koord.api.protocol import names
@@ -41,24 +41,8 @@ from koord.api.text.selector import LabelSelector, selector_faults
 KIND: Final = "DeschedulerConfiguration"
 API_VERSION: Final = "descheduler/v1alpha2"
 
-UPSTREAM: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "HighNodeUtilization": ("balance",),
-        "LowNodeUtilization": ("balance",),
-        "PodLifeTime": ("deschedule",),
-        "RemoveFailedPods": ("deschedule",),
-        "RemoveDuplicates": ("balance",),
-        "RemovePodsHavingTooManyRestarts": ("deschedule",),
-        "RemovePodsViolatingInterPodAntiAffinity": ("deschedule",),
-        "RemovePodsViolatingNodeAffinity": ("deschedule",),
-        "RemovePodsViolatingNodeTaints": ("deschedule",),
-        "RemovePodsViolatingTopologySpreadConstraint": ("balance",),
-        "DefaultEvictor": ("evict", "filter"),
-    }
-)
-"""Plugins of the Kubernetes descheduler, and their points. Their arguments are kept as written."""
-
-HEADER: Final = Header(KIND, (API_VERSION,), ARGS, opaque=UPSTREAM)
+ALL_ARGS: Final[Mapping[str, type[PluginArgs]]] = MappingProxyType({**ARGS, **UPSTREAM_ARGS})
+HEADER: Final = Header(KIND, (API_VERSION,), ALL_ARGS)
 
 IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -66,11 +50,16 @@ IMPLEMENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "CustomPriority": ("balance",),
         "FragmentationAware": ("balance",),
         "ScaleDownBinPack": ("balance",),
-        "MigrationController": ("evict", "filter"),
-        **UPSTREAM,
+        "PodLifeTime": ("deschedule",),
+        "RemoveDuplicates": ("balance",),
+        "RemovePodsHavingTooManyRestarts": ("deschedule",),
+        "RemovePodsViolatingNodeAffinity": ("deschedule",),
+        "RemovePodsViolatingTopologySpreadConstraint": ("balance",),
+        "MigrationController": ("evict", "filter", "sort"),
     }
 )
-POINTS: Final = ("deschedule", "balance", "evict", "filter")
+"""Every plugin that a file may name, and its points."""
+POINTS: Final = ("deschedule", "balance", "evict", "filter", "sort")
 
 _DEFAULT_ADDRESS: Final = f"0.0.0.0:{names.PORT_DESCHEDULER}"
 
@@ -84,6 +73,8 @@ class Plugins(Struct):
     balance: PluginSet = PluginSet()
     evict: PluginSet = PluginSet()
     filter: PluginSet = PluginSet()
+    sort: PluginSet = PluginSet()
+    "Which pods move first. Koordinator has no such point, and sorts as MigrationController does here."
 
     def at(self, point: str) -> PluginSet:
         found: PluginSet = getattr(self, point)
@@ -91,7 +82,7 @@ class Plugins(Struct):
 
 
 _MIGRATION: Final = PluginSet(enabled=(PluginRef("MigrationController"),))
-DEFAULT_PLUGINS: Final = Plugins(evict=_MIGRATION, filter=_MIGRATION)
+DEFAULT_PLUGINS: Final = Plugins(evict=_MIGRATION, filter=_MIGRATION, sort=_MIGRATION)
 
 
 class DeschedulerProfile(Struct):
@@ -110,7 +101,7 @@ class DeschedulerProfile(Struct):
 
     def written_args(self, plugin: str) -> PluginArgs:
         """A plugin's arguments as the file has them, or as if it had none."""
-        return written_args(self.plugin_config, plugin, ARGS)
+        return written_args(self.plugin_config, plugin, ALL_ARGS)
 
     def args_of(self, plugin: str, type_: type[A]) -> A:
         """A plugin's effective arguments, every default filled in."""
@@ -218,7 +209,7 @@ def _plugin_faults(profile: DeschedulerProfile) -> list[Fault]:
         for i, plugin in enumerate(mine.at(point).enabled):
             at = f"{point}.enabled[{i}]"
             if plugin.name not in IMPLEMENTS:
-                faults.append(Fault(f"{at}.name", unknown(plugin.name, "plugin", IMPLEMENTS)))
+                faults.append(Fault(f"{at}.name", _no_such(plugin.name)))
             elif point not in IMPLEMENTS[plugin.name]:
                 has = ", ".join(IMPLEMENTS[plugin.name])
                 faults.append(Fault(f"{at}.name", f"{plugin.name} has no {point} (it has {has})"))
@@ -229,11 +220,28 @@ def _plugin_faults(profile: DeschedulerProfile) -> list[Fault]:
                 faults.append(Fault(f"{at}.weight", "unknown field: plugins of the descheduler have no weight"))
         for i, plugin in enumerate(mine.at(point).disabled):
             if plugin.name != "*" and plugin.name not in IMPLEMENTS:
-                faults.append(Fault(f"{point}.disabled[{i}].name", unknown(plugin.name, "plugin", [*IMPLEMENTS, "*"])))
+                faults.append(Fault(f"{point}.disabled[{i}].name", _no_such(plugin.name)))
+    faults += _args_faults(profile)
     evict = profile.resolved()["evict"]
     if len(evict) != 1:
         faults.append(Fault("evict", f"needs exactly one plugin, but has {', '.join(evict) or 'none'}"))
     return faults
+
+
+def _no_such(name: str) -> str:
+    """All that there are: names of the Kubernetes descheduler's other plugins are no slips of the pen."""
+    return f"there is no plugin {name!r}; koord has {', '.join(sorted(IMPLEMENTS))}"
+
+
+def _args_faults(profile: DeschedulerProfile) -> Iterator[Fault]:
+    """A plugin that cannot run on its defaults needs arguments."""
+    written = {each.name for each in profile.plugin_config}
+    mine = profile.plugins or Plugins()
+    for point in ("deschedule", "balance"):
+        for i, plugin in enumerate(mine.at(point).enabled):
+            if plugin.name in ALL_ARGS and plugin.name not in written:
+                for fault in ALL_ARGS[plugin.name]().completed().faults():
+                    yield Fault(f"{point}.enabled[{i}].name", f"{plugin.name} needs arguments in pluginConfig: {fault}")
 
 
 SHIPPED: Final = DeschedulerConfiguration(

@@ -9,7 +9,7 @@ all rules of the scheduler and stay below its own high mark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -18,8 +18,8 @@ from koord.api.configuration.descheduler_args import AnomalyCondition, LowNodeLo
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.duration import parse_duration
+from koord.api.text.selector import LabelMatcher
 from koord.descheduler.anomaly import NOTHING_KNOWN, Detector, marked
-from koord.descheduler.evictable import in_namespaces, matcher_of
 from koord.descheduler.importance import created_s, importance
 from koord.descheduler.load import (
     PODS,
@@ -32,8 +32,8 @@ from koord.descheduler.load import (
     load_of,
     marks_of,
 )
-from koord.descheduler.plugin import NodeSeen, Proposal, Turn
-from koord.descheduler.selection import is_selected
+from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
+from koord.descheduler.selection import Selection, chosen_by
 from koord.descheduler.usage_estimate import estimated
 from koord.scheduler.state.table import Array
 
@@ -73,6 +73,7 @@ class _Pass:
 
     turn: Turn
     args: LowNodeLoadArgs
+    selection: Selection
     pool: NodePool
     condition: AnomalyCondition
     nodes: list[_Seen]
@@ -82,13 +83,13 @@ class _Pass:
         return [each for each in self.nodes if each.class_ in classes]
 
 
-class LowNodeLoad:
+class LowNodeLoad(Plugin):
     name = "LowNodeLoad"
 
-    def __init__(self, args: LowNodeLoadArgs, *, at_once: bool = False) -> None:
-        """`at_once`: a node that is overloaded counts in its first round, as if it had been so for long."""
+    def __init__(self, args: LowNodeLoadArgs) -> None:
         self.args = args
-        self._at_once = at_once
+        self._selection = Selection.of(args)
+        self._pools = tuple((pool, chosen_by(pool.node_selector)) for pool in (_default_pool(args), *args.node_pools))
 
     def propose(self, turn: Turn, memory: Memory | None) -> Memory:
         args = self.args
@@ -96,11 +97,11 @@ class LowNodeLoad:
             return memory or {}
         known = _recent(memory or {}, turn, args)
         overloaded_before: set[str] = set()
-        for pool in (_default_pool(args), *args.node_pools):
-            loads = self._loads(turn, pool, overloaded_before)
+        for pool, chosen in self._pools:
+            loads = self._loads(turn, pool, chosen, overloaded_before)
             nodes = _classified(loads, pool)
             assert pool.anomaly_condition is not None
-            this = _Pass(turn, args, pool, pool.anomaly_condition, nodes, known)
+            this = _Pass(turn, args, self._selection, pool, pool.anomaly_condition, nodes, known)
             overloaded_before |= {each.load.name for each in this.of("high")}
             before = [dict(each.load.usage) for each in nodes]
             self._balance(this)
@@ -109,9 +110,8 @@ class LowNodeLoad:
                 turn.nodes_seen[load.name] = NodeSeen(each.class_, load.has, usage, dict(load.usage))
         return known
 
-    def _loads(self, turn: Turn, pool: NodePool, taken: set[str]) -> list[NodeLoad]:
+    def _loads(self, turn: Turn, pool: NodePool, chosen: LabelMatcher, taken: set[str]) -> list[NodeLoad]:
         sight, args = turn.sight, self.args
-        chosen = matcher_of(pool.node_selector)
         found = []
         for name in turn.nodes:
             node = sight.nodes[name]
@@ -151,7 +151,7 @@ class LowNodeLoad:
                     this.memory.get(slot, NOTHING_KNOWN), this.condition, this.turn.sight.now_s, overloaded=over
                 )
                 this.memory[slot] = detector
-                at_once = self._at_once or this.condition.consecutive_abnormalities == 1
+                at_once = this.turn.at_once or this.condition.consecutive_abnormalities == 1
                 if over and (at_once or detector.is_anomalous):
                     found.append(each)
         weights = this.pool.resource_weights
@@ -288,29 +288,20 @@ def _relieve(this: _Pass, sources: Sequence[_Seen], targets: Sequence[_Seen], *,
             if room.is_spent or not source.is_over(prod):
                 break
             used = {**_used(source.load, pod), PODS: 1}
-            proposal = Proposal(pod, LowNodeLoad.name, _reason(source, prod))
-            why = this.turn.not_now(pod)
-            if why is not None:
-                this.turn.hold(proposal, why)
-                continue
+            terms = Terms(looks_on=this.args.dry_run)
             if this.args.node_fit:
-                found = this.turn.sight.places.move(pod, room.for_pod(used))
-                if found is None:
-                    this.turn.hold(proposal, NO_TARGET)
-                    continue
-                proposal = replace(proposal, to=found)
-            if this.args.dry_run:
-                this.turn.hold(proposal, "LowNodeLoad only looks on (dryRun)")
-            else:
-                this.turn.move(proposal)
-            room.take(proposal.to, used)
+                terms = Terms(room.for_pod(used), must_fit=True, nowhere=NO_TARGET, looks_on=this.args.dry_run)
+            moved = this.turn.ask(Proposal(pod, LowNodeLoad.name, _reason(source, prod)), terms)
+            if moved is None:
+                continue
+            room.take(moved.to, used)
             add(source.load.usage, used, -1)
             if prod:
                 add(source.load.prod_usage, used, -1)
 
 
 def _victims(this: _Pass, source: _Seen, prod: bool) -> list[Pod]:
-    args, load = this.args, source.load
+    load = source.load
     usage, marks = source.usage(prod), source.marks_for(prod)
     excess = {name: usage[name] - marks.high[name] for name in marks.above(usage) if name != PODS}
     weights = this.pool.resource_weights
@@ -323,8 +314,7 @@ def _victims(this: _Pass, source: _Seen, prod: bool) -> list[Pod]:
     chosen = [
         pod
         for pod in load.pods
-        if in_namespaces(pod.metadata.namespace, args.evictable_namespaces)
-        and is_selected(pod, args.pod_selectors)
+        if this.selection.has_pod(pod)
         and (not prod or priority_class(pod) is PriorityClass.PROD)
         and this.turn.never(pod) is None
     ]

@@ -198,7 +198,7 @@ class _Constraint:
 
 
 def _constraints(own: Sequence[TopologySpreadConstraint], labels: Mapping[str, str]) -> list[_Constraint]:
-    return [_constraint(each, _selector(each, labels)) for each in own]
+    return [_constraint(each, counted_pods(each, labels)) for each in own]
 
 
 def _constraint(raw: TopologySpreadConstraint, pods: LabelMatcher) -> _Constraint:
@@ -213,7 +213,7 @@ def _constraint(raw: TopologySpreadConstraint, pods: LabelMatcher) -> _Constrain
     )
 
 
-def _selector(raw: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelMatcher:
+def counted_pods(raw: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelMatcher:
     """The constraint's selector, and the pod's own values of matchLabelKeys."""
     selector = compile_labels(raw.label_selector, absent=NOTHING)
     same = {key: labels[key] for key in raw.match_label_keys if key in labels}

@@ -19,7 +19,7 @@ from koord.api.configuration.descheduler_args import (
     ObjectLimiter,
     ScaleDownBinPackArgs,
 )
-from koord.api.configuration.descheduler_config import parse
+from koord.api.configuration.descheduler_config import ALL_ARGS, IMPLEMENTS, parse
 from koord.api.machinery.codec import encode
 from koord.api.machinery.faults import Invalid, check
 from tests.api.config_strategies import structs
@@ -39,7 +39,7 @@ def paths(**config: Any) -> list[str]:
 def args_paths(plugin: str, **args: Any) -> list[str]:
     prefix = "profiles[0].pluginConfig[0].args."
     found = paths(profiles=[{"pluginConfig": [{"name": plugin, "args": args}]}])
-    return [path.removeprefix(prefix) for path in found]
+    return [path.removeprefix(prefix).removeprefix(prefix[:-1]) for path in found]
 
 
 def test_an_empty_file() -> None:
@@ -63,14 +63,15 @@ def test_an_empty_file() -> None:
         "balance": (),
         "evict": ("MigrationController",),
         "filter": ("MigrationController",),
+        "sort": ("MigrationController",),
     }
 
 
-def test_disabling_all_drops_the_migration_controller() -> None:
-    plugins = {"evict": {"disabled": [{"name": "*"}], "enabled": [{"name": "DefaultEvictor"}]}}
-    resolved = parse({"profiles": [{"plugins": plugins}]}).profiles[0].resolved()
-    assert resolved["evict"] == ("DefaultEvictor",)
-    assert resolved["filter"] == ("MigrationController",)
+def test_disabling_all_drops_the_migration_controller_where_it_may_be_missing() -> None:
+    everything = {"disabled": [{"name": "*"}]}
+    resolved = parse({"profiles": [{"plugins": {"filter": everything, "sort": everything}}]}).profiles[0].resolved()
+    assert (resolved["evict"], resolved["filter"], resolved["sort"]) == (("MigrationController",), (), ())
+    assert paths(profiles=[{"plugins": {"evict": everything}}]) == ["profiles[0].plugins.evict"]
 
 
 MIGRATION = {
@@ -237,6 +238,16 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("FragmentationAware", {"imbalanceThreshold": -0.1}, ["imbalanceThreshold"]),
     ("ScaleDownBinPack", {"strategy": "EvictDirectly"}, ["maxPodsToEvict"]),
     ("ScaleDownBinPack", {"resourceWeights": {"cpu": 0}}, ["resourceWeights.cpu"]),
+    ("PodLifeTime", {}, [""]),
+    ("PodLifeTime", {"states": ["Running", "Asleep"]}, ["states[1]"]),
+    ("PodLifeTime", {"maxPodLifeTimeSeconds": 1, "conditions": [{}]}, ["conditions[0]"]),
+    ("PodLifeTime", {"exitCodes": [1], "ownerKinds": {"include": ["Job"], "exclude": ["Pod"]}}, ["ownerKinds"]),
+    ("RemoveDuplicates", {"namespaces": {"include": ["a"], "exclude": ["b"]}}, ["namespaces"]),
+    ("RemovePodsHavingTooManyRestarts", {}, ["podRestartThreshold"]),
+    ("RemovePodsHavingTooManyRestarts", {"podRestartThreshold": 1, "states": ["Failed"]}, ["states[0]"]),
+    ("RemovePodsViolatingNodeAffinity", {}, ["nodeAffinityType"]),
+    ("RemovePodsViolatingNodeAffinity", {"nodeAffinityType": ["sometimes"]}, ["nodeAffinityType[0]"]),
+    ("RemovePodsViolatingTopologySpreadConstraint", {"constraints": ["Never"]}, ["constraints[0]"]),
 ]
 
 
@@ -245,11 +256,19 @@ def test_what_is_refused(plugin: str, args: dict[str, Any], expected: list[str])
     assert set(expected) <= set(args_paths(plugin, **args))
 
 
-def test_plugins_of_the_kubernetes_descheduler_keep_their_arguments() -> None:
-    plugins = {"deschedule": {"enabled": [{"name": "PodLifeTime"}]}}
-    raw = {"maxPodLifeTimeSeconds": 86400}
-    config = parse({"profiles": [{"plugins": plugins, "pluginConfig": [{"name": "PodLifeTime", "args": raw}]}]})
-    assert config.profiles[0].plugin_config[0].args == raw
+@pytest.mark.parametrize("name", ["HighNodeUtilization", "DefaultEvictor", "RemovePodsViolatingNodeTaints"])
+def test_plugins_that_koord_does_not_have_are_refused_with_those_that_it_has(name: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse({"profiles": [{"plugins": {"deschedule": {"enabled": [{"name": name}]}}}]})
+    (fault,) = caught.value.faults
+    assert fault.path == "profiles[0].plugins.deschedule.enabled[0].name"
+    assert all(each in fault.message for each in IMPLEMENTS)
+
+
+def test_a_plugin_that_cannot_do_without_arguments_asks_for_them() -> None:
+    enabled = [{"name": "PodLifeTime"}, {"name": "RemovePodsViolatingNodeAffinity"}]
+    found = paths(profiles=[{"plugins": {"deschedule": {"enabled": enabled}}}])
+    assert found == [f"profiles[0].plugins.deschedule.enabled[{i}].name" for i in range(2)]
 
 
 def test_all_faults_come_at_once() -> None:
@@ -279,6 +298,7 @@ def test_all_faults_come_at_once() -> None:
         "profiles[0].plugins.balance.enabled[0].name",
         "profiles[0].plugins.balance.enabled[1].name",
         "profiles[0].plugins.evict",
+        "profiles[0].plugins.evict.enabled[0].name",
         "profiles[0].pluginConfig[0].args.numberOfNodes",
         "profiles[0].pluginConfig[1].name",
         "profiles[1].name",
@@ -298,7 +318,7 @@ def test_addresses_are_completed(written: str, read_as: str) -> None:
     assert parse({"healthzBindAddress": written}).healthz_bind_address == read_as
 
 
-@pytest.mark.parametrize("plugin", ARGS)
+@pytest.mark.parametrize("plugin", ALL_ARGS)
 def test_arguments_that_are_written_read_back_the_same(plugin: str) -> None:
     count = st.sampled_from((3, "10%"))
     fixed = {
@@ -309,9 +329,9 @@ def test_arguments_that_are_written_read_back_the_same(plugin: str) -> None:
     }
 
     @settings(max_examples=25, deadline=None)
-    @given(structs(ARGS[plugin], **fixed))
+    @given(structs(ALL_ARGS[plugin], **fixed))
     def holds(args: PluginArgs) -> None:
-        assert check(ARGS[plugin], json.loads(encode(args)), plugin) == args
+        assert check(ALL_ARGS[plugin], json.loads(encode(args)), plugin) == args
         assert args.completed() == args.completed().completed()
 
     holds()

@@ -1,0 +1,70 @@
+"""A configuration, ready for rounds: plugins with their arguments, selectors and rules. Made once, not every round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration, DeschedulerProfile
+from koord.api.text.duration import parse_duration
+from koord.api.text.selector import LabelMatcher
+from koord.descheduler.plugin import Plugin
+from koord.descheduler.registry import make
+from koord.descheduler.rules import Rules
+from koord.descheduler.selection import chosen_by
+
+MIGRATION: Final = "MigrationController"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProfile:
+    name: str
+    nodes: LabelMatcher
+    deschedule: tuple[Plugin, ...]
+    balance: tuple[Plugin, ...]
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    config: DeschedulerConfiguration
+    interval_s: float
+    nodes: LabelMatcher
+    profiles: tuple[CompiledProfile, ...]
+
+
+def compiled(config: DeschedulerConfiguration, own: Sequence[type[Plugin]] = ()) -> Compiled:
+    """`own`: the user's plugins, which take part in every profile."""
+    return Compiled(
+        config,
+        parse_duration(config.descheduling_interval),
+        chosen_by(config.node_selector),
+        tuple(_profile(each, own) for each in config.profiles),
+    )
+
+
+def _profile(profile: DeschedulerProfile, own: Sequence[type[Plugin]]) -> CompiledProfile:
+    resolved = profile.resolved()
+    mine = tuple(kind() for kind in own)
+    proposing = {
+        point: (
+            *(make(name, profile.written_args(name).completed()) for name in resolved[point]),
+            *(each for each in mine if each.propose is not None and each.point == point),
+        )
+        for point in ("deschedule", "balance")
+    }
+    return CompiledProfile(
+        profile.name,
+        chosen_by(profile.node_selector),
+        proposing["deschedule"],
+        proposing["balance"],
+        replace(
+            Rules.of(profile.args_of(MIGRATION, MigrationControllerArgs)),
+            filters=MIGRATION in resolved["filter"],
+            sorts=MIGRATION in resolved["sort"],
+            keeps=tuple(each.keeps for each in mine if each.keeps is not None),
+            ranks=tuple(each.rank for each in mine if each.rank is not None),
+        ),
+    )

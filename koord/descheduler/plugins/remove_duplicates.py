@@ -1,0 +1,98 @@
+"""RemoveDuplicates: spread pods of one owner, with the same images, over the nodes that they may run on.
+
+A node's share is the number of such pods by the number of nodes that they may land on, rounded up; what a node has
+beyond its share goes. Pods with fewer than two such nodes stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from koord.api.configuration.descheduler_upstream_args import RemoveDuplicatesArgs
+from koord.api.kubernetes.pod import Pod
+from koord.descheduler.plugin import ANYHOW, Plugin, Proposal, Turn
+from koord.descheduler.selection import Selection
+from koord.descheduler.wishes import AllWishes
+
+Owner: TypeAlias = tuple[str, str, str, tuple[str, ...]]
+"""Namespace, kind, name, and the images of its pods."""
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Pods of one owner."""
+
+    number: int = 0
+    beyond_the_first: dict[str, list[Pod]] = field(default_factory=dict)
+    "By node."
+
+
+class RemoveDuplicates(Plugin):
+    name = "RemoveDuplicates"
+
+    def __init__(self, args: RemoveDuplicatesArgs) -> None:
+        self._excluded = frozenset(args.exclude_owner_kinds)
+        self._selection = Selection.of_pods(None, args.namespaces)
+
+    def propose(self, turn: Turn, memory: None) -> None:
+        wishes = AllWishes()
+        nodes = {name: turn.sight.nodes[name] for name in turn.nodes}
+        for owner, alike in self._alike(turn).items():
+            if not alike.beyond_the_first:
+                continue
+            may_land: set[str] = set()
+            for pod in _differing(alike):
+                found = wishes.may_land(pod, nodes)
+                if len(found) > 1:
+                    may_land.update(found)
+            if len(may_land) < 2:
+                continue
+            share = math.ceil(alike.number / len(may_land))
+            for pods in alike.beyond_the_first.values():
+                reason = f"the node has {len(pods) + 1} pods of {owner[1]} {owner[2]}, and its share is {share}"
+                for pod in pods[share - 1 :]:
+                    turn.ask(Proposal(pod, self.name, reason), ANYHOW)
+
+    def _alike(self, turn: Turn) -> dict[Owner, _Alike]:
+        found: dict[Owner, _Alike] = {}
+        for node in turn.nodes:
+            met: set[tuple[Owner, ...]] = set()
+            for pod in turn.sight.pods_on.get(node, ()):
+                owners = self._owners(pod)
+                if not owners or not self._selection.has_pod(pod) or turn.never(pod) is not None:
+                    continue
+                is_duplicate = owners in met
+                met.add(owners)
+                for owner in owners:
+                    alike = found.setdefault(owner, _Alike())
+                    alike.number += 1
+                    if is_duplicate:
+                        alike.beyond_the_first.setdefault(node, []).append(pod)
+        return found
+
+    def _owners(self, pod: Pod) -> tuple[Owner, ...]:
+        references = pod.metadata.owner_references
+        if any(each.kind in self._excluded for each in references):
+            return ()
+        images = tuple(sorted(each.image for each in pod.spec.containers))
+        return tuple(sorted((pod.metadata.namespace, each.kind, each.name, images) for each in references))
+
+
+def _differing(alike: _Alike) -> Sequence[Pod]:
+    """One pod for each set of tolerations, selectors and affinities among them."""
+    found: list[Pod] = []
+    for pods in alike.beyond_the_first.values():
+        for pod in pods:
+            if not any(_chooses_like(pod, other) for other in found):
+                found.append(pod)
+    return found
+
+
+def _chooses_like(pod: Pod, other: Pod) -> bool:
+    one, two = pod.spec, other.spec
+    return one is two or (
+        one.tolerations == two.tolerations and one.node_selector == two.node_selector and (one.affinity == two.affinity)
+    )
