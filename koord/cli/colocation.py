@@ -66,7 +66,7 @@ _dry_run_option = click.option(
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to ask for an eviction that a disruption budget refuses.",
+    help="How long to wait for pods that ask for notice, and for evictions that a disruption budget refuses.",
 )
 @_dry_run_option
 @kube_options

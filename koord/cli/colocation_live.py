@@ -42,11 +42,17 @@ from koord.manager.colocation_switch import (
 )
 from koord.manager.config_in_force import InForce, in_force, last_valid
 from koord.manager.node_resource.state import node_facts
+from koord.notice.decision import Asker, Go
+from koord.notice.live.asking import ask, withdraw
 
 FIELD_MANAGER: Final = "koord-cli"
 AT_ONCE: Final = 16
 TRIES: Final = 5
 REFUSED_AGAIN_S: Final = 2.0
+NOTICE_LOOK_S: Final = 1.0
+SWITCHED_OFF: Final = Asker(
+    FIELD_MANAGER, "ColocationSwitchedOff", "co-location is turned off and its pods are evicted"
+)
 CONFIG: Final = f"{names.NAMESPACE_KOORDINATOR}/{names.CONFIGMAP_SLO_CONTROLLER}"
 
 
@@ -329,6 +335,8 @@ async def _take_back(client: Client, node: Node, config: SloConfig, done: _Done)
 async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: _Done) -> None:
     while True:
         try:
+            if evictee.asks_for_notice:
+                await _notice_is_over(client, evictee, deadline_s)
             await client.evict(evictee.namespace, evictee.name, uid=evictee.uid)
         except NotFound:
             return
@@ -344,6 +352,23 @@ async def _evict(client: Client, evictee: Evictee, deadline_s: float, done: _Don
             return
         done.evicted.append(evictee.key)
         return
+
+
+async def _notice_is_over(client: Client, evictee: Evictee, deadline_s: float) -> None:
+    """Waits until a pod that asks for notice says that it is ready, or its notice is over. Who stops waiting takes the
+    notice back."""
+    pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
+    try:
+        while pod.metadata.uid == evictee.uid:
+            verdict = await ask(client, pod, SWITCHED_OFF, time.time(), deadline_s - time.monotonic())
+            if isinstance(verdict, Go):
+                return
+            await asyncio.sleep(min(NOTICE_LOOK_S, max(0.0, verdict.until_s - time.time())))
+            pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
+    except asyncio.CancelledError:
+        pod = await client.get(PODS, evictee.name, namespace=evictee.namespace)
+        await withdraw(client, pod, SWITCHED_OFF, time.time())
+        raise
 
 
 async def _each(things: Sequence[Any], do: Callable[[Any], Any]) -> None:

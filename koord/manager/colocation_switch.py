@@ -29,6 +29,7 @@ from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.annotations.colocation import COLOCATION_STRATEGY
+from koord.api.protocol.annotations.notice import EVICTION_NOTICE
 from koord.api.protocol.priority import PriorityClass, raw_priority_class
 from koord.api.text.selector import (
     NOTHING,
@@ -80,6 +81,8 @@ class Evictee:
     node: str
     priority_class: PriorityClass
     "What the pod carries; NONE where it only requests lent resources."
+    asks_for_notice: bool = False
+    "Whether it wants to know before it is evicted."
 
     @property
     def key(self) -> str:
@@ -181,7 +184,8 @@ def on_lent(pods: Iterable[Pod], nodes: Collection[str]) -> list[Evictee]:
             continue
         carried, requests = raw_priority_class(meta.labels, pod.spec.priority), pod_requests(pod)
         if carried in _LENT_TO or any(requests.get(name) for name in LENT):
-            evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, carried)
+            notice = EVICTION_NOTICE.is_on(meta)
+            evictee = Evictee(meta.namespace, meta.name, meta.uid, pod.spec.node_name, carried, notice)
             found.append((pod.spec.priority or 0, evictee))
     return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].key))]
 

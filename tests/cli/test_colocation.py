@@ -189,6 +189,40 @@ async def test_only_pods_on_lent_resources_are_evicted_and_none_of_the_cluster_i
     assert await _keys(client) == {"default/plain", "kube-system/proxy"}
 
 
+async def test_a_pod_that_asks_for_notice_is_told_and_goes_when_it_is_ready(client: Client) -> None:
+    await node_with_metric(client, "n1")
+    job = batch_pod("job")
+    job["metadata"]["annotations"] = {"scheduling.koord.sh/eviction-notice": "10m"}
+    await _running(client, job)
+    async with asyncio.TaskGroup() as tasks:
+        switch = tasks.create_task(off(client, Scope(nodes=("n1",)), evict=Evict(within_s=60.0)))
+        await until(lambda: _is_told(client, "job"))
+        ready = {"metadata": {"annotations": {"scheduling.koord.sh/eviction-ready": "true"}}}
+        await client.patch(kinds.PODS, "job", ready, namespace="default")
+    assert switch.result().evicted == ("default/job",)
+
+
+async def test_who_stops_waiting_for_a_pod_takes_the_notice_back(client: Client) -> None:
+    await node_with_metric(client, "n1")
+    job = batch_pod("job")
+    job["metadata"]["annotations"] = {"scheduling.koord.sh/eviction-notice": "10m"}
+    await _running(client, job)
+    switch = asyncio.create_task(off(client, Scope(nodes=("n1",)), evict=Evict(within_s=60.0)))
+    await until(lambda: _is_told(client, "job"))
+    switch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await switch
+    assert not await _is_told(client, "job")
+
+
+async def _is_told(client: Client, name: str) -> bool:
+    pod = await client.get(kinds.PODS, name, namespace="default")
+    condition = pod.status.condition("DisruptionTarget")
+    is_target = condition is not None and condition.status == "True"
+    assert is_target == ("scheduling.koord.sh/eviction-deadline" in pod.metadata.annotations)
+    return is_target
+
+
 async def test_only_pods_that_somebody_agreed_to_are_evicted(client: Client) -> None:
     await lending(client, "n1")
     await _running(client, batch_pod("seen"))
