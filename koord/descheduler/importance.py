@@ -1,7 +1,7 @@
 """Whom to move first: the least important pods, by the order that all parts of the descheduler share.
 
-Lower classes first (free, batch, mid, prod), then by priority, QoS, what a deletion and an eviction cost; pods that are
-equal in all of it are told apart by who asks: by usage, and the younger one first.
+Lower classes first (free, batch, mid, prod), then by priority, QoS, what a deletion and an eviction cost, and who saved
+its work last; pods that are equal in all of it are told apart by who asks: by usage, and the younger one first.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.pod_costs import deletion_cost
 from koord.api.kubernetes.words import KubeQoS
 from koord.api.protocol.annotations.load import EVICTION_COST
+from koord.api.protocol.annotations.notice import CHECKPOINTED_AT
 from koord.api.protocol.priority import PriorityClass, QoSClass, kube_qos, priority_class, qos_class
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
-Importance: TypeAlias = tuple[int, int, int, int, int, int]
+Importance: TypeAlias = tuple[int, int, int, int, int, int, float]
 
 _CLASSES: Final[Mapping[PriorityClass, int]] = {
     PriorityClass.FREE: 1,
@@ -45,6 +46,8 @@ def importance(pod: Pod) -> Importance:
         _QOS[qos_class(pod)],
         deletion_cost(pod),
         EVICTION_COST.read(pod.metadata),
+        # Who saved its work last loses least. Who says nothing of it comes after those who do.
+        -(CHECKPOINTED_AT.read(pod.metadata) or 0.0),
     )
 
 

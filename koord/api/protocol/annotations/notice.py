@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from koord.api.machinery.struct import Struct
 from koord.api.protocol import names
-from koord.api.protocol.annotations.forms import TEXT, json_list
+from koord.api.protocol.annotations.forms import SWITCH, TEXT, json_list, json_object
 from koord.api.protocol.annotations.value import Annotation, Form, Value
 from koord.api.text.duration import from_seconds, parse_duration
 from koord.api.text.timestamp import Timestamp, micro_from_seconds, parse_timestamp
 
 SHORTEST_S: Final = 1.0
 LONGEST_S: Final = 3600.0
+DEPLOYMENT: Final = ("Deployment",)
 
 
 class AskedBy(Struct):
@@ -32,6 +33,23 @@ class AskedBy(Struct):
     "Why, for people."
     about: str = ""
     "The object for which the pod has to go, as namespace/name."
+
+
+class ScaledFirst(Struct):
+    """That a Deployment has one replica more, for the time in which one of its pods is replaced."""
+
+    job: str
+    "The uid of the PodMigrationJob."
+    pod: str
+    "The uid of the pod that is to go."
+    replicas: int
+    "Without ours."
+    to: int
+    since: Timestamp
+    marked: str = ""
+    "When the old pod had the lowest deletion cost; empty before."
+    cost: str = ""
+    "The deletion cost that it had itself."
 
 
 def _parse_notice(text: str) -> float:
@@ -56,10 +74,18 @@ EVICTION_READY: Final = Annotation(names.OWN_ANNOTATION_EVICTION_READY, TEXT, ""
 CHECKPOINTED_AT: Final = Annotation(names.OWN_ANNOTATION_CHECKPOINTED_AT, _TIME, None, bad=None)
 """When a pod last saved what it has computed, as it says."""
 
+SCALE_FIRST: Final = Annotation(names.OWN_ANNOTATION_SCALE_FIRST, SWITCH, False, on=DEPLOYMENT, bad=False)
+"""Whether pods of a Deployment are to be replaced before they go."""
+SCALED_FIRST: Final = Annotation(
+    names.OWN_ANNOTATION_SCALED_FIRST, json_object(ScaledFirst), None, on=DEPLOYMENT, bad=None
+)
+
 VALUES: Final[tuple[Value[Any, Any], ...]] = (
     EVICTION_NOTICE,
     EVICTION_DEADLINE,
     EVICTION_ASKED_BY,
     EVICTION_READY,
     CHECKPOINTED_AT,
+    SCALE_FIRST,
+    SCALED_FIRST,
 )

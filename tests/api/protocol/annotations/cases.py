@@ -103,6 +103,12 @@ VALID: list[tuple[Value[Any, Any], str, object]] = [
         ),
     ),
     (notice.EVICTION_READY, "true", "true"),
+    (notice.SCALE_FIRST, "true", True),
+    (
+        notice.SCALED_FIRST,
+        '{"job":"j1","pod":"p1","replicas":1,"to":2,"since":"2026-11-15T04:20:02Z"}',
+        notice.ScaledFirst("j1", "p1", 1, 2, "2026-11-15T04:20:02Z"),
+    ),
     (notice.CHECKPOINTED_AT, "2026-11-15T04:25:02.000000Z", 1794716702.0),
     (
         cpu.RESOURCE_SPEC,

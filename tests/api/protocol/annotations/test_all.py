@@ -47,6 +47,8 @@ COUNTS_AS: list[tuple[V, str, object]] = [
     (notice.EVICTION_DEADLINE, "soon", None),
     (notice.EVICTION_ASKED_BY, '[{"by":"me"}]', ()),
     (notice.CHECKPOINTED_AT, "just now", None),
+    (notice.SCALE_FIRST, "yes", False),
+    (notice.SCALED_FIRST, '{"job":1}', None),
     (pod_qos.EVICTION_PRIORITY, "high", 0),
     (pod_qos.EVICTION_PRIORITY, "2147483648", 0),
     (pod_qos.EVICTION_POLICY, "BECPUEvict", ()),
