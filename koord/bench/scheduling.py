@@ -172,7 +172,7 @@ def _side_by_side(size: Size, quick: bool, progress: Progress) -> list[Result]:
 
 
 def _every_plugin(size: Size, quick: bool, progress: Progress) -> list[Result]:
-    workloads = (contest.plain(size.real_pods // 2), contest.mixed(size.real_pods // 4))
+    workloads = (contest.plain(size.real_pods // 4), contest.mixed(size.real_pods // 8))
     return contest.results(BENCH, size.real_nodes, workloads, progress, Goals() if quick else contest.GOALS)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import TypeAlias
 
 from koord.scheduler.plugins.quota.revoke import Holder, to_revoke
 from koord.scheduler.plugins.quota.tree import Bounds, Quota, Tree
 from tests.scheduler.koordinator.recording import Answer, Question, read, unexplained
 
 ROOT = "koordinator-root-quota"
+Shown: TypeAlias = dict[str, dict[str, dict[str, int]]]
+"""By quota and figure, amounts by resource."""
 
 
-def shared(question: Question) -> dict[str, dict[str, dict[str, int]]]:
+def shared(question: Question) -> Shown:
     keeps = question.get("guarantee", False)
     tree = Tree(scales=question["scale"], keeps=keeps)
     tree.has(question["total"])
@@ -26,6 +30,10 @@ def shared(question: Question) -> dict[str, dict[str, dict[str, int]]]:
         if pod.get("bound"):
             add(used=True)
     del quotas[ROOT]
+    return shown(tree, quotas, keeps=keeps)
+
+
+def shown(tree: Tree, quotas: Mapping[str, Quota], *, keeps: bool) -> Shown:
     return {
         name: {
             "runtime": dict(tree.runtime(quota)),
@@ -39,9 +47,13 @@ def shared(question: Question) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def differences(question: Question, answer: Answer) -> list[str]:
+    return compared(shared(question), answer)
+
+
+def compared(ours: Shown, answer: Answer) -> list[str]:
     return [
         f"{field} of {name}: {_positive(amounts)}, Koordinator: {_positive(answer[name].get(field, {}))}"
-        for name, said in shared(question).items()
+        for name, said in ours.items()
         for field, amounts in said.items()
         if _positive(amounts) != _positive(answer[name].get(field, {}))
     ]
