@@ -19,6 +19,10 @@ _REAL_SCORE = "a shared GPU is scored by what is free of it, in the topology as 
 _SCORED_HINTS = "hints prefer the NUMA nodes of the GPUs that the pod is going to get, by score"
 _SELECTED_FIRST = "a selector that matches no GPU is told before a topology that is missing"
 _GOES_ON = "pods of a once-satisfied gang go on once their group has started, whatever its other gangs wait for"
+_PODS_STAY = "pods stay members of their gang while its PodGroup is gone"
+_ANEW = "a gang that has lost all its pods comes together anew: what it needs follows from the objects that exist"
+_NOT_IN_VAIN = "a gang that counts only waiting pods is tried once enough of them wait"
+_TRUE_COUNTS = "counts of a PodGroup are those of its pods while it is pending, too"
 _TAINTS_COUNT = "taints of a reservation keep out pods without a reservation affinity as well"
 _EVERY_NAME = "an exact match looks at every resource that is named, after one that neither side has as well"
 _IGNORES_ALL = "a pod that ignores reservations needs none, even if it asks for one as well"
@@ -71,6 +75,45 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_NOT_TWICE, (217,)),
     },
     "quota": {},
+    "quota_stories": {},
+    "gang_stories": {
+        **_each(_ANEW, (0, 13, 15, 18, 24, 46, 63, 65, 76, 125, 145, 148, 156, 164, 247, 255)),
+        **_each(_PODS_STAY, (4, 10, 11, 22, 57, 61, 75, 77, 84, 108, 115, 124, 144, 153, 205, 218, 221, 223, 249)),
+        **_each(_NOT_IN_VAIN, (19, 106, 243, 246)),
+        **_each(_GOES_ON, (39, 55, 89, 105, 120, 157, 177, 197, 219, 226, 231, 239)),
+    },
+    "pod_groups": _each(
+        _TRUE_COUNTS,
+        (
+            3,
+            11,
+            24,
+            30,
+            33,
+            38,
+            43,
+            46,
+            51,
+            59,
+            72,
+            94,
+            103,
+            111,
+            120,
+            124,
+            132,
+            147,
+            154,
+            158,
+            177,
+            179,
+            188,
+            211,
+            224,
+            230,
+            234,
+        ),
+    ),
     "scores": {},
     "quota_admission": {
         **_each(_NO_CIRCLE, (39,)),
