@@ -6,12 +6,27 @@ from typing import Any
 
 import pytest
 
-from koord.api.configuration.scheduler_config import parse
+from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
 from koord.api.protocol.crd.reservation import ReservationPhase
 from tests.scheduler.reservations import PREFIX, World, pod, reservation
 
 TAKING: dict[str, Any] = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
 REQUIRED = {f"{PREFIX}pre-allocation-required": "true"}
+
+
+def configured(**taking: bool) -> SchedulerConfiguration:
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    args = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "ReservationArgs",
+        "preAllocationConfig": taking,
+    }
+    profile = {
+        "schedulerName": "koord-scheduler",
+        "plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}},
+        "pluginConfig": [{"name": "Reservation", "args": args}],
+    }
+    return parse({**config, "profiles": [profile]})
 
 
 def full(*cpus: int) -> World:
@@ -50,12 +65,33 @@ class TestOne:
         world.put(reservation(cpu="6", labels=labels, **TAKING))
         assert world.nowhere().placement.rejections == against
 
-    def test_it_takes_nobody_where_there_is_room(self) -> None:
-        world = World(32)
+    @pytest.mark.parametrize(("spares", "inside", "requested"), [(False, "r", 8_000), (True, "", 16_000)])
+    def test_where_there_is_room_it_takes_one_all_the_same_unless_told_otherwise(
+        self, spares: bool, inside: str, requested: int
+    ) -> None:
+        world = World(32, config=configured(preferNoPreAllocatedPods=spares))
         world.put(pod("p0", cpu="8", on="n0"), reservation(cpu="8", **TAKING))
         world.settle()
+        assert world.inside("shop/p0") == inside
+        assert world.requested() == requested
+
+    @pytest.mark.parametrize("spares", [False, True])
+    def test_where_nobody_can_be_taken_it_goes_into_the_room_that_is_there(self, spares: bool) -> None:
+        world = World(32, config=configured(preferNoPreAllocatedPods=spares))
+        world.put(pod("p0", cpu="9", on="n0"), reservation(cpu="8", **TAKING))
+        assert world.settle() == {"reservation:r": "n0"}
         assert world.inside("shop/p0") == ""
-        assert world.requested() == 16_000
+
+    def test_of_several_pods_the_one_that_fills_it_best_is_taken(self) -> None:
+        world = full(2, 7, 5)
+        world.put(reservation(cpu="7", **TAKING))
+        world.settle()
+        assert [world.inside(f"shop/p{i}") for i in range(3)] == ["", "r", ""]
+
+    def test_of_several_nodes_the_one_is_taken_whose_pod_fills_it_best(self) -> None:
+        world = World(32, 32, 32)
+        world.put(pod("small", cpu="2", on="n0"), pod("large", cpu="6", on="n2"), reservation(cpu="8", **TAKING))
+        assert world.settle() == {"reservation:r": "n2"}
 
     def test_it_takes_one_where_it_must(self) -> None:
         world = World(32, 32)
@@ -101,21 +137,18 @@ class TestSeveral:
         world.settle()
         assert [world.inside(f"shop/p{i}") for i in range(3)] == ["", "r", "r"]
 
+    def test_a_node_that_gives_fewer_pods_is_better(self) -> None:
+        world = World(8, 8)
+        for i in range(4):
+            world.put(pod(f"small-{i}", cpu="2", on="n0"))
+        world.put(pod("a", cpu="4", on="n1"), pod("b", cpu="4", on="n1"), reservation(cpu="8", **MANY))
+        assert world.settle() == {"reservation:r": "n1"}
+        assert world.inside("shop/a") == world.inside("shop/b") == "r"
+
 
 class TestCluster:
     def test_marked_pods_go_by_their_priority(self) -> None:
-        config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-        args = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "ReservationArgs",
-            "preAllocationConfig": {"enableClusterMode": True},
-        }
-        profile = {
-            "schedulerName": "koord-scheduler",
-            "plugins": {"multiPoint": {"enabled": [{"name": "Reservation"}]}},
-            "pluginConfig": [{"name": "Reservation", "args": args}],
-        }
-        world = World(16, config=parse({**config, "profiles": [profile]}))
+        world = World(16, config=configured(enableClusterMode=True))
         mark = {"pod.koordinator.sh/is-pre-allocatable": "true"}
         for name, priority in (("low", "1"), ("high", "5")):
             said = {"pod.koordinator.sh/pre-allocatable-priority": priority}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -87,7 +87,7 @@ class OwnerJudge(Judge):
 
     def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
         self._rooming, self._cluster = rooming, cluster
-        self.facets = (_Filling(rooming, cluster),)
+        self.facets = (Filling(rooming.raw, rooming.matching.at, cluster),)
         self.doors = rooming.doors
 
     @property
@@ -128,14 +128,14 @@ class OwnerJudge(Judge):
         return (masks & NO_ROOM).astype(np.bool_)
 
 
-class _Filling:
-    """Rows grouped by how full their room would be."""
+class Filling:
+    """Rows grouped by how full their room would be. `raw`: of a row that has one, which are those `at`."""
 
     gates = closes = False
     normalised = True
 
-    def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
-        self._rooming, self._cluster = rooming, cluster
+    def __init__(self, raw: Callable[[Row], int], at: Mapping[Row, object], cluster: Cluster) -> None:
+        self._raw, self._at, self._cluster = raw, at, cluster
         self._groups: Array = np.zeros(0, np.int32)
         self._raws: list[int] = [0]
         self._codes: dict[int, int] = {0: 0}
@@ -144,12 +144,12 @@ class _Filling:
         self.flat = True
 
     def refresh(self, changed: Changes | None) -> bool:
-        at = self._rooming.matching.at
+        at = self._at
         if changed is None or len(self._groups) != self._cluster.table.capacity:
             self._groups = np.zeros(self._cluster.table.capacity, np.int32)
             self._raws, self._codes = [0], {0: 0}
             for row in at:
-                self._groups[row] = self._code(self._rooming.raw(row))
+                self._groups[row] = self._code(self._raw(row))
             self._seen = set(at)
             self.flat = not at
             return True
@@ -160,7 +160,7 @@ class _Filling:
         groups, moved, seen = self._groups, is_new, self._seen
         for row in changed.rows:
             if row in at:
-                code = self._code(self._rooming.raw(row))
+                code = self._code(self._raw(row))
                 seen.add(row)
             elif row in seen:
                 code = 0

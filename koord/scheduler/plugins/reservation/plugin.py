@@ -83,7 +83,8 @@ class Reservation(Plugin):
             marked = self.rooms.marked if everywhere else None
             for name, _ in ask.requests:
                 cluster.resource(name)
-            wanted = PreAllocation(found, ask.requests, cluster, marked, self.rooms.is_free)
+            spares = args.prefer_no_pre_allocated_pods
+            wanted = PreAllocation(found, ask.requests, cluster, marked, self.rooms.is_free, spares=spares)
             number = 0 if known is None else known[3] + 1
             known = cluster.table.version, found, wanted, number
             self._taking_over = {ask.key: known}

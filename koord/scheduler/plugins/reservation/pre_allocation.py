@@ -3,6 +3,11 @@
 Only reservations of policy Restricted may. Which pods: those that its owners' label selectors match, or, in mode
 Cluster, those that are marked anywhere; never one that is in a reservation. A pod must fit into the reservation, and
 with it the reservation on the node:   reserved <= free + what the pods taken over ask for.
+
+    one pod         the one that fills the reservation best (mode Cluster: the first by priority); so are nodes scored
+    several         in their order, until the reservation fits; the fewer a node has to give, the better it scores
+
+Where nobody has to be taken over and the node has the room, pods are taken over all the same, unless `spares` says so.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.reservation import PRE_ALLOCATION_REQUIRED
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.cells import Cells, Many, Numbers
-from koord.scheduler.plugins.reservation.judges import HolderJudge
+from koord.scheduler.plugins.reservation.judges import Filling, HolderJudge
 from koord.scheduler.plugins.reservation.owners import Entry
 from koord.scheduler.plugins.reservation.room import RESTRICTED
 from koord.scheduler.state.cluster import Cluster
@@ -52,9 +57,13 @@ class PreAllocation:
         cluster: Cluster,
         marked: Mapping[str, int] | None,
         is_free: Callable[[PodRecord], bool],
+        *,
+        spares: bool = False,
     ) -> None:
-        """`marked`: pods that may be taken over in the whole cluster, with their priorities; None: those of owners."""
+        """`marked`: pods that may be taken over in the whole cluster, with their priorities; None: those of owners.
+        `spares`: whether nobody is taken over where there is room without."""
         policy = reservation.spec.pre_allocation_policy
+        self._spares, self._by_priority = spares, marked is not None
         self.requests, self._cluster = requests, cluster
         self.many = policy is not None and policy.enable_multiple
         self.required = PRE_ALLOCATION_REQUIRED.read(reservation.metadata, "Reservation")
@@ -99,27 +108,41 @@ class PreAllocation:
             for name, _ in self.requests
         }
         short = self._short(free)
-        if not short and not self.required:
-            return Taken()
+        does_without = not short and not self.required
         records = self.candidates.get(row, ())
-        if not records:
-            return Taken(by_node=short, nobody=not short)
-        return self._several(records, free) if self.many else self._one(records, free)
+        if not records or (does_without and self._spares):
+            return Taken(by_node=short, nobody=not short and self.required)
+        found = self._several(records, free) if self.many else self._one(records, free)
+        return Taken() if found.is_none and does_without else found
 
     def _one(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
         by_node = by_room = 0
+        able = []
         for record in records:
             asked = dict(record.requests)
             too_large = self._too_large(asked)
             short = self._short({name: amount + asked.get(name, 0) for name, amount in free.items()})
             if not too_large and not short:
-                return Taken((record,))
+                able.append(record)
             by_node |= short
             by_room |= too_large
+        if able:
+            return Taken((able[0] if self._by_priority else max(able, key=self._filled),))
         if self.required:
             return Taken(by_node=0 if by_room else by_node, by_room=by_room)
         # It could do without them: what keeps it from the node is that this is full.
         return Taken(by_node=self._short(free))
+
+    def _filled(self, record: PodRecord) -> int:
+        """How full a pod makes the reservation."""
+        asked = dict(record.requests)
+        return sum(100 * asked.get(name, 0) // amount for name, amount in self.requests) // max(1, len(self.requests))
+
+    def score(self, row: Row) -> int:
+        taken = self.taken(row).pods
+        if not taken:
+            return 0
+        return 100 // (1 + len(taken)) if self.many else self._filled(taken[0])
 
     def _several(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
         left, inside, found = dict(free), dict[str, int](), list[PodRecord]()
@@ -152,6 +175,7 @@ class PreAllocationJudge(HolderJudge):
     def __init__(self, wanted: PreAllocation, policy: str, node: str, cluster: Cluster) -> None:
         super().__init__(policy, node, cluster)
         self._wanted, self._table = wanted, cluster.table
+        self.facets = (Filling(wanted.score, wanted.candidates, cluster),)
 
     def feasible(self, cells: Cells) -> Numbers:
         before = super().feasible(cells)
