@@ -1,7 +1,8 @@
 """The pod that stands for a Reservation: queued while that is pending, on a node once it is Available, then gone.
 
 It is made from the template. Labels and annotations of the Reservation come over those of the template. Once there is
-a `status.allocatable`, that is what it asks for.
+a `status.allocatable`, that is what it asks for. A template may be the copy of a running pod: what that pod got (its
+CPUs, devices, reservation) is not what the reservation has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from koord.api.text.quantity import ResourceList, render
 from koord.scheduler.plugins.reservation.owners import faults
 from koord.scheduler.state.stand_ins import stand_in_name
 
+_GOT: Final = frozenset(
+    {names.ANNOTATION_RESOURCE_STATUS, names.ANNOTATION_DEVICE_ALLOCATED, names.ANNOTATION_RESERVATION_ALLOCATED}
+)
 HIGHEST: Final = 2147483647
 ENDED: Final = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 _SCHEDULED: Final = "Scheduled"
@@ -76,6 +80,7 @@ def allocatable_of(reservation: Reservation) -> ResourceList:
 
 def _meta(reservation: Reservation, template: ObjectMeta) -> ObjectMeta:
     meta = reservation.metadata
+    said = {key: value for key, value in template.annotations.items() if key not in _GOT}
     marks: dict[str, str] = {names.ANNOTATION_RESERVE_POD: "true", names.ANNOTATION_RESERVATION_NAME: meta.name}
     return ObjectMeta(
         name=stand_in_name("Reservation", meta.name),
@@ -84,7 +89,7 @@ def _meta(reservation: Reservation, template: ObjectMeta) -> ObjectMeta:
         creation_timestamp=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
         labels={**template.labels, **meta.labels},
-        annotations={**template.annotations, **meta.annotations, **marks},
+        annotations={**said, **meta.annotations, **marks},
         owner_references=template.owner_references,
     )
 
