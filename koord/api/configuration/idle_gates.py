@@ -18,6 +18,8 @@ _READ: Final = (
     SchedulerGate.ELASTIC_QUOTA_GUARANTEE_USAGE,
     SchedulerGate.DISABLE_DEFAULT_QUOTA,
     SchedulerGate.DEVICE_PLUGIN_ADAPTION,
+    SchedulerGate.OMIT_NODE_LABELS_FOR_RESERVATION,
+    SchedulerGate.CLEAN_EXPIRED_RESERVATION_ALLOCATED,
 )
 """Of the scheduler's gates, those that have an effect."""
 

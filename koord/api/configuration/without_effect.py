@@ -37,7 +37,6 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
         "controller_workers",
         "min_candidate_nodes_absolute",
         "min_candidate_nodes_percentage",
-        "reservation_selector_index",
         "resync_interval_seconds",
     ),
     VolumeBindingArgs: ("shape",),

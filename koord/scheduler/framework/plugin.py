@@ -54,9 +54,10 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure for Prometheus: of a gauge by its name and labels, what it is; None where it is gone."""
+    """A figure for Prometheus, by its name and labels: what a gauge is (None where it is gone), by how much a counter
+    grew, or one that a histogram is to count."""
 
-    gauge: str
+    name: str
     labels: Mapping[str, str]
     value: float | None
 

@@ -12,13 +12,14 @@ from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeAlias
 
 from prometheus_client import Counter as Counted
-from prometheus_client import Histogram
+from prometheus_client import Gauge, Histogram
 
 from koord.kube.metrics import Metrics
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
 from koord.scheduler.framework.plugin import Measure
 from koord.scheduler.plugins.quota.measured import ELASTIC_QUOTA_STATUS
+from koord.scheduler.plugins.reservation.selector_index import CANDIDATES, QUERIES
 
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
@@ -35,6 +36,7 @@ POINT_BUCKETS: Final = tuple(0.0001 * 2**exponent for exponent in range(12))
 PLUGIN_BUCKETS: Final = tuple(0.00001 * 1.5**exponent for exponent in range(20))
 PREEMPTING_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 GANG_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 120.0)
+CANDIDATE_BUCKETS: Final = tuple(float(2**exponent) for exponent in range(14))
 JOB_SIZE: Final = 100
 """Sizes of jobs are told in steps of this: 1-100, 101-200, ..."""
 MOST_SIZES: Final = 10
@@ -154,7 +156,7 @@ class SchedulerMetrics:
             "reason",
             "job_size",
         )
-        self._of_plugins = {
+        self._of_plugins: dict[str, Gauge | Counted | Histogram] = {
             ELASTIC_QUOTA_STATUS: metrics.gauge(
                 ELASTIC_QUOTA_STATUS,
                 "What a quota says of a resource: milli-cores of cpu, plain units of everything else",
@@ -176,8 +178,16 @@ class SchedulerMetrics:
                 "resource",
                 "unit",
             ),
+            QUERIES: metrics.counter(
+                QUERIES,
+                "How often pods with a reservationSelector were looked up in the index, and if it knew",
+                "result",
+            ),
+            CANDIDATES: metrics.histogram(
+                CANDIDATES, "How many nodes the index of reservations left of all", CANDIDATE_BUCKETS
+            ),
         }
-        "Gauges that plugins know, by name."
+        "Figures that plugins know, by name."
         self._by_point: dict[tuple[Point, Status, str], Histogram] = {}
         self._by_plugin: dict[tuple[str, Point, Status], Histogram] = {}
         self._by_move: dict[tuple[Where, str], Counted] = {}
@@ -285,10 +295,14 @@ class SchedulerMetrics:
 
     def _measure(self, measures: Iterable[Measure]) -> None:
         for each in measures:
-            gauge = self._of_plugins[each.gauge]
-            if each.value is not None:
-                gauge.labels(**each.labels).set(each.value)
-                continue
-            # One that was never told is not there.
-            with suppress(KeyError):
-                gauge.remove_by_labels(dict(each.labels))
+            metric = self._of_plugins[each.name]
+            if isinstance(metric, Histogram):
+                metric.observe(each.value or 0.0)
+            elif isinstance(metric, Counted):
+                metric.labels(**each.labels).inc(each.value or 0.0)
+            elif each.value is not None:
+                metric.labels(**each.labels).set(each.value)
+            else:
+                # One that was never told is not there.
+                with suppress(KeyError):
+                    metric.remove_by_labels(dict(each.labels))

@@ -3,6 +3,7 @@
 reserve_pod     the pod that stands for a Reservation: placed and held like any other
 owners          whose room it is: which owners' lists a pod is on
 room            what a reservation has, and what its owners use of it
+selector_index  rooms by labels that the plugin's arguments name
 matching        which rooms pods of one kind may use, and why not the others
 fitting         whether a pod fits into a room on its node, and which room it takes
 rooms           all rooms of a cluster, kept from objects alone

@@ -12,12 +12,13 @@ from math import inf
 from typing import Any
 
 from koord.api.configuration.scheduler_args import ReservationArgs
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.crd.reservation import Reservation
-from koord.scheduler.framework.writes import Write
+from koord.scheduler.framework.writes import Patch, Write
 from koord.scheduler.plugins.reservation import lifecycle
 from koord.scheduler.plugins.reservation.lifecycle import NODE_GONE_S, Owner, Surroundings
 from koord.scheduler.plugins.reservation.operating import is_operating, owner_write
@@ -27,8 +28,9 @@ from koord.scheduler.state.cluster import Cluster
 
 
 class Keeper:
-    def __init__(self, rooms: Rooms, args: ReservationArgs) -> None:
-        self._rooms, self._args = rooms, args
+    def __init__(self, rooms: Rooms, args: ReservationArgs, *, cleans: bool = False) -> None:
+        """`cleans`: whether pods no longer say that they came out of a reservation which was deleted."""
+        self._rooms, self._args, self._cleans = rooms, args, cleans
         self._owners: dict[str, dict[str, Owner]] = {}
         "By uid of reservation and key of pod, pods on nodes that came out of it."
         self._reservation_of: dict[str, str] = {}
@@ -102,6 +104,9 @@ class Keeper:
             if self._due_of.get(uid) == due_s:
                 del self._due_of[uid]
                 rooms.touched.add(uid)
+        removed, rooms.removed = rooms.removed, []
+        for uid in removed if self._cleans else ():
+            yield from (_cleaned(owner) for owner in self.owners(uid))
         touched, rooms.touched = rooms.touched, set()
         for uid in sorted(touched):
             operating = self._operating.get(uid)
@@ -168,6 +173,11 @@ class Keeper:
         if time_s < self._due_of.get(uid, inf):
             self._due_of[uid] = time_s
             heappush(self._due, (time_s, uid))
+
+
+def _cleaned(owner: Owner) -> Patch:
+    body = {"metadata": {"uid": owner.uid, "annotations": {RESERVATION_ALLOCATED.key: None}}}
+    return Patch(PODS, owner.name, body, owner.namespace)
 
 
 def _came_out_of(pod: Pod) -> str:

@@ -86,7 +86,7 @@ class Rules:
         self.wish, self.must = wish, affinity is not None
         self.name = affinity.name if affinity is not None else ""
         self.tolerations: tuple[Toleration, ...] = affinity.tolerations if affinity is not None else ()
-        self._selector: Mapping[str, str] = affinity.reservation_selector if affinity is not None else {}
+        self.selector: Mapping[str, str] = affinity.reservation_selector if affinity is not None else {}
         required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
         self._terms: tuple[NodeMatcher, ...] | None = None
         if required is not None:
@@ -118,10 +118,10 @@ class Rules:
 
     def _selects(self, room: Room, node_labels: Mapping[str, str]) -> bool:
         """As if the room were a node, which has its own labels over those of its node."""
-        if not self._selector and self._terms is None:
+        if not self.selector and self._terms is None:
             return True
         labels = {**node_labels, **room.terms.labels}
-        if any(labels.get(key) != value for key, value in self._selector.items()):
+        if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
         return self._terms is None or any(each.matches(labels, room.name) for each in self._terms)
 

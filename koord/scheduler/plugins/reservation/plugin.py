@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_args import ReservationArgs, is_extended_resource
 from koord.api.kinds import PODS, RESERVATIONS, Kind
 from koord.api.protocol import names
@@ -21,6 +23,7 @@ from koord.scheduler.plugins.reservation.pre_allocation import PreAllocation, Pr
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.plugins.reservation.room import Room
 from koord.scheduler.plugins.reservation.rooms import Rooms
+from koord.scheduler.plugins.reservation.selector_index import SelectorIndex
 from koord.scheduler.plugins.reservation.told import diagnosis
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import CameOutOf, StandsFor
@@ -32,6 +35,8 @@ from koord.scheduler.state.view import View
 if TYPE_CHECKING:
     from koord.scheduler.framework.engine import Engine
 
+_OMITS_NODE_LABELS: Final = SchedulerGate.OMIT_NODE_LABELS_FOR_RESERVATION
+_CLEANS: Final = SchedulerGate.CLEAN_EXPIRED_RESERVATION_ALLOCATED
 NO_PREEMPTION: Final = "preemption: reservations evict no pods unless enablePreemption is set."
 
 
@@ -40,8 +45,9 @@ class Reservation(Plugin):
     notes: type[Notes] | None = Rooms
     wakes_on = Reason.NODE | Reason.ALLOCATABLE | Reason.LABELS | Reason.FREED | Reason.EXACT
 
-    def __init__(self, args: ReservationArgs | None = None) -> None:
+    def __init__(self, args: ReservationArgs | None = None, gates: Mapping[SchedulerGate, bool] | None = None) -> None:
         self._args = args or ReservationArgs()
+        self._gates = {gate: (gates or {}).get(gate, gate.default) for gate in (_OMITS_NODE_LABELS, _CLEANS)}
         self._is_first = False
         self._taking_over: dict[str, tuple[int, object, PreAllocation, int]] = {}
         "Of the reservation that was asked about last: at which version of the table, and what it may take over."
@@ -49,7 +55,10 @@ class Reservation(Plugin):
     def attach(self, cluster: Cluster) -> None:
         self._is_first = self._is_first or Rooms.name not in cluster.noting
         self.rooms = cluster.notes(Rooms)
-        self.keeper = Keeper(self.rooms, self._args)
+        self.keeper = Keeper(self.rooms, self._args, cleans=self._gates[_CLEANS])
+        if self._is_first and not self.rooms.index.is_on:
+            self.rooms.has_node_labels = not self._gates[_OMITS_NODE_LABELS]
+            self.rooms.index = SelectorIndex(self._args.reservation_selector_index)
 
     def takes(self) -> Iterable[Taking]:
         if not self._is_first:
@@ -194,10 +203,15 @@ class Reservation(Plugin):
         return self.keeper.writes(cluster) if self._is_first else ()
 
     def measures(self) -> Iterable[Measure]:
-        return service.measures(self.rooms) if self._is_first else ()
+        return chain(service.measures(self.rooms), self.rooms.index.measures()) if self._is_first else ()
 
     def services(self) -> Mapping[str, Callable[[str], object]]:
-        return {"nodeReservations/:nodeName": lambda node: service.node_told(self.rooms, node)}
+        rooms, names = self.rooms, self.rooms.cluster.table.names
+        return {
+            "nodeReservations/:nodeName": lambda node: service.node_told(rooms, node),
+            "reservationSelectorIndex": lambda _: rooms.index.told(names, detail=False),
+            "reservationSelectorIndex?detail=true": lambda _: rooms.index.told(names, detail=True),
+        }
 
     def stands_for(self, ask: Ask) -> tuple[Kind[Any], Any] | None:
         found = self.rooms.of_stand_in(ask.meta)

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from koord.api.configuration.scheduler_args import ReservationSelectorIndex
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
@@ -28,6 +29,7 @@ from koord.scheduler.plugins.reservation.matching import Matching, Rules, Wish, 
 from koord.scheduler.plugins.reservation.operating import is_operating, operating_terms
 from koord.scheduler.plugins.reservation.owners import OwnerLists, Owners, OwnersId, faults
 from koord.scheduler.plugins.reservation.room import UNKNOWN, Room, Terms, terms_of
+from koord.scheduler.plugins.reservation.selector_index import SelectorIndex
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import NAME, CameOutOf, StandsFor, room_note
 from koord.scheduler.state.notes import Notes
@@ -55,6 +57,11 @@ class Rooms(Notes):
         self.unmeasured: dict[str, str] = {}
         "By uid, the names of reservations of which something changed since somebody measured."
         self.measured: dict[str, tuple[str, ...]] = {}
+        self.index = SelectorIndex(ReservationSelectorIndex())
+        self.has_node_labels = True
+        "Whether the labels of a node are those of its rooms, too."
+        self.removed: list[str] = []
+        "Uids of reservations that were deleted since somebody looked."
         self.marked: dict[str, int] = {}
         "Pods that any reservation may take over, by key, with their priorities for that."
         self._operating: set[str] = set()
@@ -213,7 +220,8 @@ class Rooms(Notes):
         if found is None:
             affinity = None if wish.affinity is None else RESERVATION_AFFINITY.read(meta)
             found = self._matchings[wish] = Matching(Rules(wish, affinity), self.cluster)
-            for room in self.usable(wish):
+            listed = self.index.candidates(found.rules.selector)
+            for room in self.usable(wish) if listed is None else listed:
                 if found.rules.mismatch(room, self.node_labels(room)) is None:
                     found.enter(room)
         return found
@@ -228,7 +236,7 @@ class Rooms(Notes):
         return [room for id_ in wish.lists for room in self._rooms_of.get(id_, {}).values()]
 
     def node_labels(self, room: Room) -> dict[str, str]:
-        node = self.cluster.nodes.get(room.row)
+        node = self.cluster.nodes.get(room.row) if self.has_node_labels else None
         return {} if node is None else dict(node.metadata.labels)
 
     def _room(self, uid: str) -> Room:
@@ -242,6 +250,7 @@ class Rooms(Notes):
         if self._by_name.get(reservation.metadata.name) == uid:
             del self._by_name[reservation.metadata.name]
         self.touched.discard(uid)
+        self.removed.append(uid)
         self.unmeasured[uid] = reservation.metadata.name
         self._unsaid(uid)
 
@@ -324,11 +333,13 @@ class Rooms(Notes):
             wish = matching.rules.wish
             if (wish.ignores or room.owners_id in wish.lists) and matching.rules.mismatch(room, labels) is None:
                 matching.enter(room)
+        self.index.put(room, {**labels, **room.terms.labels})
         self.cluster.table.add(STRICTER if room.terms.policy else PLAIN, room.row, +1)
         room.is_counted = True
 
     def _close(self, room: Room) -> None:
         """Nobody does."""
+        self.index.remove(room)
         lent = dict(room.lent())
         for matching in list(room.seen_by):
             matching.leave(room, lent)

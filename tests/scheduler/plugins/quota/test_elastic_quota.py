@@ -282,7 +282,7 @@ def test_figures_have_the_originals_names_and_go_with_their_quota() -> None:
     assert {field: told[field].value for field in ("used", "request", "runtime", "min", "max")} == {
         "used": 2000.0, "request": 2000.0, "runtime": 2000.0, "min": 5000.0, "max": 10000.0,
     }  # fmt: skip
-    assert told["used"].gauge == "scheduler_elastic_quota_status"
+    assert told["used"].name == "scheduler_elastic_quota_status"
     assert told["used"].labels["parent"] == ROOT
     teams.delete(a)
     teams.wait(10)
