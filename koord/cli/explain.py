@@ -21,6 +21,7 @@ from koord.cli.quota_tables import quota_path
 from koord.cli.tables import GAP, counted, heading, table, terminal_columns
 
 if TYPE_CHECKING:
+    from koord.api.text.manifest import Manifests
     from koord.offline.explain import Explained
     from koord.scheduler.explain import ChangeTold, Explanation, Standing
 
@@ -82,6 +83,9 @@ def explain(
     away and why; how the best nodes compare; and the smallest changes after which the pod would fit, each of them
     tried out. A pod that has a node is looked at as if it were to be placed now. Nothing is changed anywhere.
 
+    On a cluster it also says who wanted the pod gone and why, and where its replacement went; of a pod that is gone,
+    too, as far as the cluster still has events and jobs about it.
+
     Of a gang, by the name of its PodGroup or the name that its pods say: how far it has come, what it is short of, and
     the smallest changes after which it would fit.
 
@@ -90,6 +94,8 @@ def explain(
     Of a node: its CPUs and devices with the pods that have them; how much of it is lent to batch and mid pods, line by
     line with the numbers used; and how what is published differs from that and why.
     """
+    from msgspec.structs import replace
+
     from koord.api.configuration.scheduler_config import SHIPPED
     from koord.api.text.manifest import read
     from koord.cli.explain_gang import gang_key, print_gang
@@ -140,6 +146,14 @@ def explain(
             say_of(manifests, {} if live else of_reservation.ignored)
             print_reservation(of_reservation.explained, output, _paragraphs)
             return 0
+        moves: tuple[str, ...] = ()
+        if live:
+            from koord.cli.explain_moves import moves as moves_of
+
+            moves = moves_of(kubeconfig, context, key, now_s)
+            if moves and not _is_there(manifests, key):
+                _print_gone(key, moves, output)
+                return 0
         answer = explain_of(
             manifests,
             profiles,
@@ -158,8 +172,26 @@ def explain(
             click.echo(f"note: {warning}", err=True)
     ignored = {kind: number for kind, number in answer.ignored.items() if kind != "ConfigMap" or not is_previewed}
     say_of(manifests, {} if live else ignored)
-    _print(answer.explained, output)
+    _print(replace(answer.explained, moves=moves), output)
     return 0
+
+
+def _is_there(manifests: Manifests, key: str) -> bool:
+    from koord.api import kinds
+
+    return any(pod.metadata.key == key for pod in manifests.of(kinds.PODS))
+
+
+def _print_gone(key: str, moves: tuple[str, ...], output: str) -> None:
+    """A pod that no longer exists."""
+    if output == "table":
+        click.echo(f"{click.style(key, bold=True)} is gone\n\n{_moves(moves)}")
+    else:
+        structured.say({"pod": key, "outcome": "gone", "moves": list(moves)}, output)
+
+
+def _moves(moves: tuple[str, ...]) -> str:
+    return f"{heading('MOVES')}\n{_indented(chr(10).join(moves))}"
 
 
 def _key(pod: str, namespace: str) -> str:
@@ -181,6 +213,8 @@ def _text(found: Explained) -> list[str]:
     """Paragraphs."""
     told = found.explanation
     paragraphs = [_first_line(found)]
+    if found.moves:
+        paragraphs.append(_moves(found.moves))
     if told is None:
         return paragraphs
     if found.unanswered:

@@ -51,6 +51,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     "The node that the pod is bound to, if there is no such node."
     unacted: tuple[str, ...] = ()
     "What the pod asks for that nothing acts on yet, and what happens instead."
+    moves: tuple[str, ...] = ()
+    "Who wanted it gone, why, and where its replacement went, as far as the cluster knows."
     explanation: Explanation | None = None
 
 

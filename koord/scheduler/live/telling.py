@@ -26,6 +26,7 @@ from koord.kube.store import Delta
 from koord.notice.decision import Asker
 from koord.scheduler.core.decision import Bind, Broken, LetGo, Nowhere, Placed
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.writes import Evict
 from koord.scheduler.message import for_an_event
 
 log = logging.getLogger(__name__)
@@ -153,6 +154,9 @@ class Telling:
         note = f"Preempted by pod {by.meta.uid} on node {node}"
         related = reference(*self.subject(by))
         self._events.record(reference(PODS, victim), "Preempted", note, action="Preempting", related=related)
+
+    def evicted(self, pod: Pod, evict: Evict) -> None:
+        self._events.record(reference(PODS, pod), evict.reason, evict.message, action="Evicting", type="Warning")
 
     def told_to_go(self, pod: Pod, asker: Asker, deadline: str) -> None:
         about = f" ({asker.about})" if asker.about else ""

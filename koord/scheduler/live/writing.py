@@ -43,9 +43,11 @@ class Writing:
         pod_of: Callable[[str], Pod | None] = lambda key: None,
         under: UnderNotice | None = None,
         told: Told = lambda pod, asker, deadline: None,
+        evicted: Callable[[Pod, Evict], None] = lambda pod, evict: None,
     ) -> None:
-        """`pod_of` gives a pod as it was last heard of, `told` hears of pods that are told to go."""
-        self._client, self._clock, self._pod_of = client, clock, pod_of
+        """`pod_of` gives a pod as it was last heard of, `told` hears of pods that are told to go, `evicted` of those that
+        go."""
+        self._client, self._clock, self._pod_of, self._evicted = client, clock, pod_of, evicted
         self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told)
         self._noticed: dict[_Object, Evict] = {}
         "Pods that have notice."
@@ -102,7 +104,10 @@ class Writing:
         while (write := self._wanted.pop(key, None)) is not None:
             try:
                 if not await self._waits(key, write):
+                    pod = self._pod_of(f"{write.namespace}/{write.name}") if isinstance(write, Evict) else None
                     await carry_out(self._client, write)
+                    if isinstance(write, Evict) and pod is not None:
+                        self._evicted(pod, write)
             except (NotFound, Conflict, NotLeader, EvictionRefused) as error:
                 # It is gone, or another one of its name is there, of which we hear. Whom a budget protects stays.
                 log.info("%s was not written: %s", " ".join(key), error)
