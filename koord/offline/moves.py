@@ -38,7 +38,7 @@ def moves_of(
     ended_s: float | None = None
     for job in jobs:
         if _key(job.spec.pod_ref) == key:
-            told.append((_created_s(job), _moved(job, pod, pods)))
+            told.append((_created_s(job), _moved(job, pods)))
         elif job.status.pod_ref is not None and _key(job.status.pod_ref) == key:
             told.append((_created_s(job), _replaces(job)))
     for event in events:
@@ -53,7 +53,7 @@ def moves_of(
     return (*found, *(() if pod is None else _notices(pod, now_s)))
 
 
-def _moved(job: PodMigrationJob, pod: Pod | None, pods: Sequence[Pod]) -> str:
+def _moved(job: PodMigrationJob, pods: Sequence[Pod]) -> str:
     """One sentence about a job whose pod this is, or was."""
     status, name = job.status, job.metadata.name
     asked = f"{_asked(job)} to move it (PodMigrationJob {name})"

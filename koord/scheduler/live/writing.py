@@ -45,8 +45,8 @@ class Writing:
         told: Told = lambda pod, asker, deadline: None,
         evicted: Callable[[Pod, Evict], None] = lambda pod, evict: None,
     ) -> None:
-        """`pod_of` gives a pod as it was last heard of, `told` hears of pods that are told to go, `evicted` of those that
-        go."""
+        """`pod_of` gives a pod as it was last heard of. `told` hears of pods that are told to go, `evicted` of those
+        that go."""
         self._client, self._clock, self._pod_of, self._evicted = client, clock, pod_of, evicted
         self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told)
         self._noticed: dict[_Object, Evict] = {}
