@@ -243,3 +243,12 @@ def test_the_page_about_sharing_a_cluster(tmp_path: Path) -> None:
     assert "pods of quota research that request cpu 6 end" in printed
     assert "elasticquota.scheduling.sigs.k8s.io/research created" in printed
     assert "  research" in printed
+
+
+@pytest.mark.kubectl
+def test_the_page_about_moving_without_loss(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("move-without-loss.md"), tmp_path)
+    assert '"scheduling.koord.sh/eviction-deadline":"' in printed
+    assert "koord-scheduler asked it to go (PreemptionByScheduler, for default/urgent)" in printed
+    assert "default/train is gone" in printed
+    assert "koord-scheduler: Preempted by pod" in printed
