@@ -82,6 +82,7 @@ def plan(
     from koord.offline.preview import has_config, preview
     from koord.offline.world import KINDS
     from koord.scheduler.own_plugins import load
+    from koord.scheduler.plugins.devices.templates import USUAL as TEMPLATES
     from koord.scheduler.profiles import profiles_of
 
     if not paths and not live:
@@ -93,7 +94,7 @@ def plan(
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
         asks_preview, replaced = has_config(manifests), None
         taken = (*KINDS, *WORKLOADS, *(PREVIEW_KINDS if asks_preview else ()))
-        ignored = unused(manifests, taken, (STORED, PUBLISHED))
+        ignored = unused(manifests, taken, (STORED, PUBLISHED, TEMPLATES))
         unanswered: Callable[[str], str] = everybody_answers
         if live:
             from koord.cli import plan_live

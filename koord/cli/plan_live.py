@@ -80,10 +80,21 @@ async def _all(
             found += [_manifest(kind, each) for each in objects]
         if configuration:
             for name in (names.CONFIGMAP_SLO_CONTROLLER, names.CONFIGMAP_SLO_IN_FORCE):
-                with suppress(NotFound):
-                    each = await client.get(kinds.CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
-                    found.append(_manifest(kinds.CONFIG_MAPS, each))
+                found += await _config_map(client, name)
+        # Who may not look at it has no pods that depend on it, or is told that there is none.
+        with suppress(Forbidden):
+            found += await _config_map(client, names.CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES)
     return found
+
+
+async def _config_map(client: Client, name: str) -> list[Manifest]:
+    with suppress(NotFound):
+        return [
+            _manifest(
+                kinds.CONFIG_MAPS, await client.get(kinds.CONFIG_MAPS, name, namespace=names.NAMESPACE_KOORDINATOR)
+            )
+        ]
+    return []
 
 
 def _manifest(kind: Kind[Any], obj: Any) -> Manifest:

@@ -87,11 +87,18 @@ def world_of(
     now = Moment(now_s, now_s)
     core = Core(profiles, seed=seed, alone=True, now=now, scores=True, most_tries=rounds)
     builder = _Builder(manifests, core, seed, unanswered)
+    for kind in NAMED:
+        named = {"/".join(each) for each in core.feed.named(kind)}
+        items = builder.by_kind.pop(kind, [])
+        for item in items:
+            if item.key in named:
+                builder.take(item)
+        builder.by_kind[kind] = [item for item in items if item.key not in named]
     for kind in KINDS:
         for item in builder.by_kind.pop(kind, ()):
             builder.take(item)
     world = builder.world
-    ignored = Counter({kind.kind: len(items) for kind, items in builder.by_kind.items()})
+    ignored = Counter({kind.kind: len(items) for kind, items in builder.by_kind.items() if items})
     for name, number in manifests.unknown.items():
         ignored[name.rpartition(" ")[2]] += number
     world.ignored = dict(sorted(ignored.items()))
@@ -237,8 +244,10 @@ KINDS: Final[tuple[Kind[Any], ...]] = tuple(
             # The door has them: they decide what pods look like.
             kinds.CLUSTER_COLOCATION_PROFILES,
             *ARRIVAL_KINDS,
-            *(each.kind for each in INPUTS),
+            *(each.kind for each in INPUTS if not each.named_only),
         )
     )
 )
 """The kinds that play a part, in the order in which they build on one another. All others are ignored."""
+NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
+"""Kinds of which single objects play a part, which plugins name."""

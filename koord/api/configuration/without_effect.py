@@ -30,7 +30,7 @@ PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
         "controller_workers",
         "skip_check_schedule_cycle",
     ),
-    DeviceShareArgs: ("allocator", "gpu_shared_resource_templates_config"),
+    DeviceShareArgs: ("allocator",),
     ElasticQuotaArgs: ("enable_queue_hint", "quota_snapshot_update_interval", "hook_plugins"),
     LoadAwareSchedulingArgs: ("estimator",),
     ReservationArgs: (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from koord.api.kubernetes.core import Namespace
+from koord.api.kubernetes.core import ConfigMap, Namespace
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import ContainerPort, Pod
 from koord.api.kubernetes.resources import pod_limits
@@ -151,6 +151,13 @@ def device_event(old: Device | None, new: Device | None) -> ClusterEvent | None:
 
 def _told(device: Device) -> tuple[object, ...]:
     return device.spec, device.metadata.labels, device.metadata.annotations
+
+
+def config_event(old: ConfigMap | None, new: ConfigMap | None) -> ClusterEvent | None:
+    """What plugins read of a ConfigMap is otherwise: templates of devices."""
+    if old is not None and new is not None and old.data == new.data:
+        return None
+    return ClusterEvent(int(Reason.EXACT), new or old, "ConfigMapUpdate")
 
 
 def topology_event(old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> ClusterEvent | None:

@@ -9,7 +9,7 @@ of it alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
@@ -130,7 +130,8 @@ class Feed:
                 taking.put_many(objects)
                 continue
             for each in objects:
-                taking.put(each)
+                if _concerns(taking, each):
+                    taking.put(each)
         for each in objects:
             event = entry.wakes(None, each)
             if event is not None:
@@ -138,13 +139,19 @@ class Feed:
         if self.cluster.changed_jobs:
             self._look_at_jobs()
 
+    def named(self, kind: Kind[Any]) -> Collection[tuple[str, str]]:
+        """The namespaces and names of the objects that plugins look at, of a kind of which they do not look at all."""
+        return {taking.named for taking in self._taking.get(kind, ()) if taking.named is not None}
+
     def tell_plugins(self, kind: Kind[Any], thing: Any) -> None:
         for taking in self._taking.get(kind, ()):
-            taking.put(thing)
+            if _concerns(taking, thing):
+                taking.put(thing)
 
     def tell_plugins_gone(self, kind: Kind[Any], thing: Any) -> None:
         for taking in self._taking.get(kind, ()):
-            taking.remove(thing)
+            if _concerns(taking, thing):
+                taking.remove(thing)
 
     def put_like_pod(self, kind: Kind[Any], new: Any, old: Any | None) -> None:
         """An object is there, or has changed, of a kind that may be placed like pods."""
@@ -501,6 +508,10 @@ def _same(record: PodRecord, known: PodRecord) -> bool:
     if new is not old and (new.requests, new.non_zero) != (old.requests, old.non_zero):
         return False
     return replace(record, placed_s=known.placed_s, shape=old) == known
+
+
+def _concerns(taking: Taking, thing: Any) -> bool:
+    return taking.named is None or taking.named == (thing.metadata.namespace, thing.metadata.name)
 
 
 def _fields(pod: Pod) -> dict[str, str]:

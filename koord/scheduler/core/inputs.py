@@ -8,7 +8,7 @@ is one line here; the plugin names it in `takes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from koord.api import kinds
@@ -32,6 +32,8 @@ class Input:
     "A kind of koord's own, which a cluster need not serve, or not yet."
     plugins_only: bool = False
     "Whether nobody but plugins looks at it."
+    named_only: bool = False
+    "Whether only those objects are looked at that plugins name: there are many others."
 
 
 def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterEvent | None]) -> Input:
@@ -44,6 +46,11 @@ def _plugins(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterE
         optional=True,
         plugins_only=True,
     )
+
+
+def _named(kind: Kind[Any], wakes: Callable[[Any | None, Any | None], ClusterEvent | None]) -> Input:
+    """A kind of which plugins look at single objects."""
+    return replace(_plugins(kind, wakes), named_only=True)
 
 
 def _storage(kind: Kind[Any]) -> Input:
@@ -105,6 +112,7 @@ INPUTS: Final[tuple[Input, ...]] = (
         lambda feed, old: feed.remove_node(old),
         events.node_event,
     ),
+    _named(kinds.CONFIG_MAPS, events.config_event),
     _plugins(kinds.NODE_METRICS, events.load_event),
     _plugins(kinds.NODE_SLOS, events.slo_event),
     _plugins(kinds.DEVICES, events.device_event),

@@ -50,6 +50,8 @@ class Taking:
     stand_in: Callable[[Any], Pod] | None = None
     """Where such objects are placed like pods: the pod that stands for one, with a name that `stand_in_name` gives. It
     is queued as long as it has no node, counts on its node, and is gone when it has finished. `bind` binds it."""
+    named: tuple[str, str] | None = None
+    "The namespace and name of the only object that it looks at; None: at all of the kind."
 
 
 @dataclass(frozen=True, slots=True)

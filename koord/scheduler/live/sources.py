@@ -22,8 +22,9 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.core.moment import Moment
 from koord.scheduler.plugins.devices.inventory import faults as device_faults
+from koord.scheduler.plugins.devices.templates import faults as template_faults
 
-OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional)
+OPTIONAL: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.optional and not each.named_only)
 """Kinds of koord's own, which a cluster need not serve, or not yet."""
 ANNOTATED: Final[tuple[Kind[Any], ...]] = (
     kinds.NODES,
@@ -33,6 +34,8 @@ ANNOTATED: Final[tuple[Kind[Any], ...]] = (
     kinds.ELASTIC_QUOTAS,
 )
 """Kinds whose labels and annotations the scheduler reads."""
+NAMED: Final[tuple[Kind[Any], ...]] = tuple(each.kind for each in INPUTS if each.named_only)
+"""Kinds of which single objects are followed. Nobody waits for these: what they say is missing until it has come."""
 
 
 class Sources:
@@ -47,6 +50,8 @@ class Sources:
         self._teller: MalformedTeller | None = None
         self._telling: list[Callable[[], None]] = []
         "What ends telling of malformed annotations, by kind."
+        self._single: set[tuple[Kind[Any], str, str]] = set()
+        "Kind, namespace and name of objects that are followed one by one."
 
     def add(self, kind: Kind[Any]) -> None:
         """One of `OPTIONAL` is served here: whoever is connected from now on hears of it too."""
@@ -69,6 +74,8 @@ class Sources:
         self._teller = teller
         for kind in self._served:
             self._tell(kind, teller)
+        for single in self._single:
+            self._tell_single(single, teller)
 
         def end() -> None:
             self._teller = None
@@ -83,11 +90,30 @@ class Sources:
         if kind == kinds.DEVICES:
             self._telling.append(self._informers.get(kind).add_handler(teller.hear_faults(kind, device_faults)))
 
+    def _tell_single(self, single: tuple[Kind[Any], str, str], teller: MalformedTeller) -> None:
+        self._telling.append(self._of_single(single).add_handler(teller.hear_faults(single[0], template_faults)))
+
+    def _of_single(self, single: tuple[Kind[Any], str, str]) -> Informer[Any]:
+        kind, namespace, name = single
+        return self._informers.get(kind, namespace=namespace, fields=f"metadata.name={name}")
+
     def connect(self, core: Core) -> Callable[[], None]:
         """Feeds from now on; returns what ends it. Kinds come in the order of the table."""
-        return together(*(self.connect_added(each.kind, core) for each in INPUTS if each.kind in self._served))
+        singles = [(kind, *named) for kind in NAMED for named in sorted(core.feed.named(kind))]
+        for single in singles:
+            if single not in self._single:
+                self._single.add(single)
+                if self._teller is not None:
+                    self._tell_single(single, self._teller)
+        return together(
+            *(self._feed(single[0], self._of_single(single), core) for single in singles),
+            *(self.connect_added(each.kind, core) for each in INPUTS if each.kind in self._served),
+        )
 
     def connect_added(self, kind: Kind[Any], core: Core) -> Callable[[], None]:
+        return self._feed(kind, self._informers.get(kind), core)
+
+    def _feed(self, kind: Kind[Any], informer: Informer[Any], core: Core) -> Callable[[], None]:
         def hear(delta: Delta[Any]) -> None:
             core.at(moment(self._clock))
             if delta.new is not None:
@@ -95,7 +121,7 @@ class Sources:
             elif delta.old is not None:
                 core.removed(kind, delta.old)
 
-        return self._informers.get(kind).add_handler(hear)
+        return informer.add_handler(hear)
 
 
 def moment(clock: Clock) -> Moment:

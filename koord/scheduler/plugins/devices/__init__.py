@@ -1,6 +1,7 @@
 """DeviceShare: GPUs, RDMA cards and FPGAs, whole or shared, counted one by one.
 
 requests    what a pod asks of devices: which requests are valid, and what they come to for each device
+templates   parts of devices that may be asked for, by model
 inventory   what a Device object says a node has
 grants      what a pod got, as its annotation says
 ledger      what is left of every device of every node, in columns too
@@ -14,6 +15,7 @@ changes     what would make a node take a pod that it has no devices for
 figures     every device with its pods, from objects alone
 service     what is told of a node's devices
 adapters    what vendors' own device plugins want to read on a pod
+locks       nodes whose device plugin is told of one pod at a time
 judge       the class of a pod, over all nodes
 plugin      DeviceShare itself
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from koord.scheduler.framework.judge import Objection
 from koord.scheduler.plugins.devices.grants import Grant
@@ -19,11 +19,13 @@ from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.partitions import partitioned
 from koord.scheduler.plugins.devices.requests import GPU, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room, filled
+from koord.scheduler.plugins.devices.templates import model_of
 from koord.scheduler.plugins.devices.topology import closest
 
 Score: TypeAlias = Callable[[Request, Unit], float]
 Found: TypeAlias = dict[str, tuple[Grant, ...]]
 """By type."""
+NO_TEMPLATE: Final = "no matched GPU shared resource template"
 
 
 def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
@@ -34,6 +36,8 @@ def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
             return insufficient(request, resolvable=False)
         if request.vf_selector is not None and not any(group.vfs for unit in units for group in unit.vf_groups):
             return Objection(f"Insufficient {request.type} VirtualFunctions", resolvable=False)
+        if request.templates is not None and _template(room, request) is None:
+            return Objection(NO_TEMPLATE, resolvable=False)
     found: Found = {}
     if wanted.joint:
         why = _jointly(room, wanted, score, found)
@@ -45,7 +49,15 @@ def allocate(room: Room, wanted: Wanted, score: Score) -> Found | Objection:
             if isinstance(grants, Objection):
                 return grants
             found[request.type] = grants
+        if request.templates is not None:
+            name = _template(room, request) or ""
+            found[request.type] = tuple(grant._replace(template=name) for grant in found[request.type])
     return found
+
+
+def _template(room: Room, request: Request) -> str | None:
+    """The template of a part of a device, where the node's model has it."""
+    return dict(request.templates or ()).get(model_of(room.labels, room.machine.labels))
 
 
 def insufficient(request: Request, *, resolvable: bool = True) -> Objection:

@@ -86,13 +86,15 @@ def render(granted: Granted) -> str:
 
 
 def told(granted: Granted) -> str:
-    """For people: `50% of gpu 0`, `gpu 0 and 1, 1% of rdma 2`."""
+    """For people: `50% of gpu 0`, `gpu 0 and 1, 1% of rdma 2`, `vir04 of gpu 0`."""
     return ", ".join(_some(type_, grants) for type_, grants in granted.by_type)
 
 
 def _some(type_: str, grants: tuple[Grant, ...]) -> str:
     percent = max((amount for name, amount in grants[0].amounts if name not in _IN_BYTES), default=100)
     minors = listed(str(grant.minor) for grant in grants)
+    if grants[0].template:
+        return f"{grants[0].template} of {type_} {minors}"
     return f"{type_} {minors}" if percent >= 100 else f"{percent}% of {type_} {minors}"
 
 

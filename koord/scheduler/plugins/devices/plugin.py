@@ -6,26 +6,31 @@ device plugins act on that, and a restarted scheduler counts from that alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_args import DeviceShareArgs
-from koord.api.kinds import DEVICES
+from koord.api.kinds import CONFIG_MAPS, DEVICES, NODES
+from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
+from koord.api.protocol.annotations.device import NodeLock
 from koord.scheduler.core.queue import ClusterEvent
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
-from koord.scheduler.framework.writes import Write
-from koord.scheduler.plugins.devices import adapters
+from koord.scheduler.framework.writes import Patch, Step, Until, Write
+from koord.scheduler.plugins.devices import adapters, templates
 from koord.scheduler.plugins.devices.grants import Granted, render, told
 from koord.scheduler.plugins.devices.judge import DeviceJudge
 from koord.scheduler.plugins.devices.ledger import Devices, Usage
-from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, InvalidRequest, asks_for_devices, wanted
+from koord.scheduler.plugins.devices.locks import Locks, lock_of
+from koord.scheduler.plugins.devices.requests import DEVICE_NAMES, GPU, InvalidRequest, asks_for_devices, wanted
 from koord.scheduler.plugins.devices.scoring import policy_of
 from koord.scheduler.plugins.devices.service import machine_told
+from koord.scheduler.plugins.devices.templates import Templates
 from koord.scheduler.plugins.packing.demand import Demand
 from koord.scheduler.plugins.packing.policy import PackingJudge, packing_of, rows_of
 from koord.scheduler.plugins.packing.rows import PolicyName
@@ -40,6 +45,8 @@ _LOOKED_AT: Final = (
     names.ANNOTATION_GPU_PARTITION_SPEC,
 )
 SHAPES_KEPT: Final = 1 << 14
+TURN_S: Final = 60.0
+"""How long a placed pod waits until no other pod has its node's lock."""
 
 
 class DeviceShare(Plugin):
@@ -52,25 +59,70 @@ class DeviceShare(Plugin):
         self._adapts = (gates or {}).get(gate, gate.default)
         self._args = (args or DeviceShareArgs()).completed()
         self._asked: dict[Shape, Amounts] = {}
+        where = self._args.gpu_shared_resource_templates_config
+        self._named = where.config_map_namespace, where.config_map_name
+        self._templates = Templates(frozenset(where.matched_resources), "/".join(self._named))
+        self._template_version = 0
         strategy = self._args.scoring_strategy.type
         self._packs: PolicyName | None = strategy if strategy == "FGD" or strategy == "ShadowPrices" else None
-        if self._packs:
+        if self._adapts:
+            self.steps, self.wakes_on = self._lock, DeviceShare.wakes_on | Reason.LOAD
+        if self._packs or self._adapts:
             self.writes = self._renew
 
     def takes(self) -> Iterable[Taking]:
-        return (Taking(DEVICES, self._devices.put_device, self._devices.remove_device),)
+        yield Taking(DEVICES, self._devices.put_device, self._devices.remove_device)
+        yield Taking(
+            CONFIG_MAPS,
+            lambda config: self._learn(templates.read(config)),
+            lambda config: self._learn({}),
+            named=self._named,
+        )
+
+    def _learn(self, by_model: Mapping[str, Mapping[str, Amounts]]) -> None:
+        """Other templates than before are there."""
+        if by_model != self._templates.by_model:
+            self._templates = replace(self._templates, by_model=by_model)
+            self._template_version += 1
 
     def attach(self, cluster: Cluster) -> None:
         self._devices = cluster.notes(Devices)
 
         if self._packs:
             rows_of(cluster, self._packs)
+        if self._adapts:
+            cluster.index(Locks)
 
     def _renew(self, cluster: Cluster) -> Iterable[Write]:
-        """Prices are made between decisions."""
+        """Prices are made between decisions, and locks end."""
         if self._packs:
             rows_of(cluster, self._packs).renew()
+        if self._adapts:
+            cluster.index(Locks).end_old()
         return ()
+
+    def _lock(self, ask: Ask, row: Row, cluster: Cluster, note: object) -> Sequence[Step]:
+        """The node of a pod whose device plugin takes one pod at a time is locked for it."""
+        machine = self._devices.machine(row)
+        form = None if machine is None else lock_of(machine)
+        if form is None or not isinstance(note, Granted) or not note.of(GPU):
+            return ()
+        locks, meta, node = cluster.index(Locks), ask.meta, cluster.table.names[row]
+
+        def waits_for() -> str:
+            return f"{node} is locked for {locks.holder(row, ask.key)} by the device plugin of its GPUs"
+
+        def missing() -> str:
+            return waits_for() if locks.holder(row, ask.key) else ""
+
+        def writes() -> tuple[Write, ...]:
+            lock = NodeLock(cluster.now_s, meta.namespace, meta.name)
+            locks.take(row, lock)
+            return (Patch(NODES, node, {"metadata": {"annotations": {form.key: form.render(lock)}}}),)
+
+        # Members of a job may come to one node at once: each waits for its turn.
+        turn = Step(self.name, lambda: (), Until(missing, TURN_S, waits_for=waits_for))
+        return turn, Step(self.name, writes)
 
     def keyed_by_spec(self, ask: Ask) -> bool:
         return not asks_for_devices(ask.requests)
@@ -85,8 +137,9 @@ class DeviceShare(Plugin):
         meta = ask.meta
         said = tuple([meta.annotations.get(key, "") for key in _LOOKED_AT])
         slots = tuple(self._devices.slots.values())
+        known = self._template_version if any(name in self._templates.needed_for for name, _ in asked) else None
         packed = cluster.notes(Demand).of_shape(ask.shape, ask.spec) if self._packs else None
-        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed
+        return asked, said, meta.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER, ""), slots, packed, known
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
         return self._judge(ask, cluster, None)
@@ -99,17 +152,20 @@ class DeviceShare(Plugin):
         if not asked:
             return PackingJudge(packing_of(self._packs, ask, cluster, view)) if self._packs else None
         try:
-            found = wanted(asked, ask.meta)
+            found = wanted(asked, ask.meta, self._templates)
         except InvalidRequest as error:
             return Refused(str(error))
         if found is None:
             return None
         policy = policy_of(self._args, ask, found, cluster, view)
-        return DeviceJudge(found, policy, self._args, cluster, view).quickest()
+        return DeviceJudge(found, policy, self._args, cluster, view, adapts=self._adapts).quickest()
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
         """A pod that leaves is of no help unless it had devices."""
         subject = event.subject
+        if event.reasons == int(Reason.LOAD):
+            # What a node says in annotations: it may be locked no more.
+            return isinstance(subject, Node)
         return not isinstance(subject, Pod) or names.ANNOTATION_DEVICE_ALLOCATED in subject.metadata.annotations
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:

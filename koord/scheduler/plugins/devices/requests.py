@@ -12,7 +12,7 @@ their number. Percentages are up to 100, or whole cards. Everything else is refu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from koord.api.kubernetes.meta import ObjectMeta
@@ -26,8 +26,9 @@ from koord.api.protocol.annotations.device import (
     GPUPartitionSpec,
 )
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.api.text.quantity import value
+from koord.api.text.quantity import render, value
 from koord.api.text.selector import EVERYTHING, LabelMatcher, compile_labels
+from koord.scheduler.plugins.devices.templates import Templates
 from koord.scheduler.state.pods import Amounts
 
 GPU: Final = "gpu"
@@ -88,6 +89,8 @@ class Request:
     "How close together the devices must lie: Device, PCIe, NUMANode, Node."
     exclusive: str = ""
     "DeviceLevel: devices that nobody else uses; PCIeLevel: on PCIe switches that nobody else uses."
+    templates: tuple[tuple[str, str], ...] | None = None
+    "Of a part that must be a template: by model, its name there. None: it need not be one."
 
     @property
     def amounts(self) -> dict[str, int]:
@@ -126,8 +129,9 @@ def asks_for_devices(requests: Amounts) -> bool:
     return any(name in DEVICE_NAMES for name, _ in requests)
 
 
-def wanted(requests: Amounts, meta: ObjectMeta) -> Wanted | None:
-    """What a pod with these requests asks of devices; None: nothing. Raises what is wrong with it."""
+def wanted(requests: Amounts, meta: ObjectMeta, templates: Templates | None = None) -> Wanted | None:
+    """What a pod with these requests asks of devices; None: nothing. Raises what is wrong with it. `templates`: those
+    that parts of devices must be; None: nobody looks whether they are."""
     asked = {name: amount for name, amount in requests if name in DEVICE_NAMES and amount > 0}
     if not asked:
         return None
@@ -137,7 +141,7 @@ def wanted(requests: Amounts, meta: ObjectMeta) -> Wanted | None:
         partition = GPU_PARTITION_SPEC.read(meta)
     except AnnotationError as error:
         raise InvalidRequest(str(error)) from None
-    found = [*_gpu(asked, hints.get(GPU) or DeviceHint())]
+    found = [*_gpu(asked, hints.get(GPU) or DeviceHint(), templates)]
     for type_, name in OTHERS.items():
         if name in asked:
             found.append(_other(type_, asked[name], hints.get(type_) or DeviceHint()))
@@ -152,7 +156,7 @@ def wanted(requests: Amounts, meta: ObjectMeta) -> Wanted | None:
     )
 
 
-def _gpu(asked: Mapping[str, int], hint: DeviceHint) -> Iterator[Request]:
+def _gpu(asked: Mapping[str, int], hint: DeviceHint, templates: Templates | None) -> Iterator[Request]:
     amounts = {name: amount for name, amount in asked.items() if name in GPU_NAMES}
     if not amounts:
         return
@@ -177,11 +181,17 @@ def _gpu(asked: Mapping[str, int], hint: DeviceHint) -> Iterator[Request]:
         asked_for = ", ".join(sorted(keys))
         raise InvalidRequest(f"requests: {asked_for} cannot be asked for in this combination; valid is {_SETS}")
     ratio = amounts.get(RATIO, 0)
-    if _NPU_CORE in amounts and ratio < WHOLE:
-        raise _invalid(_NPU_CORE, amounts[_NPU_CORE], "is part of an NPU, which takes a template: koord reads none yet")
     count = amounts.pop(_SHARED, 0) or (ratio // WHOLE if ratio > WHOLE else 1)
     each = tuple(sorted((name, amount // count) for name, amount in amounts.items()))
-    yield _hinted(GPU, count, each, hint)
+    request = _hinted(GPU, count, each, hint)
+    if templates is None or request.is_whole or templates.needed_for.isdisjoint(amounts):
+        yield request
+        return
+    matching = templates.matching(each)
+    if not matching:
+        part = ", ".join(f"{render(name, amount)} {name}" for name, amount in each)
+        raise InvalidRequest(f"requests: {part} is no template of any model; {templates.told()}")
+    yield replace(request, templates=matching)
 
 
 def _require_shares(amounts: Mapping[str, int]) -> None:

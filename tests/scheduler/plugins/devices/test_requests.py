@@ -6,6 +6,7 @@ import pytest
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.scheduler.plugins.devices.requests import InvalidRequest, Wanted, wanted
+from koord.scheduler.plugins.devices.templates import Templates
 from tests.scheduler.plugins.devices.machines import GI, HINT, JOINT, K, Scene, eight
 
 
@@ -13,7 +14,8 @@ def asked(hint: str = "", *, of: dict[str, int]) -> Wanted:
     named = {"nvidia": "nvidia.com/gpu", "npu_core": "huawei.com/npu-core", "npu_cpu": "huawei.com/npu-cpu"}
     named |= {"npu_dvpp": "huawei.com/npu-dvpp", "amd": "amd.com/gpu", "shared": f"{K}/gpu.shared"}
     amounts = {named.get(key, f"{K}/{key.replace('_', '-')}"): amount for key, amount in of.items()}
-    found = wanted(tuple(sorted(amounts.items())), ObjectMeta(annotations={HINT: hint} if hint else {}))
+    meta = ObjectMeta(annotations={HINT: hint} if hint else {})
+    found = wanted(tuple(sorted(amounts.items())), meta, Templates())
     assert found is not None
     return found
 
@@ -59,8 +61,8 @@ def test_a_valid_request_is_divided_among_gpus(requests: dict[str, int], count: 
             {"shared": 1, "npu_core": 1, "npu_cpu": 1, "gpu_memory": GI, "npu_dvpp": 101},
             "requests[huawei.com/npu-dvpp]: 101",
         ),
-        ({"npu_core": 2, "gpu_memory_ratio": 50}, "requests[huawei.com/npu-core]: 2"),
-        ({"shared": 1, "npu_core": 1, "npu_cpu": 1, "gpu_memory": GI}, "requests[huawei.com/npu-core]: 1"),
+        ({"npu_core": 2, "gpu_memory_ratio": 50}, "2 huawei.com/npu-core, 50 koordinator.sh/gpu-memory-ratio"),
+        ({"shared": 1, "npu_core": 1, "npu_cpu": 1, "gpu_memory": GI}, "1 huawei.com/npu-core"),
         ({"rdma": 150}, "requests[koordinator.sh/rdma]: 150"),
         ({"fpga": 250}, "requests[koordinator.sh/fpga]: 250"),
     ],
