@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -17,11 +17,20 @@ from koord.api.machinery.faults import Fault, Invalid
 from koord.api.machinery.struct import EMPTY, Struct
 from koord.api.protocol import names
 from koord.api.protocol.annotations.forms import INT64, MINORS, SWITCH, TEXT, json_map, json_object, one_of
-from koord.api.protocol.annotations.value import NODE_OR_DEVICE, POD_OR_RESERVATION, Annotation, Form, Label, Value
+from koord.api.protocol.annotations.value import (
+    NODE,
+    NODE_OR_DEVICE,
+    POD_OR_RESERVATION,
+    Annotation,
+    Form,
+    Label,
+    Value,
+)
 from koord.api.protocol.crd.fields import Int32
 from koord.api.protocol.old_names import with_current_names
 from koord.api.text.quantity import Quantity, ResourceList
 from koord.api.text.selector import LabelSelector, selector_faults
+from koord.api.text.timestamp import from_seconds, parse_timestamp
 
 DEVICE: Final = ("Device",)
 _SIZE: Final = re.compile("[1-9][0-9]{0,3}")
@@ -85,6 +94,29 @@ class GPUPartition(Struct):
     allocation_score: int = 0
 
 
+class NodeLock(NamedTuple):
+    """A node on which a vendor's device plugin is told of one pod at a time: whose turn it is, and since when."""
+
+    at_s: float
+    namespace: str
+    name: str
+
+    @property
+    def pod(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def _parse_lock(text: str) -> NodeLock:
+    at, *pod = text.split(",")
+    if len(pod) != 2 or not all(pod):
+        raise ValueError("must be a time, a namespace and the name of a pod, with commas in between")
+    return NodeLock(parse_timestamp(at), *pod)
+
+
+def _render_lock(lock: NodeLock) -> str:
+    return f"{from_seconds(lock.at_s)},{lock.namespace},{lock.name}"
+
+
 def _hint_faults(hints: Mapping[str, DeviceHint]) -> Iterator[Fault]:
     for type_, hint in hints.items():
         for name, selector in (("selector", hint.selector), ("vfSelector", hint.vf_selector)):
@@ -146,6 +178,9 @@ SECONDARY_DEVICE_WELL_PLANNED: Final = Label(
 )
 """None where nobody has said."""
 
+_LOCK: Final = Form(_parse_lock, _render_lock)
+HAMI_LOCK: Final = Annotation(names.ANNOTATION_HAMI_LOCK, _LOCK, None, on=NODE, bad=None)
+CAMBRICON_DSMLU_LOCK: Final = Annotation(names.ANNOTATION_CAMBRICON_DSMLU_LOCK, _LOCK, None, on=NODE, bad=None)
 HAMI_VGPU_NODE: Final = Label(names.LABEL_HAMI_VGPU_NODE, TEXT, "")
 BIND_TIMESTAMP_NS: Final = Annotation(names.ANNOTATION_BIND_TIMESTAMP, INT64, None)
 PREDICATE_TIME_NS: Final = Annotation(names.ANNOTATION_PREDICATE_TIME, INT64, None)
@@ -163,6 +198,8 @@ VALUES: Final[tuple[Value[Any, Any], ...]] = (
     GPU_MODEL,
     GPU_DRIVER_VERSION,
     SECONDARY_DEVICE_WELL_PLANNED,
+    HAMI_LOCK,
+    CAMBRICON_DSMLU_LOCK,
     HAMI_VGPU_NODE,
     BIND_TIMESTAMP_NS,
     PREDICATE_TIME_NS,

@@ -8,10 +8,12 @@ single card, MetaX's a list of cards with compute and memory.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import names
+from koord.scheduler.framework.judge import Objection
 from koord.scheduler.plugins.devices.grants import Grant, Granted
 from koord.scheduler.plugins.devices.inventory import Machine
 from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY
@@ -21,6 +23,8 @@ _ASCEND_310P_DUO: Final = "Ascend-310P3-300I-DUO"
 _PROFILE_UNIT: Final = 256 << 20
 """Cambricon's plugin counts memory in these."""
 _MI: Final = 1 << 20
+_LEAST_MEMORY: Final = {"cambricon": _PROFILE_UNIT, "metax": _MI}
+"""By vendor, what its plugin can give out of a card."""
 
 
 def annotated(granted: Granted, machine: Machine, now_s: float) -> dict[str, str]:
@@ -42,6 +46,22 @@ def annotated(granted: Granted, machine: Machine, now_s: float) -> dict[str, str
     return said
 
 
+def cannot_tell(gpus: Sequence[Grant], machine: Machine) -> Objection | None:
+    """Why a vendor's plugin could not be told of these GPUs; None: it can."""
+    vendor = machine.labels.get(names.LABEL_GPU_VENDOR, "")
+    least = _LEAST_MEMORY.get(vendor)
+    if least is None or not gpus:
+        return None
+    if vendor == "cambricon" and len(gpus) > 1:
+        return Objection(f"node(s) with the device plugin of {vendor}, which gives a pod one card", resolvable=False)
+    if not all(_of(each, CORE) for each in gpus):
+        return Objection(f"node(s) with the device plugin of {vendor}, which needs {CORE}", resolvable=False)
+    if any(_of(each, MEMORY) < least for each in gpus):
+        told = f"{least // _MI}Mi of {MEMORY}"
+        return Objection(f"node(s) with the device plugin of {vendor}, which gives at least {told}", resolvable=False)
+    return None
+
+
 def labelled(pod: ObjectMeta, node: str) -> dict[str, str]:
     """For a pod that gets GPUs of a node."""
     isolated = pod.labels.get(names.LABEL_GPU_ISOLATION_PROVIDER) == HAMI
@@ -61,8 +81,6 @@ def _huawei(gpus: tuple[Grant, ...], machine: Machine, now_ns: str) -> dict[str,
 
 def _cambricon(gpus: tuple[Grant, ...]) -> dict[str, str]:
     """Its plugin knows profiles of one card alone."""
-    if len(gpus) != 1:
-        return {}
     (one,) = gpus
     profile = f"{one.minor}_{_of(one, CORE)}_{_of(one, MEMORY) // _PROFILE_UNIT}"
     return {names.ANNOTATION_CAMBRICON_DSMLU_ASSIGNED: "false", names.ANNOTATION_CAMBRICON_DSMLU_PROFILE: profile}

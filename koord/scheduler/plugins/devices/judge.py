@@ -20,11 +20,13 @@ from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
 from koord.scheduler.framework.change import Change, listed
 from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.plugins.devices import alignment
+from koord.scheduler.plugins.devices.adapters import cannot_tell
 from koord.scheduler.plugins.devices.allocate import Score, allocate, insufficient
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Grant, Granted, alone_on_pcie, granted
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, Usage, left, number
+from koord.scheduler.plugins.devices.locks import LOCKED, Locks, lock_of
 from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, NAMES_OF, RATIO, WHOLE, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.devices.scoring import Policy
@@ -64,9 +66,18 @@ class DeviceJudge(Judge):
     eased = True
 
     def __init__(
-        self, wanted: Wanted, policy: Policy, args: DeviceShareArgs, cluster: Cluster, view: View | None = None
+        self,
+        wanted: Wanted,
+        policy: Policy,
+        args: DeviceShareArgs,
+        cluster: Cluster,
+        view: View | None = None,
+        *,
+        adapts: bool = False,
     ) -> None:
+        """`adapts`: whether vendors' device plugins are told what pods get."""
         self.wanted, self._policy, self._cluster = wanted, policy, cluster
+        self._locks = cluster.index(Locks) if adapts else None
         self._devices = cluster.notes(Devices)
         self._counting = [_counting(each, self._devices.slots[each.type], view) for each in wanted.requests]
         self.facets, self.scores_on = policy.facets, policy.scores_on
@@ -152,6 +163,13 @@ class DeviceJudge(Judge):
         found = allocate(room, self.wanted, self.score_in(room))
         if isinstance(found, Objection):
             return found
+        if self._locks is not None:
+            why = cannot_tell(found.get(GPU, ()), room.machine)
+            if why is None and lock_of(room.machine) is not None:
+                holder = self._locks.holder(row, ask.key)
+                why = None if holder is None else Objection(LOCKED)
+            if why is not None:
+                return why
         return granted(found.items(), alone_on_pcie(ask.meta))
 
     def room(self, ask: Ask, row: Row, numa_nodes: int | None = None, door: Door | None = None) -> Room | None:
