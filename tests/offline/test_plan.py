@@ -455,5 +455,9 @@ def test_requests_for_gpus_are_completed_before_they_are_placed() -> None:
     }
     asking = pod("train")
     asking["spec"]["containers"][0]["resources"]["limits"] = {"koordinator.sh/gpu": "100"}
-    found = plan_of(gpu, asking)
+    offers = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    devices = [{"type": "gpu", "minor": minor, "health": True, "resources": offers} for minor in (0, 1)]
+    version = "scheduling.koordinator.sh/v1alpha1"
+    told = {"apiVersion": version, "kind": "Device", "metadata": {"name": "n1"}, "spec": {"devices": devices}}
+    found = plan_of(gpu, told, asking)
     assert found.nodes["n1"].requested["koordinator.sh/gpu-core"] == "100"

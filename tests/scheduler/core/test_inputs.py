@@ -15,7 +15,7 @@ from koord.scheduler.core.core import Core
 from koord.scheduler.core.decision import Bind, Nowhere
 from koord.scheduler.core.inputs import INPUTS
 from koord.scheduler.framework.plugin import Plugin, Taking
-from koord.scheduler.live.sources import OPTIONAL
+from koord.scheduler.live.sources import NAMED, OPTIONAL
 from koord.scheduler.profiles import profiles_of
 from tests.scheduler.build import metric
 from tests.scheduler.core.build import node, pod
@@ -96,4 +96,4 @@ def test_every_kind_stands_in_the_table_once_and_pods_come_last() -> None:
     kinds = [each.kind for each in INPUTS]
     assert len(kinds) == len(set(kinds))
     assert kinds[-1] is PODS
-    assert {each.kind for each in INPUTS if each.optional} == set(OPTIONAL)
+    assert {each.kind for each in INPUTS if each.optional} == {*OPTIONAL, *NAMED}

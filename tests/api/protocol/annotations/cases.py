@@ -320,6 +320,8 @@ VALID: list[tuple[Value[Any, Any], str, object]] = [
     (device.BIND_TIMESTAMP_NS, "1763180000000000000", 1763180000000000000),
     (device.PREDICATE_TIME_NS, "1763180000000000000", 1763180000000000000),
     (device.GPU_MINORS, "0,1,7", (0, 1, 7)),
+    (device.HAMI_LOCK, "1970-01-01T00:01:40Z,default,train", device.NodeLock(100.0, "default", "train")),
+    (device.CAMBRICON_DSMLU_LOCK, "1970-01-01T00:01:40Z,default,train", device.NodeLock(100.0, "default", "train")),
     (
         load.LAST_EVICTIONS,
         '{"koord-batch":"2026-11-15T12:00:00Z"}',

@@ -49,6 +49,8 @@ COUNTS_AS: list[tuple[V, str, object]] = [
     (notice.CHECKPOINTED_AT, "just now", None),
     (notice.SCALE_FIRST, "yes", False),
     (notice.SCALED_FIRST, '{"job":1}', None),
+    (device.HAMI_LOCK, "1970-01-01T00:01:40Z,train", None),
+    (device.CAMBRICON_DSMLU_LOCK, "now,default,train", None),
     (pod_qos.EVICTION_PRIORITY, "high", 0),
     (pod_qos.EVICTION_PRIORITY, "2147483648", 0),
     (pod_qos.EVICTION_POLICY, "BECPUEvict", ()),
