@@ -62,7 +62,7 @@ def deschedule(
     from koord.api.text.manifest import read
     from koord.descheduler.compiled import compiled
     from koord.descheduler.own_plugins import load
-    from koord.offline.deschedule import WORKLOADS
+    from koord.descheduler.workloads import KINDS as WORKLOADS
     from koord.offline.deschedule import deschedule as decide
     from koord.scheduler.profiles import profiles_of
 

@@ -54,6 +54,17 @@ def configuration_of(type_: type[C], kind: str, path: Path | None, manifests: Ma
     return chosen[0][1] if chosen else None
 
 
+def configuration_file(path: Path, type_: type[C], kind: str) -> C:
+    """The configuration that a file has."""
+    from koord.api.configuration import config_file
+    from koord.api.machinery.faults import Fault, Invalid
+
+    found = config_file.read(path.read_text(), str(path))
+    if not isinstance(found, type_):
+        raise Invalid(str(path), [Fault("kind", f"must be {kind}")])
+    return found
+
+
 def say_of(manifests: Manifests, ignored: Mapping[str, int]) -> None:
     """What was odd about manifests, and which kinds play no part."""
     for warning in manifests.warnings[:MOST_WARNINGS]:

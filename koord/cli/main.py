@@ -50,6 +50,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "koord.cli.apiserver", "Serve a Kubernetes API on this machine, with nothing else installed."
     ),
     "scheduler": CommandEntry("koord.cli.scheduler", "Schedule pods: decide where they go, and bind them."),
+    "descheduler": CommandEntry("koord.cli.descheduler", "Move pods that sit badly, and carry out PodMigrationJobs."),
     "manager": CommandEntry(
         "koord.cli.manager", "Decide what nodes lend to batch and mid pods, and keep it published."
     ),

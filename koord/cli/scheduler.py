@@ -11,7 +11,6 @@ from koord.cli.component import Common, Ready, component_options, run_component
 from koord.cli.options import plugin_option
 
 if TYPE_CHECKING:
-    from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.kube.client import Client
     from koord.kube.metrics import Metrics
 
@@ -66,13 +65,16 @@ def scheduler(
 
     from koord.api.configuration.features import SchedulerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
-    from koord.api.configuration.scheduler_config import SHIPPED
+    from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration
+    from koord.cli.inputs import configuration_file
     from koord.scheduler.auditor import AuditLimits
     from koord.scheduler.live.diagnosis import Inspection
     from koord.scheduler.own_plugins import load
 
     def read() -> SchedulerConfiguration:
-        found = SHIPPED if config is None else _read(config)
+        found = SHIPPED
+        if config is not None:
+            found = configuration_file(config, SchedulerConfiguration, "KubeSchedulerConfiguration")
         if namespace:
             found = replace(found, leader_election=replace(found.leader_election, resource_namespace=namespace))
         return found
@@ -109,14 +111,3 @@ def scheduler(
         measured=measured.append,
         served=lambda server: server.add_paths(inspection.handle),
     )
-
-
-def _read(path: Path) -> SchedulerConfiguration:
-    from koord.api.configuration import config_file
-    from koord.api.configuration.scheduler_config import SchedulerConfiguration
-    from koord.api.machinery.faults import Fault, Invalid
-
-    found = config_file.read(path.read_text(), str(path))
-    if not isinstance(found, SchedulerConfiguration):
-        raise Invalid(str(path), [Fault("kind", "must be KubeSchedulerConfiguration")])
-    return found

@@ -4,23 +4,36 @@
 
 A step is a function of the job and of what it is about; it keeps nothing, so that any process can take the next one
 after any other ended. Whatever it asks for may be done twice: a reservation has the job's own name, and a pod is
-evicted by its uid. A job that ends in failure leaves no reservation behind.
+evicted by its uid. That a pod is to be evicted is written down before it is, so that a pod which is gone is known to be
+gone because of the job. A job that ends in failure leaves no reservation behind.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kinds import RESERVATIONS
 from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.words import ConditionStatus
-from koord.api.protocol.annotations.load import evict_policy
+from koord.api.protocol.annotations.load import (
+    EVICT_REASON,
+    EVICT_TRIGGER,
+    PASSED_ARBITRATION,
+    SOFT_EVICTION,
+    evict_policy,
+)
+from koord.api.protocol.annotations.reservation import RESERVATION_ORDER
+from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.pod_migration_job import (
+    PodMigrateReservationOptions,
     PodMigrationJob,
     PodMigrationJobCondition,
     PodMigrationJobPhase,
@@ -66,20 +79,31 @@ class DropReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderReservation:
+    """A reservation that the user made comes before others from now on: it gets its order."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     namespace: str
     name: str
     uid: str
     policy: Policy
     delete_options: Mapping[str, Any]
+    reason: str = ""
+    "Why, for the pod's event."
+    trigger: str = ""
+    "Who asked: a plugin, or nobody of the descheduler."
 
 
-Action: TypeAlias = MakeReservation | DropReservation | EvictPod
+Action: TypeAlias = MakeReservation | DropReservation | OrderReservation | EvictPod
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be written and done. Actions come first; where one fails, the status stays as it was."""
+    """What is to be written and done. Actions come first; where one fails, `refused` says what is written instead."""
 
     job: PodMigrationJob
     actions: tuple[Action, ...] = ()
@@ -88,18 +112,24 @@ class Step:
 
 
 def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step:
-    """The next step of a job that has passed arbitration."""
+    """The next step of a job. One that has not passed arbitration can only be too late."""
     if job.status.phase in TERMINAL:
         return Step(job, _leftovers(job, seen))
     if job.spec.paused:
         return Step(job)
     ttl_s = ttl_of(job, args)
-    if ttl_s and now_s - _created_s(job, now_s) >= ttl_s:
+    left_s = ttl_s - (now_s - created_s(job, now_s))
+    if ttl_s and left_s <= 0:
         return _failed(job, seen, "Timeout", "Abort job caused by timeout", now_s)
     if job.status.phase is not PodMigrationJobPhase.RUNNING:
+        if not PASSED_ARBITRATION.read(job.metadata, "PodMigrationJob"):
+            return Step(job, again_s=left_s if ttl_s else None)
         return _begin(job, seen, now_s)
     if seen.wait_s > 0 and not _condition(job, "Eviction"):
-        return Step(job, again_s=max(seen.wait_s, AGAIN_S))
+        at = from_seconds(math.ceil(now_s + seen.wait_s))
+        why = f"others of its workload or namespace have moved lately (objectLimiters): it may go at {at}"
+        waiting = replace(job.status, reason="Waiting", message=why)
+        return Step(replace(job, status=waiting), again_s=max(seen.wait_s, AGAIN_S))
     if _mode(job, args) == "EvictDirectly":
         return _evict(job, seen, args, now_s) or _succeeded(job, now_s)
     return _reserve_first(job, seen, args, now_s)
@@ -108,7 +138,7 @@ def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s:
 def is_forgotten(job: PodMigrationJob, args: MigrationControllerArgs, now_s: float) -> bool:
     """Whether a job is so old that it is removed."""
     ttl_s = ttl_of(job, args)
-    return now_s - _created_s(job, now_s) >= (ttl_s + KEPT_AFTER_TTL_S if ttl_s else KEPT_S)
+    return now_s - created_s(job, now_s) >= (ttl_s + KEPT_AFTER_TTL_S if ttl_s else KEPT_S)
 
 
 def ttl_of(job: PodMigrationJob, args: MigrationControllerArgs) -> float:
@@ -134,6 +164,8 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
     name = reservation_name(job)
     reservation = seen.reservation
     if reservation is None:
+        if _is_true(job, "ReservationBound"):
+            return _await_ready(job, seen, now_s)
         if _is_true(job, "ReservationCreated"):
             return _failed(job, seen, "MissingReservation", f"reservation {name} is gone", now_s)
         if not _is_still_there(job, seen):
@@ -141,7 +173,9 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
         if job.spec.reservation_options is not None and job.spec.reservation_options.reservation_ref is not None:
             return _failed(job, seen, "MissingReservation", f"there is no reservation {name}", now_s)
         return Step(job, (MakeReservation(name),), AGAIN_S)
-    job = _with(job, "ReservationCreated", True, "", "", now_s)
+    job = _with_reference(_with(job, "ReservationCreated", True, "", "", now_s), reservation)
+    if name != job.metadata.uid and not RESERVATION_ORDER.read(reservation.metadata, "Reservation"):
+        return Step(job, (OrderReservation(name),), AGAIN_S)
     waiting = _unscheduled(job, seen, reservation, now_s)
     if waiting is not None:
         return waiting
@@ -186,21 +220,58 @@ def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_
     """What evicting takes; None once the pod is gone."""
     if _is_true(job, "Eviction"):
         return None
-    pod, begun = seen.pod, _condition(job, "Eviction") is not None
+    pod, begun = seen.pod, _condition(job, "Eviction")
     if not _is_still_there(job, seen):
-        if not begun:
+        if begun is None:
             return _failed(job, seen, "MissingPod", "the pod is gone, or another has its name", now_s)
-        return Step(_with(job, "Eviction", True, "EvictComplete", "", now_s), again_s=0.0)
+        said = f"pod {job.spec.pod_ref.namespace}/{job.spec.pod_ref.name} is gone"
+        return Step(_with(job, "Eviction", True, "EvictComplete", said, now_s), again_s=0.0)
     assert pod is not None
-    if begun:
-        return Step(job, again_s=AGAIN_S)
+    if pod.metadata.deletion_timestamp is not None and begun is not None:
+        return Step(_evicting(job, pod, now_s), again_s=AGAIN_S)
     if seen.reservation is not None and seen.reservation.status.phase is ReservationPhase.SUCCEEDED:
         return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
-    policy: Any = evict_policy(pod.metadata, job.metadata) or args.eviction_policy
-    options: Mapping[str, Any] = args.default_delete_options
-    meta = pod.metadata
-    evicting = _with(job, "Eviction", False, "Evicting", f"by {policy}", now_s)
-    return Step(evicting, (EvictPod(meta.namespace, meta.name, meta.uid, policy, options),), AGAIN_S)
+    if begun is None:
+        return Step(_evicting(job, pod, now_s), again_s=0.0)
+    policy = _policy(pod, job, args)
+    if policy == "SoftEviction" and SOFT_EVICTION.key in pod.metadata.annotations:
+        return Step(_evicting(job, pod, now_s), again_s=AGAIN_S)
+    meta, given = pod.metadata, job.spec.delete_options
+    options = args.default_delete_options if given is None else msgspec.to_builtins(given, str_keys=True)
+    action = EvictPod(meta.namespace, meta.name, meta.uid, policy, options, reason_of(job), trigger_of(job))
+    return Step(_evicting(job, pod, now_s), (action,), AGAIN_S)
+
+
+def _evicting(job: PodMigrationJob, pod: Pod, now_s: float) -> PodMigrationJob:
+    """That the pod is to go, in the words that Koordinator's users know."""
+    said = f'Pod "{pod.metadata.key}" evicted from node "{pod.spec.node_name}" by the reason "{reason_of(job)}"'
+    return _with(job, "Eviction", False, "Evicting", said, now_s)
+
+
+def _policy(pod: Pod, job: PodMigrationJob, args: MigrationControllerArgs) -> Policy:
+    """As the pod says, else the job, else the configuration; a label that cannot be understood says nothing."""
+    try:
+        found = evict_policy(pod.metadata, job.metadata)
+    except AnnotationError:
+        found = None
+    return cast(Policy, found or args.eviction_policy)
+
+
+def reason_of(job: PodMigrationJob) -> str:
+    return EVICT_REASON.read(job.metadata, "PodMigrationJob")
+
+
+def trigger_of(job: PodMigrationJob) -> str:
+    return EVICT_TRIGGER.read(job.metadata, "PodMigrationJob")
+
+
+def refused(job: PodMigrationJob, action: Action, why: str, now_s: float) -> PodMigrationJob:
+    """The job as it is written where an action failed: it is tried again until the job is too old."""
+    if isinstance(action, MakeReservation):
+        return _with(job, "ReservationCreated", False, "FailedCreateReservation", why, now_s)
+    if isinstance(action, EvictPod):
+        return _with(job, "Eviction", False, "FailedEvict", why, now_s)
+    return job
 
 
 def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step:
@@ -214,11 +285,15 @@ def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservatio
         ref = ObjectReference(namespace=owner.namespace, name=owner.name, uid=owner.uid)
         job = replace(job, status=replace(job.status, pod_ref=ref))
     job = _with(job, "PodBoundReservation", True, "", "", now_s)
-    job = _with(job, "ReservationBound", True, "", "", now_s)
+    return _await_ready(_with(job, "ReservationBound", True, "", "", now_s), seen, now_s)
+
+
+def _await_ready(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:
+    """A replacement that is gone already counts as ready: its workload makes another, and the room was there."""
     if seen.bound is not None and not is_available(seen.bound):
         name = seen.bound.metadata.key
         return Step(
-            _with(job, "BoundPodReady", False, "WaitForPodReady", f"{name} is not ready", now_s), again_s=AGAIN_S
+            _with(job, "BoundPodReady", False, "WaitForBoundPodReady", f"{name} is not ready", now_s), again_s=AGAIN_S
         )
     return _succeeded(_with(job, "BoundPodReady", True, "", "", now_s), now_s)
 
@@ -237,6 +312,16 @@ def reservation_name(job: PodMigrationJob) -> str:
     if options is not None and options.reservation_ref is not None:
         return options.reservation_ref.name
     return job.metadata.uid
+
+
+def _with_reference(job: PodMigrationJob, reservation: Reservation) -> PodMigrationJob:
+    """With the reservation named in the spec, where people and `kubectl get` look for it."""
+    options = job.spec.reservation_options or PodMigrateReservationOptions()
+    if options.reservation_ref is not None:
+        return job
+    meta = reservation.metadata
+    reference = ObjectReference(RESERVATIONS.api_version, RESERVATIONS.kind, name=meta.name, uid=meta.uid)
+    return replace(job, spec=replace(job.spec, reservation_options=replace(options, reservation_ref=reference)))
 
 
 def _leftovers(job: PodMigrationJob, seen: Seen) -> tuple[Action, ...]:
@@ -287,7 +372,7 @@ def _words(reservation: Reservation) -> str:
     return next((each.message for each in reservation.status.conditions if each.message), "")
 
 
-def _created_s(job: PodMigrationJob, now_s: float) -> float:
+def created_s(job: PodMigrationJob, now_s: float) -> float:
     try:
         return parse_timestamp(job.metadata.creation_timestamp or "")
     except TimestampError:

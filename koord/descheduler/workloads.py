@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from koord.api import kinds
+from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
@@ -17,6 +19,15 @@ from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet, Replicat
 Known: TypeAlias = Deployment | ReplicaSet | StatefulSet | ReplicationController | Job
 CountOrPercent: TypeAlias = int | str
 Change: TypeAlias = Literal["", "is rolling out", "is scaling down", "has not been seen by its controller yet"]
+
+KINDS: Final[tuple[Kind[Any], ...]] = (
+    kinds.DEPLOYMENTS,
+    kinds.REPLICA_SETS,
+    kinds.STATEFUL_SETS,
+    kinds.REPLICATION_CONTROLLERS,
+    kinds.JOBS,
+)
+"""Of `Known`."""
 
 _KIND_OF: Final[Mapping[type, tuple[str, str]]] = {
     Deployment: ("apps", "Deployment"),

@@ -7,12 +7,11 @@ whether it could begin at once, and the node to which the scheduler would send t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from koord.api import kinds
-from koord.api.kinds import Kind
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.descheduler.arbitration import Asked, arbitrate
@@ -22,17 +21,10 @@ from koord.descheduler.places import Places
 from koord.descheduler.plugin import Proposal
 from koord.descheduler.round import Outcome, run
 from koord.descheduler.sight import Sight
+from koord.descheduler.workloads import KINDS as WORKLOADS
 from koord.descheduler.workloads import workloads_of
 from koord.offline.world import World, world_of
 from koord.scheduler.profiles import Profiles
-
-WORKLOADS: Final[tuple[Kind[Any], ...]] = (
-    kinds.DEPLOYMENTS,
-    kinds.REPLICA_SETS,
-    kinds.STATEFUL_SETS,
-    kinds.REPLICATION_CONTROLLERS,
-    kinds.JOBS,
-)
 
 
 class Migration(msgspec.Struct, frozen=True, rename="camel"):

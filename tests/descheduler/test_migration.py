@@ -37,7 +37,12 @@ def job(**spec: Any) -> PodMigrationJob:
     return convert(
         PodMigrationJob,
         {
-            "metadata": {"name": "move", "uid": "job-1", "creationTimestamp": from_seconds(NOW_S)},
+            "metadata": {
+                "name": "move",
+                "uid": "job-1",
+                "creationTimestamp": from_seconds(NOW_S),
+                "annotations": {"descheduler.koordinator.sh/passed-arbitration": "true"},
+            },
             "spec": {"podRef": reference, **spec},
         },
     )

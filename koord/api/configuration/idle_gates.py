@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from koord.api.configuration.features import AgentGate, DeschedulerGate, Gate, ManagerGate, SchedulerGate
+from koord.api.configuration.features import AgentGate, Gate, ManagerGate, SchedulerGate
 
 _READ: Final = (
     SchedulerGate.MULTI_QUOTA_TREE,
@@ -52,7 +52,6 @@ GATES: Final[frozenset[Gate]] = frozenset(
         ManagerGate.PREEMPTION_POLICY_TRANSFORMER,
         ManagerGate.REPLACE_RESOURCES_TRANSFORMER,
         *(gate for gate in SchedulerGate if gate not in _READ),
-        *DeschedulerGate,
     )
 )
 

@@ -33,6 +33,7 @@ from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
 from koord.kube.malformed import MalformedTeller
 from koord.kube.metrics import Metrics
+from koord.kube.reload import changes
 from koord.kube.served import is_served
 from koord.scheduler.annotations import READ
 from koord.scheduler.auditor import AuditLimits as AuditLimits
@@ -44,7 +45,6 @@ from koord.scheduler.live.loop import Loop
 from koord.scheduler.live.metrics import SchedulerMetrics
 from koord.scheduler.live.noticing import UnderNotice
 from koord.scheduler.live.onlooker import Onlooker
-from koord.scheduler.live.reload import Read, changes
 from koord.scheduler.live.sources import OPTIONAL, Sources, moment, together
 from koord.scheduler.live.telling import Telling
 from koord.scheduler.own_plugins import OwnPlugin
@@ -69,7 +69,7 @@ class SchedulerOptions:
     "Work only while holding the lease that the configuration names."
     alone: bool = False
     "No other scheduler is there: pods that name none are ours."
-    reload: Read | None = None
+    reload: Callable[[], SchedulerConfiguration] | None = None
     "Reads the configuration anew; None: it stays as it is."
     plugins: tuple[OwnPlugin, ...] = ()
     "The user's own, for every profile."
@@ -216,8 +216,8 @@ class Runner:
         names = [each.scheduler_name for each in self._config.profiles]
         return [*names, SCHEDULER_DEFAULT] if self._options.alone and SCHEDULER_DEFAULT not in names else names
 
-    async def _keep_up(self, read: Read) -> None:
-        async for config in changes(read, self._config, self._clock):
+    async def _keep_up(self, read: Callable[[], SchedulerConfiguration]) -> None:
+        async for config in changes(read, self._config, self._clock, "scheduler"):
             try:
                 profiles_of(config, self._options.plugins, self._options.gates)
                 self._require_order(config)

@@ -12,9 +12,9 @@ import pytest
 from koord.api.configuration.scheduler_config import SHIPPED, parse
 from koord.api.kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from koord.api.kubernetes.pod import Pod
+from koord.kube import reload
 from koord.kube.client import Client
 from koord.kube.metrics import Metrics
-from koord.scheduler.live import reload
 from koord.scheduler.live.run import SchedulerOptions
 from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import (

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from koord.api.configuration.scheduler_config import SchedulerConfiguration, parse
-from koord.scheduler.live.reload import changes, needs_restart
+from koord.kube.reload import changes, needs_restart
 from tests.kube.manual_clock import ManualClock
 
 ONE = parse({"profiles": [{"schedulerName": "one"}]})
@@ -25,7 +25,7 @@ async def test_only_what_is_new_is_told_and_what_is_faulty_once(caplog: pytest.L
         return answer
 
     clock, found = ManualClock(), []
-    async with aclosing(changes(read, ONE, clock)) as stream:
+    async with aclosing(changes(read, ONE, clock, "scheduler")) as stream:
         async for config in stream:
             found.append(config)
             if len(found) == 2:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import Final, TypeVar
 
-from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.machinery.faults import BadInput
 from koord.kube.clock import Clock
 
@@ -19,14 +18,12 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 2.0
 _NEEDS_RESTART: Final = ("leader_election", "client_connection")
 
-Read = Callable[[], SchedulerConfiguration]
-"""Reads the file; raises OSError or BadInput where that cannot be done."""
+C = TypeVar("C")
 
 
-async def changes(
-    read: Read, now: SchedulerConfiguration, clock: Clock
-) -> AsyncGenerator[SchedulerConfiguration, None]:
-    """The configuration each time that it is another one, of which everything can be put in force."""
+async def changes(read: Callable[[], C], now: C, clock: Clock, component: str) -> AsyncGenerator[C, None]:
+    """The configuration each time that it is another one, of which everything can be put in force. `read` reads the
+    file, and raises OSError or BadInput where that cannot be done."""
     complained = ""
     while True:
         await clock.sleep(LOOK_EVERY_S)
@@ -41,11 +38,11 @@ async def changes(
         if found == now:
             continue
         for name in needs_restart(now, found):
-            log.warning("a change of %s takes effect when the scheduler is started again", name)
+            log.warning("a change of %s takes effect when the %s is started again", name, component)
         now = found
         yield found
 
 
-def needs_restart(before: SchedulerConfiguration, now: SchedulerConfiguration) -> list[str]:
-    """What has changed that a running scheduler cannot take over."""
+def needs_restart(before: object, now: object) -> list[str]:
+    """What has changed that a running component cannot take over."""
     return [name for name in _NEEDS_RESTART if getattr(before, name) != getattr(now, name)]

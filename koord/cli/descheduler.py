@@ -1,0 +1,106 @@
+"""`koord descheduler`: moves pods that sit badly, on any API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koord.cli.component import Common, Ready, component_options, run_component
+
+if TYPE_CHECKING:
+    from koord.kube.client import Client
+    from koord.kube.metrics import Metrics
+
+
+@click.command(
+    epilog="""\b
+Example: koord descheduler --config descheduler.yaml --dry-run
+
+\b
+'koord deschedule --live' shows once what would move. The file is followed: a change takes effect within seconds; if it
+is faulty, the last valid configuration stays in force."""
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A DeschedulerConfiguration. Without it, koord's own: nodes above cpu 75% or memory 80% are relieved.",
+)
+@click.option(
+    "--scheduler-config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The configuration of the scheduler, by whose rules places for pods are looked for.",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=None,
+    show_default="what FILE says, else yes",
+    help="Work only while holding a lease, so that several can run.",
+)
+@click.option("--namespace", show_default="that of the configuration", help="Namespace of the lease.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Rounds only say which pods they would move: in logs, metrics and events. PodMigrationJobs are carried out.",
+)
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="No other scheduler than koord's is there: it also finds places for pods that name none.",
+)
+@click.option("--feature-gates", default="", metavar="LIST", help="As in DisablePVCReservation=true.")
+@component_options
+def descheduler(
+    config: Path | None,
+    scheduler_config: Path | None,
+    leader_elect: bool | None,
+    namespace: str | None,
+    dry_run: bool,
+    alone: bool,
+    feature_gates: str,
+    common: Common,
+) -> int:
+    """Move pods that sit badly to better places, and carry out PodMigrationJobs: room first, then the eviction."""
+    from msgspec.structs import replace
+
+    from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
+    from koord.api.configuration.features import DeschedulerGate, parse_gates
+    from koord.api.configuration.idle_gates import gates_warning
+    from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
+    from koord.api.configuration.scheduler_config import SchedulerConfiguration
+    from koord.cli.inputs import configuration_file
+
+    def read() -> DeschedulerConfiguration:
+        found = SHIPPED
+        if config is not None:
+            found = configuration_file(config, DeschedulerConfiguration, "DeschedulerConfiguration")
+        if namespace:
+            found = replace(found, leader_election=replace(found.leader_election, resource_namespace=namespace))
+        return found
+
+    configuration = read()
+    scheduler = SHIPPED_SCHEDULER
+    if scheduler_config is not None:
+        scheduler = configuration_file(scheduler_config, SchedulerConfiguration, "KubeSchedulerConfiguration")
+    gates = parse_gates(DeschedulerGate, feature_gates)
+    elect = configuration.leader_election.leader_elect if leader_elect is None else leader_elect
+    measured: list[Metrics] = []
+
+    async def work(client: Client, ready: Ready) -> None:
+        from koord.descheduler.live.run import DeschedulerOptions, run
+
+        options = DeschedulerOptions(
+            elect=elect,
+            dry_run=dry_run,
+            alone=alone,
+            reload=read if config is not None else None,
+            gates=gates,
+            scheduler=scheduler,
+        )
+        metrics = measured[0] if measured else None
+        await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))
+
+    return run_component("descheduler", work, common, warning=gates_warning(gates), measured=measured.append)

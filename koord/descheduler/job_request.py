@@ -1,0 +1,102 @@
+"""The PodMigrationJob that asks for a proposed move, with who asked and why; and which jobs are where.
+
+waiting      nobody has let it through yet: arbitration is about these
+under way    let through, or running: they count against limits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kinds import POD_MIGRATION_JOBS
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY, PASSED_ARBITRATION
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
+from koord.descheduler.arbitration import Asked
+from koord.descheduler.evictable import Moves, identity
+from koord.descheduler.migration import TERMINAL, created_s
+from koord.descheduler.plugin import Proposal
+
+
+def job_request(proposal: Proposal, args: MigrationControllerArgs, *, name: str, created_by: str) -> dict[str, Any]:
+    """The object to create."""
+    meta = proposal.pod.metadata
+    spec: dict[str, Any] = {
+        "podRef": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
+        "mode": args.default_job_mode,
+        "ttl": args.default_job_ttl,
+    }
+    if args.default_delete_options:
+        spec["deleteOptions"] = dict(args.default_delete_options)
+    return {
+        "apiVersion": POD_MIGRATION_JOBS.api_version,
+        "kind": POD_MIGRATION_JOBS.kind,
+        "metadata": {
+            "name": name,
+            "annotations": {
+                EVICT_REASON.key: proposal.reason,
+                EVICT_TRIGGER.key: proposal.by,
+                JOB_CREATED_BY.key: created_by,
+            },
+        },
+        "spec": spec,
+    }
+
+
+def is_under_way(job: PodMigrationJob) -> bool:
+    if job.status.phase in TERMINAL:
+        return False
+    return job.status.phase is PodMigrationJobPhase.RUNNING or _has_passed(job)
+
+
+def is_waiting(job: PodMigrationJob) -> bool:
+    return job.status.phase not in TERMINAL and not is_under_way(job) and not job.spec.paused
+
+
+def pod_of(job: PodMigrationJob, pods: Callable[[str], Pod | None]) -> Pod | None:
+    """The pod of a job, and not another of its name."""
+    ref = job.spec.pod_ref
+    pod = pods(f"{ref.namespace}/{ref.name}")
+    return pod if pod is not None and (not ref.uid or pod.metadata.uid == ref.uid) else None
+
+
+def sorted_out(
+    jobs: Iterable[PodMigrationJob], pods: Callable[[str], Pod | None], now_s: float
+) -> tuple[list[Asked], Moves]:
+    """The jobs to rule on, and the moves under way. Of several jobs for one pod the oldest alone is ruled on, and none
+    while another one is under way."""
+    moves, waiting = Moves(), list[PodMigrationJob]()
+    for job in jobs:
+        if is_waiting(job):
+            waiting.append(job)
+        elif is_under_way(job) and (pod := pod_of(job, pods)) is not None:
+            moves.add(pod)
+    asked, seen = list[Asked](), set(moves.pods)
+    for job in sorted(waiting, key=lambda each: (created_s(each, now_s), each.metadata.name)):
+        pod = pod_of(job, pods)
+        if pod is not None:
+            if identity(pod) in seen:
+                continue
+            seen.add(identity(pod))
+        asked.append(Asked(job.metadata.name, created_s(job, now_s), pod))
+    return asked, moves
+
+
+def forbidden(job: PodMigrationJob, why: str) -> PodMigrationJob:
+    """A job that arbitration refuses for good."""
+    status = replace(job.status, phase=PodMigrationJobPhase.FAILED, reason="ForbiddenMigratePod", message=why)
+    return replace(job, status=status)
+
+
+def held_back(job: PodMigrationJob, why: str) -> PodMigrationJob:
+    """A job that must wait for others, with why."""
+    status = replace(job.status, phase=PodMigrationJobPhase.PENDING, reason="Waiting", message=why)
+    return replace(job, status=status)
+
+
+def _has_passed(job: PodMigrationJob) -> bool:
+    return PASSED_ARBITRATION.read(job.metadata, "PodMigrationJob")

@@ -1,0 +1,96 @@
+"""Arbitration, every so often: of the jobs that wait, some are let through, some refused, and the others told why they
+wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kinds import POD_MIGRATION_JOBS
+from koord.api.protocol.annotations.load import PASSED_ARBITRATION
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.text.duration import parse_duration
+from koord.descheduler.arbitration import Ruling, arbitrate
+from koord.descheduler.job_request import forbidden, held_back, sorted_out
+from koord.descheduler.live.metrics import DeschedulerMetrics
+from koord.descheduler.live.picture import Picture
+from koord.descheduler.told import ACTION
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import ApiError
+from koord.kube.events import EventRecorder, reference
+
+log = logging.getLogger(__name__)
+
+TELL_AGAIN_S: Final = 10.0
+"""Why a job waits may change all the time: it is written this often at most."""
+SHORTEST_S: Final = 0.05
+
+
+class Arbitrating:
+    def __init__(
+        self,
+        client: Client,
+        picture: Picture,
+        args: Callable[[], MigrationControllerArgs],
+        events: EventRecorder,
+        metrics: DeschedulerMetrics,
+        clock: Clock,
+    ) -> None:
+        self._client, self._picture, self._args = client.limited(attempts=1), picture, args
+        self._events, self._metrics, self._clock = events, metrics, clock
+        self._told_s: dict[str, float] = {}
+        "When a job was last told why it waits, by its uid."
+
+    async def run(self) -> None:
+        while True:
+            await self.rule()
+            wanted = self._args().arbitration_args
+            interval_s = parse_duration(wanted.interval) if wanted is not None and wanted.interval else 0.0
+            await self._clock.sleep(max(SHORTEST_S, interval_s))
+
+    async def rule(self) -> None:
+        picture, args, now_s = self._picture, self._args(), self._clock.now()
+        jobs = {job.metadata.name: job for job in picture.all_jobs()}
+        asked, moves = sorted_out(jobs.values(), picture.pods.get, now_s)
+        if not asked:
+            self._told_s.clear()
+            return
+        pods = [each.pod for each in asked if each.pod is not None]
+        rulings = arbitrate(asked, args, picture.workloads_of([*pods, *moves.pods.values()]), moves)
+        async with asyncio.TaskGroup() as tasks:
+            for ruling in rulings:
+                tasks.create_task(self._carry_out(jobs[ruling.asked.name], ruling))
+
+    async def _carry_out(self, job: PodMigrationJob, ruling: Ruling) -> None:
+        try:
+            match ruling.outcome:
+                case "passes":
+                    await self._let_through(job)
+                case "forbidden":
+                    await self._refuse(job, ruling.why)
+                case "waits":
+                    await self._tell(job, ruling.why)
+        except ApiError as error:
+            log.warning("cannot rule on a move yet: %s", error, extra={"job": job.metadata.name})
+
+    async def _let_through(self, job: PodMigrationJob) -> None:
+        passed = {"metadata": {"uid": job.metadata.uid, "annotations": {PASSED_ARBITRATION.key: "true"}}}
+        self._picture.written(await self._client.patch(POD_MIGRATION_JOBS, job.metadata.name, passed))
+
+    async def _refuse(self, job: PodMigrationJob, why: str) -> None:
+        ended = await self._client.update(POD_MIGRATION_JOBS, forbidden(job, why), subresource="status")
+        self._picture.written(ended)
+        self._metrics.ended(ended)
+        self._events.record(reference(POD_MIGRATION_JOBS, job), ended.status.reason, why, action=ACTION, type="Warning")
+
+    async def _tell(self, job: PodMigrationJob, why: str) -> None:
+        now_s, uid = self._clock.monotonic(), job.metadata.uid
+        if job.status.message == why or now_s - self._told_s.get(uid, -TELL_AGAIN_S) < TELL_AGAIN_S:
+            return
+        self._told_s[uid] = now_s
+        told = await self._client.update(POD_MIGRATION_JOBS, held_back(job, why), subresource="status")
+        self._picture.written(told)

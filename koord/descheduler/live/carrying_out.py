@@ -1,0 +1,87 @@
+"""Carries out what a step of a move asks for. Each may be done twice, and by another process the second time."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from koord.api.kinds import PODS, RESERVATIONS
+from koord.api.protocol.annotations.load import SOFT_EVICTION, SoftEviction
+from koord.api.protocol.crd.pod_migration_job import DeleteOptions, PodMigrationJob
+from koord.api.text.timestamp import from_seconds
+from koord.descheduler.migration import Action, DropReservation, EvictPod, MakeReservation, OrderReservation
+from koord.descheduler.replacement import ORDER, reservation_for
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import AlreadyExists, Conflict, NotFound
+
+log = logging.getLogger(__name__)
+
+INITIATOR = "koord-descheduler"
+
+
+class CarryingOut:
+    """`claims`: whether a reservation asks for the pod's volumes, too."""
+
+    def __init__(self, client: Client, clock: Clock, *, claims: bool = True) -> None:
+        # A refusal is told on the job, and tried again from there.
+        self._client, self._clock, self._claims = client.limited(attempts=1), clock, claims
+
+    async def act(self, job: PodMigrationJob, action: Action, ttl: str) -> None:
+        """Raises `ApiError` where the API server refuses."""
+        match action:
+            case MakeReservation():
+                await self._make(job, ttl)
+            case DropReservation(name):
+                with suppress(NotFound):
+                    await self._client.delete(RESERVATIONS, name)
+            case OrderReservation(name):
+                order = {ORDER: str(int(self._clock.now() * 1000))}
+                await self._client.patch(RESERVATIONS, name, {"metadata": {"labels": order}})
+            case EvictPod():
+                await self._evict(action)
+
+    async def _make(self, job: PodMigrationJob, ttl: str) -> None:
+        ref = job.spec.pod_ref
+        try:
+            pod = json.loads(await self._client.get_bytes(PODS, ref.name, namespace=ref.namespace))
+        except NotFound:
+            return
+        if pod["metadata"].get("uid") != ref.uid:
+            return
+        wanted = reservation_for(job, pod, ttl, self._clock.now(), claims=self._claims)
+        # The name is the job's uid: one that is there was made for this job, by whoever was here before.
+        with suppress(AlreadyExists):
+            await self._client.create(RESERVATIONS, wanted)
+
+    async def _evict(self, action: EvictPod) -> None:
+        grace_s = action.delete_options.get("gracePeriodSeconds")
+        try:
+            match action.policy:
+                case "Delete":
+                    await self._client.delete(
+                        PODS, action.name, namespace=action.namespace, uid=action.uid, grace_s=grace_s
+                    )
+                case "SoftEviction":
+                    await self._ask_to_go(action)
+                case "Eviction":
+                    await self._client.evict(action.namespace, action.name, uid=action.uid, grace_s=grace_s)
+        except (NotFound, Conflict) as error:
+            # It is gone, and there may be another one of its name: that one stays.
+            log.info("the pod to evict is gone: %s", error, extra={"pod": f"{action.namespace}/{action.name}"})
+
+    async def _ask_to_go(self, action: EvictPod) -> None:
+        wish = SoftEviction(
+            from_seconds(self._clock.now()),
+            msgspec.convert(dict(action.delete_options), DeleteOptions) if action.delete_options else None,
+            INITIATOR,
+            action.reason,
+        )
+        patch: dict[str, Any] = {
+            "metadata": {"uid": action.uid, "annotations": {SOFT_EVICTION.key: SOFT_EVICTION.render(wish)}}
+        }
+        await self._client.patch(PODS, action.name, patch, namespace=action.namespace)

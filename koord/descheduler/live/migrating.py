@@ -1,0 +1,213 @@
+"""Moves pods: takes the next step of each PodMigrationJob that was let through, whoever created and whoever began it.
+
+Before a pod is evicted, the job and its reservation are read anew: what was heard of them may be old, and an eviction
+cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.struct import Struct
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.protocol.crd.reservation import Reservation
+from koord.descheduler.live.carrying_out import CarryingOut
+from koord.descheduler.live.metrics import DeschedulerMetrics
+from koord.descheduler.live.pace import Pace
+from koord.descheduler.live.picture import Picture
+from koord.descheduler.migration import (
+    TERMINAL,
+    EvictPod,
+    Seen,
+    Step,
+    refused,
+    reservation_name,
+    step,
+)
+from koord.descheduler.told import ACTION, told
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.controller import Controller, Requeue
+from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.kube.events import EventRecorder, reference
+from koord.kube.store import Delta
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Struct)
+
+SOON_S: Final = 0.05
+"""After a write that met a newer version."""
+LATER_S: Final = 1.0
+"""After a refusal."""
+
+
+class Migrating:
+    def __init__(
+        self,
+        client: Client,
+        picture: Picture,
+        args: Callable[[], MigrationControllerArgs],
+        pace: Pace,
+        events: EventRecorder,
+        metrics: DeschedulerMetrics,
+        clock: Clock,
+        *,
+        claims: bool = True,
+    ) -> None:
+        self._client, self._picture, self._args, self._pace = client, picture, args, pace
+        self._events, self._metrics, self._clock = events, metrics, clock
+        self._carrying_out = CarryingOut(client, clock, claims=claims)
+        self.controller: Controller[str] = Controller(
+            "podmigrationjob",
+            self.reconcile,
+            workers=args().max_concurrent_reconciles,
+            queue_observer=metrics.metrics.queue("podmigrationjob"),
+            observer=metrics.metrics.reconciler("podmigrationjob"),
+            monotonic=clock.monotonic,
+        )
+
+    async def run(self) -> None:
+        picture = self._picture
+        ends = [
+            picture.jobs.add_handler(lambda delta: self.controller.add(delta.key)),
+            picture.pods.add_handler(self._pod),
+            picture.reservations.add_handler(self._reservation),
+        ]
+        try:
+            await self.controller.run()
+        finally:
+            for end in ends:
+                end()
+
+    def _pod(self, delta: Delta[Pod]) -> None:
+        self._about(self._picture.jobs.by_index("pods", delta.key))
+
+    def _reservation(self, delta: Delta[Reservation]) -> None:
+        self._about(self._picture.jobs.by_index("reservation", delta.key))
+
+    def _about(self, jobs: Iterable[PodMigrationJob]) -> None:
+        for job in jobs:
+            self.controller.add(job.metadata.name)
+
+    async def reconcile(self, name: str) -> Requeue | None:
+        job = self._picture.job(name)
+        if job is None:
+            return None
+        args = self._args()
+        seen = await self._seen(job, args)
+        taken = step(job, seen, args, self._clock.now())
+        if any(isinstance(action, EvictPod) for action in taken.actions):
+            if not self._pace.may_evict(args, self._clock.monotonic()):
+                return Requeue(1.0 / args.evictions_per_s)
+            try:
+                job = await self._client.get(POD_MIGRATION_JOBS, name)
+            except NotFound:
+                return None
+            seen = await self._seen(job, args, anew=True)
+            taken = step(job, seen, args, self._clock.now())
+        return await self._take(job, taken, seen, args)
+
+    async def _take(
+        self, job: PodMigrationJob, taken: Step, seen: Seen, args: MigrationControllerArgs
+    ) -> Requeue | None:
+        ttl = args.default_job_ttl if job.spec.ttl is None else job.spec.ttl
+        for action in taken.actions:
+            try:
+                await self._carrying_out.act(job, action, ttl)
+            except ApiError as error:
+                log.warning("a move must wait: %s", error, extra={"job": job.metadata.name})
+                if isinstance(action, EvictPod):
+                    self._metrics.evicted(action, seen.pod, ok=False)
+                told_it = await self._write(job, refused(job, action, str(error), self._clock.now()))
+                return Requeue(max(LATER_S, error.retry_after_s or 0.0) if told_it else SOON_S)
+            if isinstance(action, EvictPod):
+                self._evicted(action, seen)
+        if taken.job.status.phase not in TERMINAL and _begins_to_evict(job, taken.job) and seen.pod is not None:
+            self._pace.taken(seen.pod, args, self._picture.workloads_of([seen.pod]), self._clock.now())
+        if not await self._write(job, taken.job):
+            return Requeue(SOON_S)
+        return None if taken.again_s is None else Requeue(taken.again_s)
+
+    def _evicted(self, action: EvictPod, seen: Seen) -> None:
+        pod = seen.pod
+        self._metrics.evicted(action, pod, ok=True)
+        if pod is not None:
+            note = f'Pod evicted from node "{pod.spec.node_name}" by the reason "{action.reason}"'
+            self._events.record(reference(PODS, pod), "Descheduled", note, action=ACTION)
+
+    async def _seen(self, job: PodMigrationJob, args: MigrationControllerArgs, *, anew: bool = False) -> Seen:
+        """What a job is about. What is not there as far as we have heard may only be late: it is asked for."""
+        picture, ref = self._picture, job.spec.pod_ref
+        pod = picture.pods.get(f"{ref.namespace}/{ref.name}")
+        reservation = picture.reservations.get(reservation_name(job))
+        if job.status.phase in TERMINAL:
+            return Seen(pod, reservation)
+        if (pod is None or anew) and ref.namespace and ref.name:
+            pod = await self._ask(PODS, ref.name, ref.namespace)
+        if reservation is None or anew:
+            reservation = await self._ask(RESERVATIONS, reservation_name(job))
+        bound, owner = None, job.status.pod_ref
+        if reservation is not None and reservation.status.current_owners:
+            owner = reservation.status.current_owners[0]
+        if owner is not None:
+            bound = picture.pods.get(f"{owner.namespace}/{owner.name}")
+            if bound is None or (owner.uid and bound.metadata.uid != owner.uid):
+                bound = await self._ask(PODS, owner.name, owner.namespace)
+                if bound is not None and owner.uid and bound.metadata.uid != owner.uid:
+                    bound = None
+        wait_s = 0.0
+        if pod is not None:
+            wait_s = self._pace.wait_s(pod, args, picture.workloads_of([pod]), self._clock.now())
+        return Seen(pod, reservation, bound, wait_s)
+
+    async def _ask(self, kind: Kind[T], name: str, namespace: str = "") -> T | None:
+        try:
+            return await self._client.get(kind, name, namespace=namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, before: PodMigrationJob, after: PodMigrationJob) -> bool:
+        """Write what has changed; False where somebody else has changed the job meanwhile."""
+        if after == before:
+            return True
+        written, meta = before, after.metadata
+        try:
+            if after.spec != before.spec:
+                spec = msgspec.to_builtins(after.spec, str_keys=True)
+                patch: dict[str, Any] = {"metadata": {"resourceVersion": meta.resource_version}, "spec": spec}
+                written = await self._client.patch(POD_MIGRATION_JOBS, meta.name, patch)
+            if after.status != before.status:
+                wanted = replace(written, status=after.status)
+                written = await self._client.update(POD_MIGRATION_JOBS, wanted, subresource="status")
+        except NotFound:
+            return True
+        except Conflict:
+            return False
+        self._picture.written(written)
+        for each in told(before, after):
+            self._events.record(
+                reference(POD_MIGRATION_JOBS, after), each.reason, each.note, action=ACTION, type=each.type
+            )
+        if after.status.phase != before.status.phase and after.status.phase in TERMINAL:
+            self._metrics.ended(after)
+            log.info(
+                "a move has ended",
+                extra={"job": meta.name, "phase": str(after.status.phase), "reason": after.status.reason},
+            )
+        return True
+
+
+def _begins_to_evict(before: PodMigrationJob, after: PodMigrationJob) -> bool:
+    def begun(job: PodMigrationJob) -> bool:
+        return any(each.type == "Eviction" for each in job.status.conditions)
+
+    return begun(after) and not begun(before)

@@ -1,0 +1,179 @@
+"""What the descheduler knows of the cluster: informers, and the scheduler's own state fed from them.
+
+Jobs that were just written count as written, until they are heard of: nobody asks twice for the same move because the
+watch is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from koord.api import kinds
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.kinds import Kind
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import ReplicaSet
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.descheduler.job_request import is_under_way, is_waiting, pod_of
+from koord.descheduler.migration import reservation_name
+from koord.descheduler.places import Places
+from koord.descheduler.sight import Sight
+from koord.descheduler.workloads import KINDS as WORKLOADS
+from koord.descheduler.workloads import Workloads, workloads_of
+from koord.kube.clock import Clock
+from koord.kube.informers import Informers
+from koord.kube.store import Delta
+from koord.scheduler.core.core import Core
+from koord.scheduler.live.sources import OPTIONAL, Sources, moment, together
+from koord.scheduler.profiles import profiles_of
+
+ASSUMED_FOR_S: Final = 60.0
+REQUIRED: Final[tuple[Kind[Any], ...]] = (kinds.POD_MIGRATION_JOBS, kinds.RESERVATIONS)
+"""Without these nothing can be moved."""
+OTHERS: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in OPTIONAL if kind not in REQUIRED)
+"""Kinds by which the scheduler decides, which a cluster need not serve."""
+
+
+class Picture:
+    def __init__(self, informers: Informers, clock: Clock, scheduler: SchedulerConfiguration, *, alone: bool) -> None:
+        self._clock, self._informers = clock, informers
+        self._sources = Sources(informers, clock)
+        self._sources.add(kinds.RESERVATIONS)
+        self.nodes, self.pods = informers.get(kinds.NODES), informers.get(kinds.PODS)
+        self.pods.add_index("controller", _controller)
+        self.reservations = informers.get(kinds.RESERVATIONS)
+        self.jobs = informers.get(kinds.POD_MIGRATION_JOBS)
+        self.jobs.add_index("pods", _pods_of)
+        self.jobs.add_index("reservation", _reservation_of)
+        self._workloads = {kind: informers.get(kind) for kind in WORKLOADS}
+        self._workloads[kinds.REPLICA_SETS].add_index("controller", _controller)
+        self._has_metrics = False
+        self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False)
+        self._assumed: dict[str, tuple[PodMigrationJob, float]] = {}
+        self._disconnect: Callable[[], None] = lambda: None
+
+    def serve(self, kind: Kind[Any]) -> None:
+        """One of `OTHERS` is served here, from before `connect`."""
+        self._sources.add(kind)
+        self._has_metrics |= kind == kinds.NODE_METRICS
+
+    def serve_late(self, kind: Kind[Any]) -> None:
+        """Likewise, after that."""
+        self.serve(kind)
+        self._disconnect = together(self._disconnect, self._sources.connect_added(kind, self._core))
+
+    def connect(self) -> None:
+        """Everything is there: the scheduler's state is fed from now on."""
+        self._disconnect = together(self._sources.connect(self._core), self.jobs.add_handler(self._heard))
+
+    def sight(self, scales: dict[str, int] | None = None) -> Sight:
+        """What a round looks at."""
+        core = self._core
+        core.at(moment(self._clock))
+        # Nobody writes here what the scheduler's plugins would have written.
+        core.take_writes()
+        pods = self.pods.list()
+        pods_on: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.spec.node_name and not pod.is_finished:
+                pods_on.setdefault(pod.spec.node_name, []).append(pod)
+        metrics = self._informers.get(kinds.NODE_METRICS).list() if self._has_metrics else []
+        known: list[Any] = [each for informer in self._workloads.values() for each in informer.list()]
+        return Sight(
+            self._clock.now(),
+            {each.metadata.name: each for each in self.nodes.list()},
+            pods_on,
+            {each.metadata.name: each for each in metrics},
+            workloads_of(known, pods, scales),
+            Places(core.cluster, core.feed.engine_of),
+            self.moving(),
+        )
+
+    def workloads_of(self, pods: Iterable[Pod], scales: dict[str, int] | None = None) -> Workloads:
+        """The workloads of some pods, with all of their pods."""
+        known: dict[str, Any] = {}
+        for pod in pods:
+            self._climb(pod, known)
+        found = [pod for uid in known for pod in self.pods.by_index("controller", uid)]
+        found += [pod for pod in pods if pod.metadata.controller is None or pod.metadata.controller.uid not in known]
+        return workloads_of(known.values(), found, scales)
+
+    def _climb(self, pod: Pod, known: dict[str, Any]) -> None:
+        """A pod's controller, what is above it, and what else that has."""
+        owner = pod.metadata.controller
+        if owner is None or owner.uid in known:
+            return
+        found = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", owner.uid)
+        if found is None:
+            return
+        known[owner.uid] = found
+        above = found.metadata.controller
+        if not isinstance(found, ReplicaSet) or above is None or above.uid in known:
+            return
+        deployment = self._workload(above.kind, f"{pod.metadata.namespace}/{above.name}", above.uid)
+        if deployment is not None:
+            known[above.uid] = deployment
+            for each in self._workloads[kinds.REPLICA_SETS].by_index("controller", above.uid):
+                known[each.metadata.uid] = each
+
+    def _workload(self, kind: str, key: str, uid: str) -> Any | None:
+        for each, informer in self._workloads.items():
+            if each.kind == kind:
+                found = informer.get(key)
+                return found if found is not None and found.metadata.uid == uid else None
+        return None
+
+    def moving(self) -> list[Pod]:
+        """The pods with a job that has not ended."""
+        found = (pod_of(job, self.pods.get) for job in self.all_jobs() if is_waiting(job) or is_under_way(job))
+        return [pod for pod in found if pod is not None]
+
+    def job(self, name: str) -> PodMigrationJob | None:
+        known = self._assumed.get(name)
+        return self.jobs.get(name) if known is None else known[0]
+
+    def all_jobs(self) -> list[PodMigrationJob]:
+        self._forget_late()
+        if not self._assumed:
+            return self.jobs.list()
+        found = {job.metadata.name: job for job in self.jobs.list()}
+        return list((found | {name: job for name, (job, _) in self._assumed.items()}).values())
+
+    def written(self, job: PodMigrationJob) -> None:
+        """A job is as it was just written."""
+        heard = self.jobs.get(job.metadata.name)
+        if heard is None or _is_older(heard, job):
+            self._assumed[job.metadata.name] = job, self._clock.monotonic() + ASSUMED_FOR_S
+
+    def _heard(self, delta: Delta[PodMigrationJob]) -> None:
+        known = self._assumed.get(delta.key)
+        if known is not None and (delta.new is None or not _is_older(delta.new, known[0])):
+            del self._assumed[delta.key]
+
+    def _forget_late(self) -> None:
+        now_s = self._clock.monotonic()
+        for name in [name for name, (_, until_s) in self._assumed.items() if until_s < now_s]:
+            del self._assumed[name]
+
+
+def _is_older(job: PodMigrationJob, than: PodMigrationJob) -> bool:
+    if job.metadata.uid != than.metadata.uid:
+        return False
+    versions = job.metadata.resource_version, than.metadata.resource_version
+    return all(each.isdigit() for each in versions) and int(versions[0]) < int(versions[1])
+
+
+def _controller(thing: Any) -> tuple[str, ...]:
+    owner = thing.metadata.controller
+    return () if owner is None else (owner.uid,)
+
+
+def _pods_of(job: PodMigrationJob) -> tuple[str, ...]:
+    """The pod that moves, and the one that comes for it."""
+    refs = (job.spec.pod_ref, job.status.pod_ref)
+    return tuple({f"{ref.namespace}/{ref.name}" for ref in refs if ref is not None})
+
+
+def _reservation_of(job: PodMigrationJob) -> tuple[str, ...]:
+    return (reservation_name(job),)

@@ -1,0 +1,115 @@
+"""Rounds, every deschedulingInterval: what sits badly is found, and a PodMigrationJob asks for each move.
+
+In a dry run the moves are only told: logged, counted, and said on the pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+from koord.api.kinds import POD_MIGRATION_JOBS, PODS
+from koord.api.text.duration import parse_duration
+from koord.descheduler.job_request import job_request
+from koord.descheduler.live.metrics import DeschedulerMetrics
+from koord.descheduler.live.pace import Pace
+from koord.descheduler.live.picture import Picture
+from koord.descheduler.plugin import Proposal
+from koord.descheduler.round import Outcome, run
+from koord.descheduler.sight import Sight
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import ApiError
+from koord.kube.events import EventRecorder, reference
+
+log = logging.getLogger(__name__)
+
+
+class Rounds:
+    """`changed` is set when there is another configuration: the next round comes at once."""
+
+    def __init__(
+        self,
+        client: Client,
+        picture: Picture,
+        config: Callable[[], DeschedulerConfiguration],
+        args: Callable[[], MigrationControllerArgs],
+        pace: Pace,
+        events: EventRecorder,
+        metrics: DeschedulerMetrics,
+        clock: Clock,
+        changed: asyncio.Event,
+        *,
+        identity: str,
+    ) -> None:
+        self._client, self._picture, self._config, self._args, self._pace = client, picture, config, args, pace
+        self._events, self._metrics, self._clock, self._changed = events, metrics, clock, changed
+        self._identity = identity
+        self._memory: dict[tuple[str, str], Any] = {}
+        self.last: Outcome | None = None
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            await self.round()
+            interval_s = parse_duration(self._config().descheduling_interval)
+            # An interval of 0 is one round. Jobs are carried out nevertheless.
+            try:
+                async with asyncio.timeout(interval_s or None):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def round(self) -> Outcome | None:
+        config = self._config()
+        began_s = self._clock.monotonic()
+        try:
+            sight = self._picture.sight()
+            outcome = run(config, sight, self._memory)
+        except Exception:  # the supervisor of plugins: what one of them cannot do must not end the others' moves
+            log.exception("a round failed; the next one comes in %s", config.descheduling_interval)
+            return None
+        self._memory, self.last = outcome.memory, outcome
+        self._metrics.round(outcome, self._clock.monotonic() - began_s)
+        if outcome.skipped:
+            log.info("no round: %s", outcome.skipped)
+        elif outcome.moves or outcome.held:
+            log.info("a round", extra={"moves": len(outcome.moves), "held": len(outcome.held)})
+        for proposal in outcome.moves:
+            if config.dry_run or self._args().dry_run:
+                self._tell(proposal)
+            else:
+                await self._ask(proposal, sight)
+        return outcome
+
+    def _tell(self, proposal: Proposal) -> None:
+        meta = proposal.pod.metadata
+        where = f" to {proposal.to}" if proposal.to else ""
+        log.info(
+            "would move a pod (dry run)",
+            extra={"pod": meta.key, "from": proposal.node, "to": proposal.to, "reason": proposal.reason},
+        )
+        note = f"{proposal.by} would move it from {proposal.node}{where}, but this is a dry run: {proposal.reason}"
+        self._events.record(
+            reference(PODS, proposal.pod), "WouldDeschedule", note, action="Migrating", theme=proposal.by
+        )
+
+    async def _ask(self, proposal: Proposal, sight: Sight) -> None:
+        args, meta = self._args(), proposal.pod.metadata
+        wait_s = self._pace.wait_s(proposal.pod, args, sight.workloads, self._clock.now())
+        if wait_s > 0:
+            log.info("a pod must wait: its workload moved others lately", extra={"pod": meta.key, "wait_s": wait_s})
+            return
+        wanted = job_request(proposal, args, name=str(uuid.uuid4()), created_by=self._identity)
+        try:
+            job = await self._client.create(POD_MIGRATION_JOBS, wanted)
+        except ApiError as error:
+            log.warning("cannot ask for a move: %s", error, extra={"pod": meta.key})
+            return
+        self._picture.written(job)
+        log.info("asked for a move", extra={"pod": meta.key, "job": job.metadata.name, "reason": proposal.reason})

@@ -1,0 +1,213 @@
+"""The descheduler: informers, rounds, arbitration and moves put together, until cancelled.
+
+    async with Client.from_config() as client:
+        await run(client, config)
+
+Every replica hears everything; only the leader decides and writes, with a client that is fenced by its lease. Moves
+that another process began are gone on with: all that is known of them is in their jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from koord.api.configuration.component_config import PluginConfig
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.descheduler_config import DeschedulerConfiguration, DeschedulerProfile
+from koord.api.configuration.features import DeschedulerGate
+from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
+from koord.api.configuration.scheduler_config import SchedulerConfiguration
+from koord.api.kinds import Kind
+from koord.api.protocol.names import SCHEDULER_DEFAULT
+from koord.api.text.duration import parse_duration
+from koord.descheduler.live.arbitrating import Arbitrating
+from koord.descheduler.live.metrics import DeschedulerMetrics
+from koord.descheduler.live.migrating import Migrating
+from koord.descheduler.live.pace import Pace
+from koord.descheduler.live.picture import OTHERS, REQUIRED, Picture
+from koord.descheduler.live.rounds import Rounds
+from koord.descheduler.live.tidying import Tidying
+from koord.descheduler.round import MIGRATION
+from koord.kube.client import Client
+from koord.kube.clock import Clock, SystemClock
+from koord.kube.election import Timing
+from koord.kube.events import EventRecorder
+from koord.kube.informers import Informers
+from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from koord.kube.metrics import Metrics
+from koord.kube.reload import changes
+from koord.kube.served import asked_until_told, until_served
+
+log = logging.getLogger(__name__)
+
+CONTROLLER: Final = "koord-descheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class DeschedulerOptions:
+    elect: bool = False
+    "Work only while holding the lease that the configuration names."
+    dry_run: bool = False
+    "Rounds only say what they would move, whatever the configuration says."
+    alone: bool = False
+    "No other scheduler is there: pods that name none are koord's."
+    reload: Callable[[], DeschedulerConfiguration] | None = None
+    "Reads the configuration anew; None: it stays as it is."
+    gates: Mapping[DeschedulerGate, bool] = field(default_factory=dict)
+    scheduler: SchedulerConfiguration = SHIPPED_SCHEDULER
+    "By whose rules a place for a pod is looked for."
+
+
+async def run(
+    client: Client,
+    config: DeschedulerConfiguration,
+    *,
+    options: DeschedulerOptions | None = None,
+    clock: Clock | None = None,
+    metrics: Metrics | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> None:
+    """Deschedules until cancelled. `on_ready` is called when it has a picture of the cluster, leading or not."""
+    runner = Runner(
+        client, config, options or DeschedulerOptions(), clock or SystemClock(), metrics or Metrics(process=False)
+    )
+    await runner.run(on_ready or (lambda: None))
+
+
+class Runner:
+    """One running descheduler."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: DeschedulerConfiguration,
+        options: DeschedulerOptions,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._client, self._options, self._clock = client, options, clock
+        self._metrics = DeschedulerMetrics(metrics)
+        self._config = self._as_told(config)
+        self._changed = asyncio.Event()
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        metrics = self._metrics.metrics
+        async with AsyncExitStack() as stack:
+            await until_served(self._client, REQUIRED, self._clock)
+            informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
+            picture = Picture(informers, self._clock, self._options.scheduler, alone=self._options.alone)
+            missing = [kind for kind in OTHERS if not await asked_until_told(self._client, kind, self._clock)]
+            for kind in OTHERS:
+                if kind not in missing:
+                    picture.serve(kind)
+            for informer in informers:
+                metrics.follow(informer)
+            # Everything first, so that no decision is made on half of the picture.
+            await informers.synced(freeze=True)
+            picture.connect()
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if self._options.reload is not None:
+                tasks.create_task(self._keep_up(self._options.reload), name="configuration")
+            for kind in missing:
+                log.info("%s are not served here: decisions are made without them until they are", kind.plural)
+                tasks.create_task(self._await(kind, picture), name=kind.plural)
+            tasks.create_task(self._work(picture), name="descheduling")
+            log.info(
+                "descheduling",
+                extra={
+                    "profiles": ", ".join(each.name for each in self._config.profiles),
+                    "interval": self._config.descheduling_interval,
+                    "dry_run": self._config.dry_run,
+                },
+            )
+            on_ready()
+
+    async def _work(self, picture: Picture) -> None:
+        if not self._options.elect:
+            await self._lead(self._client, unique_identity(), picture)
+            return
+
+        async def work(leader: LeaderElection) -> None:
+            await self._lead(leader.client, leader.identity, picture)
+
+        wanted = self._config.leader_election
+        gauge = self._metrics.metrics.leader(wanted.resource_name)
+        await run_as_leader(
+            self._client,
+            work,
+            name=wanted.resource_name,
+            namespace=wanted.resource_namespace,
+            timing=Timing(
+                max(1, round(parse_duration(wanted.lease_duration))),
+                parse_duration(wanted.renew_deadline),
+                parse_duration(wanted.retry_period),
+            ),
+            on_change=gauge.set,
+        )
+
+    async def _lead(self, client: Client, identity: str, picture: Picture) -> None:
+        """Decides and writes until cancelled."""
+        pace, metrics, clock = Pace(), self._metrics, self._clock
+        claims = not self._options.gates.get(DeschedulerGate.DISABLE_PVC_RESERVATION, False)
+        async with (
+            EventRecorder(client, controller=CONTROLLER, observer=metrics.metrics.events(), clock=clock) as events,
+            asyncio.TaskGroup() as tasks,
+        ):
+            migrating = Migrating(client, picture, self._args, pace, events, metrics, clock, claims=claims)
+            arbitrating = Arbitrating(client, picture, self._args, events, metrics, clock)
+            rounds = Rounds(
+                client,
+                picture,
+                lambda: self._config,
+                self._args,
+                pace,
+                events,
+                metrics,
+                clock,
+                self._changed,
+                identity=identity,
+            )
+            tasks.create_task(migrating.run(), name="migrating")
+            tasks.create_task(arbitrating.run(), name="arbitrating")
+            tasks.create_task(Tidying(client, picture, self._args, clock).run(), name="tidying")
+            tasks.create_task(rounds.run(), name="rounds")
+
+    async def _keep_up(self, read: Callable[[], DeschedulerConfiguration]) -> None:
+        async for config in changes(read, read(), self._clock, "descheduler"):
+            log.info("the configuration has changed, and takes effect")
+            self._config = self._as_told(config)
+            self._changed.set()
+
+    async def _await(self, kind: Kind[Any], picture: Picture) -> None:
+        """Definitions may come after the descheduler."""
+        await until_served(self._client, (kind,), self._clock)
+        picture.serve_late(kind)
+
+    def _args(self) -> MigrationControllerArgs:
+        """How pods are moved: what the first profile says of it counts for all jobs."""
+        return self._config.profiles[0].args_of(MIGRATION, MigrationControllerArgs)
+
+    def _as_told(self, config: DeschedulerConfiguration) -> DeschedulerConfiguration:
+        """A configuration with what the command line says instead."""
+        if self._options.dry_run:
+            config = replace(config, dry_run=True)
+        if self._options.alone:
+            config = replace(config, profiles=tuple(map(_for_pods_of_no_scheduler, config.profiles)))
+        return config
+
+
+def _for_pods_of_no_scheduler(profile: DeschedulerProfile) -> DeschedulerProfile:
+    """A profile that also moves pods that name no scheduler."""
+    args = profile.args_of(MIGRATION, MigrationControllerArgs)
+    if SCHEDULER_DEFAULT in args.scheduler_names:
+        return profile
+    wider = PluginConfig(MIGRATION, replace(args, scheduler_names=(*args.scheduler_names, SCHEDULER_DEFAULT)))
+    others = tuple(each for each in profile.plugin_config if each.name != MIGRATION)
+    return replace(profile, plugin_config=(*others, wider))

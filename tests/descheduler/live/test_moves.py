@@ -1,0 +1,57 @@
+"""Moves on an API server, from the job that asks to the pod that took the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.descheduler.live.cluster import (
+    all_ready,
+    ask,
+    cluster,
+    deploy,
+    descheduling,
+    ends,
+    events_of,
+    job,
+    pods_of,
+)
+from tests.scheduler.live.embedded import until
+
+
+async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as client:
+        pods = await deploy(client, "web", 3)
+        async with descheduling(client):
+            old = pods[0]
+            await ask(client, old, mode="ReservationFirst")
+            done = await ends(client)
+            assert (done.status.phase, done.status.status) == ("Succeeded", "Complete"), done.status
+            assert done.status.node_name != old.spec.node_name
+            new = {pod.metadata.name: pod for pod in await pods_of(client, "web")}
+            assert old.metadata.name not in new
+            assert done.status.pod_ref is not None
+            assert new[done.status.pod_ref.name].spec.node_name == done.status.node_name
+            steps = ["ReservationCreated", "ReservationScheduled", "Eviction", "PodBoundReservation"]
+            assert [each.type for each in done.status.conditions if each.type in steps] == steps
+            await until(lambda: all_ready(client, "web", 3))
+
+            other = (await deploy(client, "api", 3))[0]
+            await ask(client, other, "at-once", mode="EvictDirectly")
+            assert (await ends(client, "at-once")).status.phase == "Succeeded"
+            assert other.metadata.name not in {pod.metadata.name for pod in await pods_of(client, "api")}
+
+            await ask(client, pods[1], "too-soon", mode="EvictDirectly")
+
+            async def is_held_back() -> bool:
+                found = (await job(client, "too-soon")).status
+                return found.reason == "Waiting" and "objectLimiters" in found.message
+
+            await until(is_held_back)
+
+            async def is_told() -> bool:
+                return "Complete" in await events_of(client, "at-once")
+
+            await until(is_told)
+            told = await events_of(client, "move")
+            assert {"ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "Complete"} <= set(told)
+            assert "Descheduled" in await events_of(client, old.metadata.name)
