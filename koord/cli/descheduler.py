@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koord.cli.component import Common, Ready, component_options, run_component
+from koord.cli.options import descheduler_plugin_option
 
 if TYPE_CHECKING:
     from koord.kube.client import Client
@@ -52,6 +53,7 @@ is faulty, the last valid configuration stays in force."""
     help="No other scheduler than koord's is there: it also finds places for pods that name none.",
 )
 @click.option("--feature-gates", default="", metavar="LIST", help="As in DisablePVCReservation=true.")
+@descheduler_plugin_option
 @component_options
 def descheduler(
     config: Path | None,
@@ -61,6 +63,7 @@ def descheduler(
     dry_run: bool,
     alone: bool,
     feature_gates: str,
+    plugins: tuple[str, ...],
     common: Common,
 ) -> int:
     """Move pods that sit badly to better places, and carry out PodMigrationJobs: room first, then the eviction."""
@@ -72,6 +75,8 @@ def descheduler(
     from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.cli.inputs import configuration_file
+    from koord.descheduler.compiled import compiled
+    from koord.descheduler.own_plugins import load
 
     def read() -> DeschedulerConfiguration:
         found = SHIPPED
@@ -85,6 +90,8 @@ def descheduler(
     scheduler = SHIPPED_SCHEDULER
     if scheduler_config is not None:
         scheduler = configuration_file(scheduler_config, SchedulerConfiguration, "KubeSchedulerConfiguration")
+    own = tuple(load(each) for each in plugins)
+    compiled(configuration, own)
     gates = parse_gates(DeschedulerGate, feature_gates)
     elect = configuration.leader_election.leader_elect if leader_elect is None else leader_elect
     measured: list[Metrics] = []
@@ -99,6 +106,7 @@ def descheduler(
             reload=read if config is not None else None,
             gates=gates,
             scheduler=scheduler,
+            plugins=own,
         )
         metrics = measured[0] if measured else None
         await run(client, configuration, options=options, metrics=metrics, on_ready=lambda: ready({}))

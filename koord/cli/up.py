@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -56,6 +56,19 @@ Example: koord up --nodes 100 --data-dir ./data
     help="full: no answer before its write is on disk. fast: survives a crash of the process, not of the machine.",
 )
 @fleet_options
+@click.option(
+    "--descheduler",
+    type=click.Choice(["off", "report", "on"]),
+    default="report",
+    show_default=True,
+    help="report: events say which pods sit badly. on: they are moved, too. off: nobody looks.",
+)
+@click.option(
+    "--descheduler-config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A DeschedulerConfiguration. Without it, nodes above cpu 75% or memory 80% are hot.",
+)
 @click.option("--local-node", is_flag=True, help="Make this machine a node, for real: needs root. No sandbox.")
 @click.option("--local-cpu", metavar="QUANTITY", help="How much of this machine's CPU the local node has.")
 @click.option("--local-memory", metavar="QUANTITY", help="How much of its memory.")
@@ -71,13 +84,15 @@ def up(
     node_pods: int,
     load: IO[str] | None,
     seed: int,
+    descheduler: Literal["off", "report", "on"],
+    descheduler_config: Path | None,
     local_node: bool,
     local_cpu: str | None,
     local_memory: str | None,
     headless: bool,
     single_process: bool,
 ) -> int:
-    """Run a whole cluster on this machine: API server, controllers, scheduler, manager and hollow nodes.
+    """Run a whole cluster on this machine: API server, controllers, scheduler, manager, descheduler, hollow nodes.
 
     Each component is a process of its own, started again if it dies. Ctrl-C stops everything.
     """
@@ -91,6 +106,11 @@ def up(
     size_of(node_cpu, node_memory)
     if load is not None:
         options_for(nodes, "hollow", node_cpu, node_memory, node_pods, load, seed)
+    if descheduler_config is not None:
+        from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+        from koord.cli.inputs import configuration_file
+
+        configuration_file(descheduler_config, DeschedulerConfiguration, "DeschedulerConfiguration")
     sizes = ("--node-cpu", node_cpu, "--node-memory", node_memory, "--node-pods", str(node_pods), "--seed", str(seed))
     replay = ("--load", str(Path(load.name).absolute())) if load is not None else ()
     options = UpOptions(
@@ -99,6 +119,8 @@ def up(
         port=port,
         durability="full" if durability == "full" else "fast",
         fleet_args=(*sizes, *replay),
+        descheduler=descheduler,
+        descheduler_config=None if descheduler_config is None else descheduler_config.absolute(),
         local_args=_local_args(local_cpu, local_memory) if local_node else None,
     )
     if not local_node and (local_cpu or local_memory):

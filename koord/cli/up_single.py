@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
     """Runs until a signal; the exit code."""
+    from koord.api.configuration.descheduler_config import SHIPPED as BALANCED
+    from koord.api.configuration.descheduler_config import DeschedulerConfiguration
     from koord.api.configuration.features import ManagerGate, parse_gates
     from koord.api.configuration.scheduler_config import SHIPPED
+    from koord.cli.inputs import configuration_file
     from koord.cli.up import say_ready
+    from koord.descheduler.live.run import DeschedulerOptions
+    from koord.descheduler.live.run import run as run_descheduler
     from koord.kube.client import Client
     from koord.kube.locate import locate
     from koord.kube.shell import run_component
@@ -37,6 +42,12 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
         async with ApiServer(serve), Client(locate(str(data.kubeconfig)), user_agent="koord-up") as client:
             await bootstrap(client)
             serving = [asyncio.Event() for _ in range(5)]
+            moving = DeschedulerOptions(alone=True, dry_run=options.descheduler != "on")
+            balanced = BALANCED
+            if options.descheduler_config is not None:
+                balanced = configuration_file(
+                    options.descheduler_config, DeschedulerConfiguration, "DeschedulerConfiguration"
+                )
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(run_controllers(client, on_ready=serving[0].set), name="controllers")
                 alone = SchedulerOptions(alone=True)
@@ -52,6 +63,8 @@ def run_single(options: UpOptions, data: DataDir, fleet: FleetOptions) -> int:
                 manager = ManagerOptions(elect=True, beside=(admission.run,))
                 tasks.create_task(run_manager(client, options=manager, on_ready=serving[3].set), name="manager")
                 tasks.create_task(run_fleet(client, fleet, on_ready=lambda _: serving[1].set()), name="hollow")
+                if options.descheduler != "off":
+                    tasks.create_task(run_descheduler(client, balanced, options=moving), name="descheduler")
                 for each in serving:
                     await each.wait()
                 say_ready(data)

@@ -18,7 +18,7 @@ from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
 from koord.descheduler.arbitration import Asked
 from koord.descheduler.evictable import Moves, identity
-from koord.descheduler.migration import TERMINAL, created_s
+from koord.descheduler.migration import created_s
 from koord.descheduler.plugin import Proposal
 
 
@@ -48,13 +48,13 @@ def job_request(proposal: Proposal, args: MigrationControllerArgs, *, name: str,
 
 
 def is_under_way(job: PodMigrationJob) -> bool:
-    if job.status.phase in TERMINAL:
+    if job.is_over:
         return False
     return job.status.phase is PodMigrationJobPhase.RUNNING or _has_passed(job)
 
 
 def is_waiting(job: PodMigrationJob) -> bool:
-    return job.status.phase not in TERMINAL and not is_under_way(job) and not job.spec.paused
+    return not job.is_over and not is_under_way(job) and not job.spec.paused
 
 
 def pod_of(job: PodMigrationJob, pods: Callable[[str], Pod | None]) -> Pod | None:

@@ -49,7 +49,6 @@ AGAIN_S: Final = 3.0
 KEPT_AFTER_TTL_S: Final = 300.0
 KEPT_S: Final = 1800.0
 """How long jobs without a time to live are kept."""
-TERMINAL: Final = (PodMigrationJobPhase.SUCCEEDED, PodMigrationJobPhase.FAILED, PodMigrationJobPhase.ABORTED)
 Policy: TypeAlias = Literal["Eviction", "Delete", "SoftEviction"]
 
 
@@ -113,7 +112,7 @@ class Step:
 
 def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step:
     """The next step of a job. One that has not passed arbitration can only be too late."""
-    if job.status.phase in TERMINAL:
+    if job.is_over:
         return Step(job, _leftovers(job, seen))
     if job.spec.paused:
         return Step(job)

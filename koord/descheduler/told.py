@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from koord.api.kubernetes.words import ConditionStatus
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobPhase
-from koord.descheduler.migration import TERMINAL, reservation_name
+from koord.descheduler.migration import reservation_name
 
 ACTION: Final = "Migrating"
 
@@ -27,7 +27,7 @@ def told(before: PodMigrationJob, after: PodMigrationJob) -> list[Told]:
         for each in after.status.conditions
         if each.type not in old or _differs(old[each.type], each)
     ]
-    if after.status.phase in TERMINAL and before.status.phase not in TERMINAL:
+    if after.is_over and not before.is_over:
         if after.status.phase is PodMigrationJobPhase.SUCCEEDED:
             found.append(Told("Complete", "the move is complete"))
         else:

@@ -35,7 +35,7 @@ def test_a_bad_recording_is_told_with_its_line(tmp_path: Path) -> None:
     assert f"{recording}: line 3: cpu is 'much'" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["hollow", "controllers", "scheduler", "manager"])
+@pytest.mark.parametrize("command", ["hollow", "controllers", "scheduler", "manager", "descheduler"])
 def test_a_component_without_a_cluster_says_so(command: str, tmp_path: Path) -> None:
     done = koord(command, KUBECONFIG="", HOME=str(tmp_path))
     assert done.returncode == 2

@@ -72,7 +72,7 @@ def full(events: int) -> tuple[Picture, list[Child], ThisNode]:
     for number in range(events):
         made = event(f"web-with-quite-a-long-name-6d4b75cb6d-{number}", number)
         picture.events[made.metadata.key] = made
-    names = ("apiserver", "controllers", "scheduler", "manager", "hollow", "local", "agent")
+    names = ("apiserver", "controllers", "scheduler", "manager", "descheduler", "hollow", "local", "agent")
     address = {"health": "https://127.0.0.1:12345"}
     ended = "was ended by SIGKILL"
     children = [Child(Component(each, ()), "ready", None, dict(address), 1, 1_700_000_090.0, ended) for each in names]

@@ -17,7 +17,6 @@ from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.migration import (
-    TERMINAL,
     DropReservation,
     EvictPod,
     MakeReservation,
@@ -262,7 +261,7 @@ def test_killed_anywhere_a_job_ends_once_and_leaves_nothing_behind(
             late(cluster)
     cluster.now_s = NOW_S + 3600
     cluster.until_rest()
-    assert cluster.job.status.phase in TERMINAL
+    assert cluster.job.is_over
     ended = cluster.job
     cluster.until_rest()
     assert cluster.job == ended, "an ended job stays as it is"

@@ -47,7 +47,6 @@ class Unacted:
 
 
 UNACTED: Final[tuple[Unacted, ...]] = (
-    Unacted("pod migrations", "there is no descheduler, and the pod stays where it is", kinds.POD_MIGRATION_JOBS),
     Unacted("schedule explanations", "nobody fills them in; koord explain answers", kinds.SCHEDULE_EXPLANATIONS),
     Unacted("recommendations", "nothing is recommended", kinds.RECOMMENDATIONS),
 )

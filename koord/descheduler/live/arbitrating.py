@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import POD_MIGRATION_JOBS
 from koord.api.protocol.annotations.load import PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
@@ -17,6 +16,7 @@ from koord.descheduler.arbitration import Ruling, arbitrate
 from koord.descheduler.job_request import forbidden, held_back, sorted_out
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.picture import Picture
+from koord.descheduler.rules import Rules
 from koord.descheduler.told import ACTION
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -35,12 +35,12 @@ class Arbitrating:
         self,
         client: Client,
         picture: Picture,
-        args: Callable[[], MigrationControllerArgs],
+        rules: Callable[[], Rules],
         events: EventRecorder,
         metrics: DeschedulerMetrics,
         clock: Clock,
     ) -> None:
-        self._client, self._picture, self._args = client.limited(attempts=1), picture, args
+        self._client, self._picture, self._rules = client.limited(attempts=1), picture, rules
         self._events, self._metrics, self._clock = events, metrics, clock
         self._told_s: dict[str, float] = {}
         "When a job was last told why it waits, by its uid."
@@ -48,19 +48,20 @@ class Arbitrating:
     async def run(self) -> None:
         while True:
             await self.rule()
-            wanted = self._args().arbitration_args
+            wanted = self._rules().args.arbitration_args
             interval_s = parse_duration(wanted.interval) if wanted is not None and wanted.interval else 0.0
             await self._clock.sleep(max(SHORTEST_S, interval_s))
 
     async def rule(self) -> None:
-        picture, args, now_s = self._picture, self._args(), self._clock.now()
+        picture, now_s = self._picture, self._clock.now()
         jobs = {job.metadata.name: job for job in picture.all_jobs()}
         asked, moves = sorted_out(jobs.values(), picture.pods.get, now_s)
         if not asked:
             self._told_s.clear()
             return
         pods = [each.pod for each in asked if each.pod is not None]
-        rulings = arbitrate(asked, args, picture.workloads_of([*pods, *moves.pods.values()]), moves)
+        rules = self._rules().with_priorities(picture.priorities())
+        rulings = arbitrate(asked, rules, picture.workloads_of([*pods, *moves.pods.values()]), moves)
         async with asyncio.TaskGroup() as tasks:
             for ruling in rulings:
                 tasks.create_task(self._carry_out(jobs[ruling.asked.name], ruling))

@@ -24,7 +24,6 @@ from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture
 from koord.descheduler.migration import (
-    TERMINAL,
     EvictPod,
     Seen,
     Step,
@@ -131,7 +130,7 @@ class Migrating:
                 return Requeue(max(LATER_S, error.retry_after_s or 0.0) if told_it else SOON_S)
             if isinstance(action, EvictPod):
                 self._evicted(action, seen)
-        if taken.job.status.phase not in TERMINAL and _begins_to_evict(job, taken.job) and seen.pod is not None:
+        if not taken.job.is_over and _begins_to_evict(job, taken.job) and seen.pod is not None:
             self._pace.taken(seen.pod, args, self._picture.workloads_of([seen.pod]), self._clock.now())
         if not await self._write(job, taken.job):
             return Requeue(SOON_S)
@@ -149,7 +148,7 @@ class Migrating:
         picture, ref = self._picture, job.spec.pod_ref
         pod = picture.pods.get(f"{ref.namespace}/{ref.name}")
         reservation = picture.reservations.get(reservation_name(job))
-        if job.status.phase in TERMINAL:
+        if job.is_over:
             return Seen(pod, reservation)
         if (pod is None or anew) and ref.namespace and ref.name:
             pod = await self._ask(PODS, ref.name, ref.namespace)
@@ -197,7 +196,7 @@ class Migrating:
             self._events.record(
                 reference(POD_MIGRATION_JOBS, after), each.reason, each.note, action=ACTION, type=each.type
             )
-        if after.status.phase != before.status.phase and after.status.phase in TERMINAL:
+        if after.status.phase != before.status.phase and after.is_over:
             self._metrics.ended(after)
             log.info(
                 "a move has ended",

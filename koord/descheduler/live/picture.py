@@ -48,6 +48,7 @@ class Picture:
         self.jobs.add_index("reservation", _reservation_of)
         self._workloads = {kind: informers.get(kind) for kind in WORKLOADS}
         self._workloads[kinds.REPLICA_SETS].add_index("controller", _controller)
+        self._classes = informers.get(kinds.PRIORITY_CLASSES)
         self._has_metrics = False
         self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False)
         self._assumed: dict[str, tuple[PodMigrationJob, float]] = {}
@@ -75,9 +76,10 @@ class Picture:
         core.take_writes()
         pods = self.pods.list()
         pods_on: dict[str, list[Pod]] = {}
+        finished_on: dict[str, list[Pod]] = {}
         for pod in pods:
-            if pod.spec.node_name and not pod.is_finished:
-                pods_on.setdefault(pod.spec.node_name, []).append(pod)
+            if pod.spec.node_name:
+                (finished_on if pod.is_finished else pods_on).setdefault(pod.spec.node_name, []).append(pod)
         metrics = self._informers.get(kinds.NODE_METRICS).list() if self._has_metrics else []
         known: list[Any] = [each for informer in self._workloads.values() for each in informer.list()]
         return Sight(
@@ -88,7 +90,12 @@ class Picture:
             workloads_of(known, pods, scales),
             Places(core.cluster, core.feed.engine_of),
             self.moving(),
+            finished_on,
+            self.priorities(),
         )
+
+    def priorities(self) -> dict[str, int]:
+        return {each.metadata.name: each.value for each in self._classes.list()}
 
     def workloads_of(self, pods: Iterable[Pod], scales: dict[str, int] | None = None) -> Workloads:
         """The workloads of some pods, with all of their pods."""

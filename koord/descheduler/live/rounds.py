@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.configuration.descheduler_config import DeschedulerConfiguration
-from koord.api.kinds import POD_MIGRATION_JOBS, PODS
-from koord.api.text.duration import parse_duration
+from koord.api.kinds import NODES, POD_MIGRATION_JOBS, PODS
+from koord.api.kubernetes.pod_costs import DELETION_COST
+from koord.descheduler.compiled import Compiled
 from koord.descheduler.job_request import job_request
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
@@ -37,8 +37,7 @@ class Rounds:
         self,
         client: Client,
         picture: Picture,
-        config: Callable[[], DeschedulerConfiguration],
-        args: Callable[[], MigrationControllerArgs],
+        ready: Callable[[], Compiled],
         pace: Pace,
         events: EventRecorder,
         metrics: DeschedulerMetrics,
@@ -47,7 +46,7 @@ class Rounds:
         *,
         identity: str,
     ) -> None:
-        self._client, self._picture, self._config, self._args, self._pace = client, picture, config, args, pace
+        self._client, self._picture, self._ready, self._pace = client, picture, ready, pace
         self._events, self._metrics, self._clock, self._changed = events, metrics, clock, changed
         self._identity = identity
         self._memory: dict[tuple[str, str], Any] = {}
@@ -57,22 +56,21 @@ class Rounds:
         while True:
             self._changed.clear()
             await self.round()
-            interval_s = parse_duration(self._config().descheduling_interval)
             # An interval of 0 is one round. Jobs are carried out nevertheless.
             try:
-                async with asyncio.timeout(interval_s or None):
+                async with asyncio.timeout(self._ready().interval_s or None):
                     await self._changed.wait()
             except TimeoutError:
                 pass
 
     async def round(self) -> Outcome | None:
-        config = self._config()
+        ready = self._ready()
         began_s = self._clock.monotonic()
         try:
             sight = self._picture.sight()
-            outcome = run(config, sight, self._memory)
+            outcome = run(ready, sight, self._memory)
         except Exception:  # the supervisor of plugins: what one of them cannot do must not end the others' moves
-            log.exception("a round failed; the next one comes in %s", config.descheduling_interval)
+            log.exception("a round failed; the next one comes in %s", ready.config.descheduling_interval)
             return None
         self._memory, self.last = outcome.memory, outcome
         self._metrics.round(outcome, self._clock.monotonic() - began_s)
@@ -80,12 +78,35 @@ class Rounds:
             log.info("no round: %s", outcome.skipped)
         elif outcome.moves or outcome.held:
             log.info("a round", extra={"moves": len(outcome.moves), "held": len(outcome.held)})
-        for proposal in outcome.moves:
-            if config.dry_run or self._args().dry_run:
-                self._tell(proposal)
-            else:
-                await self._ask(proposal, sight)
+        await self._carry_out(outcome, sight, dry=ready.config.dry_run)
         return outcome
+
+    async def _carry_out(self, outcome: Outcome, sight: Sight, *, dry: bool) -> None:
+        if not dry:
+            await self._write_costs(outcome)
+            for node in outcome.cordons:
+                await self._set_unschedulable(node, True)
+        for proposal in outcome.moves:
+            args = outcome.asked_by[proposal.pod.metadata.key].rules.args
+            if dry or args.dry_run:
+                self._tell(proposal)
+            elif not await self._ask(proposal, args, sight) and proposal.node in outcome.cordons:
+                await self._set_unschedulable(proposal.node, False)
+
+    async def _write_costs(self, outcome: Outcome) -> None:
+        for key, cost in outcome.deletion_costs.items():
+            namespace, _, name = key.partition("/")
+            patch = {"metadata": {"annotations": {DELETION_COST: str(cost)}}}
+            await self._try(self._client.patch(PODS, name, patch, namespace=namespace), key)
+
+    async def _set_unschedulable(self, node: str, closed: bool) -> None:
+        await self._try(self._client.patch(NODES, node, {"spec": {"unschedulable": closed or None}}), node)
+
+    async def _try(self, call: Awaitable[object], what: str) -> None:
+        try:
+            await call
+        except ApiError as error:
+            log.warning("cannot write what a round came to: %s", error, extra={"object": what})
 
     def _tell(self, proposal: Proposal) -> None:
         meta = proposal.pod.metadata
@@ -99,17 +120,18 @@ class Rounds:
             reference(PODS, proposal.pod), "WouldDeschedule", note, action="Migrating", theme=proposal.by
         )
 
-    async def _ask(self, proposal: Proposal, sight: Sight) -> None:
-        args, meta = self._args(), proposal.pod.metadata
+    async def _ask(self, proposal: Proposal, args: MigrationControllerArgs, sight: Sight) -> bool:
+        meta = proposal.pod.metadata
         wait_s = self._pace.wait_s(proposal.pod, args, sight.workloads, self._clock.now())
         if wait_s > 0:
             log.info("a pod must wait: its workload moved others lately", extra={"pod": meta.key, "wait_s": wait_s})
-            return
+            return False
         wanted = job_request(proposal, args, name=str(uuid.uuid4()), created_by=self._identity)
         try:
             job = await self._client.create(POD_MIGRATION_JOBS, wanted)
         except ApiError as error:
             log.warning("cannot ask for a move: %s", error, extra={"pod": meta.key})
-            return
+            return False
         self._picture.written(job)
         log.info("asked for a move", extra={"pod": meta.key, "job": job.metadata.name, "reason": proposal.reason})
+        return True

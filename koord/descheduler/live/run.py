@@ -25,8 +25,10 @@ from koord.api.configuration.features import DeschedulerGate
 from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kinds import Kind
+from koord.api.machinery.faults import BadInput
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
+from koord.descheduler.compiled import MIGRATION, Compiled, compiled
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
@@ -34,7 +36,8 @@ from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import OTHERS, REQUIRED, Picture
 from koord.descheduler.live.rounds import Rounds
 from koord.descheduler.live.tidying import Tidying
-from koord.descheduler.round import MIGRATION
+from koord.descheduler.plugin import Plugin
+from koord.descheduler.rules import Rules
 from koord.kube.client import Client
 from koord.kube.clock import Clock, SystemClock
 from koord.kube.election import Timing
@@ -63,6 +66,8 @@ class DeschedulerOptions:
     gates: Mapping[DeschedulerGate, bool] = field(default_factory=dict)
     scheduler: SchedulerConfiguration = SHIPPED_SCHEDULER
     "By whose rules a place for a pod is looked for."
+    plugins: tuple[type[Plugin], ...] = ()
+    "The user's own, for every profile."
 
 
 async def run(
@@ -92,9 +97,9 @@ class Runner:
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        self._client, self._options, self._clock = client, options, clock
+        self._client, self._options, self._clock, self._given = client, options, clock, config
         self._metrics = DeschedulerMetrics(metrics)
-        self._config = self._as_told(config)
+        self._ready = self._as_told(config)
         self._changed = asyncio.Event()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
@@ -119,12 +124,13 @@ class Runner:
                 log.info("%s are not served here: decisions are made without them until they are", kind.plural)
                 tasks.create_task(self._await(kind, picture), name=kind.plural)
             tasks.create_task(self._work(picture), name="descheduling")
+            config = self._ready.config
             log.info(
                 "descheduling",
                 extra={
-                    "profiles": ", ".join(each.name for each in self._config.profiles),
-                    "interval": self._config.descheduling_interval,
-                    "dry_run": self._config.dry_run,
+                    "profiles": ", ".join(each.name for each in config.profiles),
+                    "interval": config.descheduling_interval,
+                    "dry_run": config.dry_run,
                 },
             )
             on_ready()
@@ -137,7 +143,7 @@ class Runner:
         async def work(leader: LeaderElection) -> None:
             await self._lead(leader.client, leader.identity, picture)
 
-        wanted = self._config.leader_election
+        wanted = self._ready.config.leader_election
         gauge = self._metrics.metrics.leader(wanted.resource_name)
         await run_as_leader(
             self._client,
@@ -161,12 +167,11 @@ class Runner:
             asyncio.TaskGroup() as tasks,
         ):
             migrating = Migrating(client, picture, self._args, pace, events, metrics, clock, claims=claims)
-            arbitrating = Arbitrating(client, picture, self._args, events, metrics, clock)
+            arbitrating = Arbitrating(client, picture, self._rules, events, metrics, clock)
             rounds = Rounds(
                 client,
                 picture,
-                lambda: self._config,
-                self._args,
+                lambda: self._ready,
                 pace,
                 events,
                 metrics,
@@ -180,9 +185,13 @@ class Runner:
             tasks.create_task(rounds.run(), name="rounds")
 
     async def _keep_up(self, read: Callable[[], DeschedulerConfiguration]) -> None:
-        async for config in changes(read, read(), self._clock, "descheduler"):
+        async for config in changes(read, self._given, self._clock, "descheduler"):
+            try:
+                self._ready = self._as_told(config)
+            except BadInput as error:
+                log.error("the configuration is left as it was: %s", error)
+                continue
             log.info("the configuration has changed, and takes effect")
-            self._config = self._as_told(config)
             self._changed.set()
 
     async def _await(self, kind: Kind[Any], picture: Picture) -> None:
@@ -190,17 +199,20 @@ class Runner:
         await until_served(self._client, (kind,), self._clock)
         picture.serve_late(kind)
 
-    def _args(self) -> MigrationControllerArgs:
+    def _rules(self) -> Rules:
         """How pods are moved: what the first profile says of it counts for all jobs."""
-        return self._config.profiles[0].args_of(MIGRATION, MigrationControllerArgs)
+        return self._ready.profiles[0].rules
 
-    def _as_told(self, config: DeschedulerConfiguration) -> DeschedulerConfiguration:
-        """A configuration with what the command line says instead."""
+    def _args(self) -> MigrationControllerArgs:
+        return self._rules().args
+
+    def _as_told(self, config: DeschedulerConfiguration) -> Compiled:
+        """A configuration, with what the command line says instead."""
         if self._options.dry_run:
             config = replace(config, dry_run=True)
         if self._options.alone:
             config = replace(config, profiles=tuple(map(_for_pods_of_no_scheduler, config.profiles)))
-        return config
+        return compiled(config, self._options.plugins)
 
 
 def _for_pods_of_no_scheduler(profile: DeschedulerProfile) -> DeschedulerProfile:

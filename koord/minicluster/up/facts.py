@@ -135,6 +135,8 @@ class Facts(Fact, frozen=True):
     webhooks: WebhooksFact = WebhooksFact()
     unacted: Mapping[str, int] = {}
     "Objects that nothing acts on yet, by what is said of them."
+    moves: tuple[str, ...] = ()
+    "PodMigrationJobs that have not ended."
     unread: tuple[str, ...] = ()
     "What could not be read, and why."
 

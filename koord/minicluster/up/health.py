@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from koord.api.protocol.names import LEASE_MANAGER, NAMESPACE_KOORDINATOR
+from koord.api.protocol.names import LEASE_DESCHEDULER, LEASE_MANAGER, NAMESPACE_KOORDINATOR
 from koord.api.protocol.priority import BANDS
 from koord.minicluster.up.facts import Check, Fact, Facts
 
 SHOWN: Final = 5
 """So many names of a kind are told; the rest is counted."""
 MANAGER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_MANAGER}"
+DESCHEDULER_LEASE: Final = f"{NAMESPACE_KOORDINATOR}/{LEASE_DESCHEDULER}"
 
 
 class Problem(Fact, frozen=True):
@@ -121,6 +122,18 @@ def _schedulers(facts: Facts) -> Iterator[Problem]:
         )
 
 
+def _descheduler(facts: Facts) -> Iterator[Problem]:
+    """Nobody needs one, except for whoever waits for it."""
+    held = next((each for each in facts.leaders if each.lease == DESCHEDULER_LEASE), None)
+    if not facts.moves or (held is not None and held.holder and not held.expired):
+        return
+    log = _log_of(facts, "descheduler")
+    yield Problem(
+        f"PodMigrationJobs that nobody carries out: {_some(facts.moves)}; nobody holds lease {DESCHEDULER_LEASE}",
+        f"koord up runs it; its log says why it does not lead: {log}" if log else "start one with: koord descheduler",
+    )
+
+
 def _kinds(facts: Facts) -> Iterator[Problem]:
     if facts.missing_kinds:
         yield Problem(
@@ -213,6 +226,7 @@ EXAMINATIONS: Final[tuple[Examination, ...]] = (
     Examination("leaders", _leaders),
     Examination("manager", _manager),
     Examination("schedulers", _schedulers),
+    Examination("descheduler", _descheduler),
     Examination("kinds", _kinds),
     Examination("priority classes", _priority_classes),
     Examination("webhooks", _webhooks),

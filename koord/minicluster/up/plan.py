@@ -34,6 +34,9 @@ class UpOptions:
     durability: Literal["full", "fast"] = "full"
     fleet_args: tuple[str, ...] = ()
     "Further options of `koord hollow`: sizes, load, seed."
+    descheduler: Literal["off", "report", "on"] = "report"
+    "Whether pods that sit badly are looked for, and whether they are moved, too."
+    descheduler_config: Path | None = None
     local_args: tuple[str, ...] | None = None
     "Options of `koord local`, where this machine is to be a node too."
 
@@ -43,11 +46,13 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     kubeconfig = ("--kubeconfig", str(path / "kubeconfig"))
     api = ("--data-dir", str(path), "--port", str(port), "--durability", options.durability)
     fleet = ("--nodes", str(options.nodes), *options.fleet_args)
+    descheduler = (*kubeconfig, *HEALTH, "--alone", *_descheduler_args(options))
     everywhere = (
         Component("apiserver", api),
         Component("controllers", (*kubeconfig, *HEALTH)),
         Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
+        *((Component("descheduler", descheduler),) if options.descheduler != "off" else ()),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
     if options.local_args is None:
@@ -57,6 +62,12 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
     local = (*kubeconfig, *HEALTH, *here, "--logs", str(path / "pods"), *options.local_args)
     agent = (*kubeconfig, *HEALTH, *here, "--state-dir", str(path / "agent"), "--feature-gates", LOCAL_GATES)
     return (*everywhere, Component("local", local, LOCAL_STOP_S), Component("agent", agent))
+
+
+def _descheduler_args(options: UpOptions) -> tuple[str, ...]:
+    config = options.descheduler_config
+    chosen = () if config is None else ("--config", str(config))
+    return (*chosen, *(() if options.descheduler == "on" else ("--dry-run",)))
 
 
 def choose_port(wanted: int, last: int) -> int:

@@ -26,6 +26,7 @@ from koord.api.kinds import (
     LEASES,
     NODE_METRICS,
     NODES,
+    POD_MIGRATION_JOBS,
     PODS,
     PRIORITY_CLASSES,
 )
@@ -87,10 +88,11 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         tried("the leases of schedulers", _schedulers, tuple[Scheduler, ...]()),
         tried("workloads", _workloads, tuple[ComponentFact, ...]()),
     )
-    missing, classes, unacted = await asyncio.gather(
+    missing, classes, unacted, moves = await asyncio.gather(
         tried("definitions", _missing_kinds, tuple[str, ...]()),
         tried("priority classes", _missing_priority_classes, tuple[str, ...]()),
         tried("objects that nothing acts on", _unacted, dict[str, int]()),
+        tried("moves of pods", _moves, tuple[str, ...]()),
     )
     # The pod that is tried needs its PriorityClass.
     answered = await tried("webhooks", partial(webhooks, ask=PRIORITY_CLASS_BATCH not in classes), WebhooksFact())
@@ -108,6 +110,7 @@ async def survey(client: Client | None, url: str, data_dir: Path | None, endpoin
         schedulers=schedulers,
         webhooks=answered,
         unacted=unacted,
+        moves=moves,
         unread=tuple(unread),
     )
 
@@ -214,6 +217,13 @@ async def _unacted(client: Client) -> dict[str, int]:
             if number := len(await client.list(each.kind)):
                 counts[each.message] = number
     return counts
+
+
+async def _moves(client: Client) -> tuple[str, ...]:
+    with suppress(NotFound):
+        jobs = await client.list(POD_MIGRATION_JOBS)
+        return tuple(job.metadata.name for job in jobs if not job.is_over and not job.spec.paused)
+    return ()
 
 
 async def _missing_priority_classes(client: Client) -> tuple[str, ...]:

@@ -88,5 +88,12 @@ def test_the_api_server_is_the_first_of_all() -> None:
     plan = components(UpOptions(nodes=7, fleet_args=("--seed", "3")), Path("/d"), 6443)
     assert plan[0].name == "apiserver"
     assert "6443" in plan[0].args
-    assert {component.name for component in plan} == {"apiserver", "controllers", "scheduler", "manager", "hollow"}
+    assert {component.name for component in plan} == {
+        "apiserver",
+        "controllers",
+        "scheduler",
+        "manager",
+        "descheduler",
+        "hollow",
+    }
     assert plan[-1].args[-4:-2] == ("--nodes", "7")

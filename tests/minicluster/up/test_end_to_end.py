@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(120)
 
 READY_WITHIN_S = 40.0
 STOP_WITHIN_S = 40.0
-COMPONENTS = {"apiserver", "controllers", "scheduler", "manager", "hollow"}
+COMPONENTS = {"apiserver", "controllers", "scheduler", "manager", "descheduler", "hollow"}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ By default room for the new pod is reserved before the old one is evicted, so th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
 from koord.api.kubernetes.words import ConditionStatus, Word
@@ -25,6 +25,10 @@ class PodMigrationJobPhase(Word):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     ABORTED = "Aborted"
+
+
+TERMINAL: Final = frozenset((PodMigrationJobPhase.SUCCEEDED, PodMigrationJobPhase.FAILED, PodMigrationJobPhase.ABORTED))
+"""Phases of jobs that have ended."""
 
 
 class PodMigrationJobPreemptionOptions(Struct):
@@ -143,3 +147,7 @@ class PodMigrationJob(Struct, kw_only=True):
     "Which pod to move, and how."
     status: PodMigrationJobStatus = PodMigrationJobStatus()
     "How far the move has come. Written by the descheduler."
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.phase in TERMINAL

@@ -1,0 +1,433 @@
+"""A cluster in memory around the real code of the descheduler: an API server whose answers get lost, a scheduler, a
+workload, a kubelet, and informers that lag behind. Whatever calls the API server may be killed before or after that.
+
+One service of three replicas on three nodes, and some jobs that move its pods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.kinds import POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
+from koord.api.machinery.codec import convert
+from koord.api.text.timestamp import from_seconds
+from koord.descheduler.live.arbitrating import Arbitrating
+from koord.descheduler.live.metrics import DeschedulerMetrics
+from koord.descheduler.live.migrating import Migrating
+from koord.descheduler.live.pace import Pace
+from koord.descheduler.live.picture import Picture, _controller, _pods_of, _reservation_of
+from koord.descheduler.live.tidying import Tidying
+from koord.descheduler.migration import is_forgotten
+from koord.descheduler.rules import Rules
+from koord.kube.errors import ApiError, Status, error_for, unreachable
+from koord.kube.metrics import Metrics
+from tests.kube.manual_clock import ManualClock
+
+REPLICAS = 3
+NODES = ("n1", "n2", "n3")
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+METRICS = DeschedulerMetrics(Metrics(process=False))
+Key = tuple[Kind[Any], str]
+Plain = dict[str, Any]
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Server:
+    """Objects by kind and key, with versions; what an API server refuses is refused."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.objects: dict[Kind[Any], dict[str, Plain]] = {
+            kind: {} for kind in (PODS, POD_MIGRATION_JOBS, RESERVATIONS, REPLICA_SETS, PRIORITY_CLASSES)
+        }
+        self.version = 0
+        self.evicted: list[str] = []
+        self.ended: list[tuple[str, str]] = []
+        "Every time that a job came to its end."
+        self.missed: list[str] = []
+        "Pods that jobs found gone, by uid."
+
+    def find(self, kind: Kind[Any], key: str, uid: str = "") -> Plain:
+        found = self.objects[kind].get(key)
+        if found is None:
+            raise error_for(Status(code=404, reason="NotFound", message=f"{kind.kind} {key}"))
+        if uid and found["metadata"]["uid"] != uid:
+            raise error_for(Status(code=409, reason="Conflict", message="uid"))
+        return found
+
+    def put(self, kind: Kind[Any], key: str, new: Plain) -> Plain:
+        self.version += 1
+        new = json.loads(json.dumps(new))
+        new["metadata"]["resourceVersion"] = str(self.version)
+        before = self.objects[kind].get(key)
+        if kind is POD_MIGRATION_JOBS:
+            phases = [(each or {}).get("status", {}).get("phase", "") for each in (before, new)]
+            if phases[0] != phases[1] and phases[1] in ("Succeeded", "Failed"):
+                self.ended.append((key, phases[1]))
+                if new["status"].get("reason") == "MissingPod" and "uid" in new["spec"]["podRef"]:
+                    self.missed.append(new["spec"]["podRef"]["uid"])
+            assert phases[0] not in ("Succeeded", "Failed") or phases[0] == phases[1], "a job ends once"
+        self.objects[kind][key] = new
+        return new
+
+    def create(self, kind: Kind[Any], body: Plain) -> Plain:
+        meta = body["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if kind.namespaced else meta["name"]
+        if key in self.objects[kind]:
+            raise error_for(Status(code=409, reason="AlreadyExists", message=key))
+        stamped = {"uid": f"uid-{self.version}", "creationTimestamp": from_seconds(self.clock.now()), **meta}
+        return self.put(kind, key, {**body, "metadata": stamped})
+
+    def merge(self, kind: Kind[Any], key: str, patch: Plain) -> Plain:
+        found = self.find(kind, key, patch.get("metadata", {}).get("uid", ""))
+        version = patch.get("metadata", {}).get("resourceVersion")
+        if version is not None and version != found["metadata"]["resourceVersion"]:
+            raise error_for(Status(code=409, reason="Conflict", message="version"))
+        return self.put(kind, key, _merged(found, patch))
+
+    def delete(self, kind: Kind[Any], key: str, uid: str = "") -> None:
+        found = self.find(kind, key, uid)
+        self.version += 1
+        if kind is PODS and found["spec"].get("nodeName"):
+            found["metadata"].setdefault("deletionTimestamp", from_seconds(self.clock.now()))
+            self.put(kind, key, found)
+            return
+        del self.objects[kind][key]
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    if not isinstance(old, dict) or not isinstance(patch, dict):
+        return patch
+    return {**old, **{key: _merged(old.get(key), value) for key, value in patch.items()}}
+
+
+class FrailClient:
+    """What the descheduler's code calls. `fate` is asked around every call."""
+
+    def __init__(self, server: Server, fate: Callable[[], str]) -> None:
+        self._server, self._fate = server, fate
+
+    def limited(self, **_: Any) -> FrailClient:
+        return self
+
+    def _call(self, act: Callable[[], Any]) -> Any:
+        fate = self._fate()
+        if fate == "killed before":
+            raise Killed
+        if fate == "lost before":
+            raise unreachable("lost on the way there", maybe_done=False)
+        answer = act()
+        if fate == "killed after":
+            raise Killed
+        if fate == "lost after":
+            raise unreachable("the answer was lost", maybe_done=True)
+        return answer
+
+    @staticmethod
+    def _key(kind: Kind[Any], name: str, namespace: str) -> str:
+        return f"{namespace}/{name}" if kind.namespaced else name
+
+    async def get(self, kind: Kind[Any], name: str, *, namespace: str = "") -> Any:
+        return self._call(lambda: convert(kind.type, self._server.find(kind, self._key(kind, name, namespace))))
+
+    async def get_bytes(self, kind: Kind[Any], name: str, *, namespace: str = "") -> bytes:
+        found = self._call(lambda: self._server.find(kind, self._key(kind, name, namespace)))
+        return json.dumps(found).encode()
+
+    async def create(self, kind: Kind[Any], body: Plain) -> Any:
+        return convert(kind.type, self._call(lambda: self._server.create(kind, body)))
+
+    async def patch(self, kind: Kind[Any], name: str, patch: Plain, *, namespace: str = "") -> Any:
+        key = self._key(kind, name, namespace)
+        return convert(kind.type, self._call(lambda: self._server.merge(kind, key, patch)))
+
+    async def update(self, kind: Kind[Any], obj: Any, *, subresource: str) -> Any:
+        assert subresource == "status"
+        meta, body = obj.metadata, kind.manifest(obj)
+
+        def act() -> Plain:
+            found = self._server.find(kind, meta.name, meta.uid)
+            if found["metadata"]["resourceVersion"] != meta.resource_version:
+                raise error_for(Status(code=409, reason="Conflict", message="version"))
+            return self._server.put(kind, meta.name, {**found, "status": body["status"]})
+
+        return convert(kind.type, self._call(act))
+
+    async def delete(self, kind: Kind[Any], name: str, *, namespace: str = "", uid: str = "", **_: Any) -> None:
+        self._call(lambda: self._server.delete(kind, self._key(kind, name, namespace), uid))
+
+    async def evict(self, namespace: str, name: str, *, uid: str, grace_s: int | None = None) -> None:
+        key = f"{namespace}/{name}"
+
+        def act() -> None:
+            found = self._server.find(PODS, key, uid)
+            ready = [each for each in self._server.objects[PODS].values() if is_ready(each)]
+            if is_ready(found) and len(ready) < REPLICAS:
+                raise error_for(Status(code=429, reason="TooManyRequests", message="disruption budget"))
+            if "deletionTimestamp" not in found["metadata"]:
+                self._server.evicted.append(uid)
+            self._server.delete(PODS, key, uid)
+
+        self._call(act)
+
+
+def is_ready(pod: Plain) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return "deletionTimestamp" not in pod["metadata"] and any(each["type"] == "Ready" for each in conditions)
+
+
+class Lagging:
+    """An informer, as far as it has heard."""
+
+    def __init__(self, server: Server, kind: Kind[Any], indexes: dict[str, Callable[[Any], Iterable[str]]]) -> None:
+        self._server, self._kind, self._indexes = server, kind, indexes
+        self._known: dict[str, Any] = {}
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        self._known = {key: convert(self._kind.type, each) for key, each in self._server.objects[self._kind].items()}
+
+    def get(self, key: str) -> Any:
+        return self._known.get(key)
+
+    def by_index(self, name: str, key: str) -> list[Any]:
+        return [each for each in self._known.values() if key in self._indexes[name](each)]
+
+    def list(self) -> list[Any]:
+        return list(self._known.values())
+
+
+class LaggingPicture(Picture):
+    def __init__(self, server: Server, clock: Any) -> None:
+        self._clock, self._assumed = clock, {}
+        self._classes: Any = Lagging(server, PRIORITY_CLASSES, {})
+        picture: Any = self
+        picture.pods = Lagging(server, PODS, {"controller": _controller})
+        picture.jobs = Lagging(server, POD_MIGRATION_JOBS, {"pods": _pods_of, "reservation": _reservation_of})
+        picture.reservations = Lagging(server, RESERVATIONS, {})
+        picture._workloads = {REPLICA_SETS: Lagging(server, REPLICA_SETS, {"controller": _controller})}
+
+    def catch_up(self, which: str) -> None:
+        getattr(self, which).catch_up()
+        for name, (job, _) in list(self._assumed.items()):
+            heard = self.jobs.get(name)
+            if heard is None or int(heard.metadata.resource_version) >= int(job.metadata.resource_version):
+                del self._assumed[name]
+
+
+class Silent:
+    def record(self, *_: Any, **__: Any) -> None: ...
+
+
+class Process:
+    """One descheduler, from its start to its end."""
+
+    def __init__(self, server: Server, clock: ManualClock, args: MigrationControllerArgs, fate: Any) -> None:
+        self.picture = LaggingPicture(server, clock)
+        client: Any = FrailClient(server, fate)
+        events: Any = Silent()
+        self.migrating = Migrating(client, self.picture, lambda: args, Pace(), events, METRICS, clock)
+        rules = Rules.of(args)
+        self.arbitrating = Arbitrating(client, self.picture, lambda: rules, events, METRICS, clock)
+        self.tidying = Tidying(client, self.picture, lambda: args, clock)
+        self._args, self._clock = args, clock
+
+    async def work(self, chance: Random) -> None:
+        for which in ("pods", "jobs", "reservations"):
+            if chance.random() < 0.7:
+                self.picture.catch_up(which)
+        names = [job.metadata.name for job in self.picture.all_jobs()]
+        kind = chance.random()
+        if kind < 0.2:
+            await self.arbitrating.rule()
+        elif kind < 0.9 and names:
+            await self.migrating.reconcile(chance.choice(names))
+        else:
+            await self.tidy()
+
+    async def tidy(self) -> None:
+        for reservation in self.picture.reservations.list():
+            await self.tidying._look_at(reservation.metadata.name)
+        for job in self.picture.all_jobs():
+            if is_forgotten(job, self._args, self._clock.now()):
+                await self.tidying._remove(job)
+
+
+class Imagined:
+    """The whole of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.clock = ManualClock(1_700_000_000.0)
+        self.server = Server(self.clock)
+        self.args = MigrationControllerArgs(skip_check_expected_replicas=True, object_limiters={}).completed()
+        self.kills = 0
+        self.calm = False
+        self.made = 0
+        self.fewest_ready = REPLICAS
+        self.held_for_nobody: list[str] = []
+        self.about: list[str] = []
+        spec = {"replicas": REPLICAS, "selector": {}, "template": {}}
+        meta = {"name": "web", "namespace": "default", "uid": "rs"}
+        self.server.create(REPLICA_SETS, {"metadata": meta, "spec": spec, "status": {"replicas": REPLICAS}})
+        for _ in range(REPLICAS):
+            self.controller()
+        for _ in range(REPLICAS * 3):
+            self.scheduler()
+            self.kubelet()
+        self.process = self.start()
+
+    def start(self) -> Process:
+        return Process(self.server, self.clock, self.args, self.fate)
+
+    def fate(self) -> str:
+        if self.calm or self.chance.random() > 0.1:
+            return ""
+        return self.chance.choice(("killed before", "killed after", "killed after", "lost before", "lost after"))
+
+    async def live(self, steps: int) -> None:
+        for _ in range(steps):
+            self.clock.advance(self.chance.choice((0.1, 0.2, 1.0)))
+            actor = self.chance.random()
+            if actor < 0.55:
+                await self.descheduler()
+            elif actor < 0.68:
+                self.scheduler()
+            elif actor < 0.76:
+                self.controller()
+            elif actor < 0.98:
+                self.kubelet()
+            else:
+                self.user()
+            self.look()
+
+    async def come_to_rest(self) -> None:
+        """Nobody interferes any more, and time goes on until all jobs are over and forgotten."""
+        self.calm = True
+        self.process = self.start()
+        for number in range(40):
+            if number == 10:
+                self.held_for_nobody = self.leftovers()
+            for which in ("pods", "jobs", "reservations"):
+                self.process.picture.catch_up(which)
+            await self.process.arbitrating.rule()
+            for job in self.process.picture.all_jobs():
+                await self.process.migrating.reconcile(job.metadata.name)
+            await self.process.tidy()
+            for act in (self.controller, self.scheduler, self.kubelet):
+                for _ in range(REPLICAS):
+                    act()
+            self.clock.advance(20.0)
+            self.look()
+
+    def taken_for_vanished(self) -> set[str]:
+        """Pods that a job evicted and then took for gone by themselves; not those of which several jobs are about."""
+        about = Counter(self.about)
+        return {uid for uid in self.server.missed if uid in self.server.evicted and about[uid] == 1}
+
+    def leftovers(self) -> list[str]:
+        """Reservations whose job has not succeeded, now that all jobs are over."""
+        jobs = self.server.objects[POD_MIGRATION_JOBS].values()
+        succeeded = {job["metadata"]["uid"] for job in jobs if job["status"]["phase"] == "Succeeded"}
+        return [name for name in self.server.objects[RESERVATIONS] if name not in succeeded]
+
+    async def descheduler(self) -> None:
+        try:
+            await self.process.work(self.chance)
+        except* Killed:
+            self.kills += 1
+            self.process = self.start()
+        except* ApiError:
+            # As the supervisor of a controller does: it is tried again.
+            pass
+
+    def user(self) -> None:
+        """Asks for a move, or takes it back."""
+        jobs = list(self.server.objects[POD_MIGRATION_JOBS])
+        if self.chance.random() < 0.2 and jobs:
+            self.server.delete(POD_MIGRATION_JOBS, self.chance.choice(jobs))
+            return
+        pods = list(self.server.objects[PODS].values())
+        if pods:
+            meta = self.chance.choice(pods)["metadata"]
+            mode = self.chance.choice(("ReservationFirst", "ReservationFirst", "EvictDirectly"))
+            ref = {"namespace": meta["namespace"], "name": meta["name"]}
+            self.made += 1
+            self.about.append(meta["uid"])
+            body = {"metadata": {"name": f"move-{self.made}"}, "spec": {"podRef": ref, "mode": mode, "ttl": "60s"}}
+            self.server.create(POD_MIGRATION_JOBS, body)
+
+    def controller(self) -> None:
+        """Of the workload: pods that are ending do not count."""
+        alive = [pod for pod in self.server.objects[PODS].values() if "deletionTimestamp" not in pod["metadata"]]
+        if len(alive) < REPLICAS:
+            self.made += 1
+            meta = {"name": f"web-{self.made}", "namespace": "default", "ownerReferences": [OWNER]}
+            spec = {"schedulerName": "koord-scheduler", "containers": [{"name": "c"}]}
+            self.server.create(PODS, {"metadata": meta, "spec": spec})
+
+    def scheduler(self) -> None:
+        """One decision, or one write of what was decided before it was killed."""
+        server = self.server
+        for name, reservation in server.objects[RESERVATIONS].items():
+            status = reservation.get("status", {})
+            if not status.get("nodeName"):
+                if self.chance.random() < 0.1 and not self.calm:
+                    server.put(RESERVATIONS, name, {**reservation, "status": {"phase": "Failed"}})
+                    return
+                out = _not_in(reservation)
+                node = self.chance.choice([each for each in NODES if each not in out])
+                server.put(RESERVATIONS, name, {**reservation, "status": {"phase": "Available", "nodeName": node}})
+                return
+            users = [pod for pod in server.objects[PODS].values() if pod["metadata"].get("uses") == name]
+            if users and status["phase"] == "Available":
+                meta = users[0]["metadata"]
+                owner = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+                told = {**status, "phase": "Succeeded", "currentOwners": [owner]}
+                server.put(RESERVATIONS, name, {**reservation, "status": told})
+                return
+        for key, pod in server.objects[PODS].items():
+            if not pod["spec"].get("nodeName"):
+                free = [
+                    each
+                    for each in server.objects[RESERVATIONS].values()
+                    if each.get("status", {}).get("phase") == "Available"
+                ]
+                uses = self.chance.choice(free) if free else None
+                node = self.chance.choice(NODES) if uses is None else uses["status"]["nodeName"]
+                meta = pod["metadata"] if uses is None else {**pod["metadata"], "uses": uses["metadata"]["name"]}
+                server.put(PODS, key, {**pod, "metadata": meta, "spec": {**pod["spec"], "nodeName": node}})
+                return
+
+    def kubelet(self) -> None:
+        server = self.server
+        for key, pod in list(server.objects[PODS].items()):
+            if "deletionTimestamp" in pod["metadata"]:
+                del server.objects[PODS][key]
+                server.version += 1
+                return
+            if pod["spec"].get("nodeName") and not is_ready(pod):
+                ready = {"type": "Ready", "status": "True", "lastTransitionTime": from_seconds(self.clock.now())}
+                server.put(PODS, key, {**pod, "status": {"phase": "Running", "conditions": [ready]}})
+                return
+
+    def look(self) -> None:
+        ready = sum(is_ready(pod) for pod in self.server.objects[PODS].values())
+        self.fewest_ready = min(self.fewest_ready, ready)
+
+
+def _not_in(reservation: Plain) -> list[str]:
+    spec = reservation["spec"]["template"]["spec"]
+    required = (
+        spec.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    )
+    terms = required.get("nodeSelectorTerms", ())
+    return [name for term in terms for field in term["matchFields"] for name in field["values"]]
