@@ -4,6 +4,7 @@
     MOST_ALLOCATED      sum(weight * (min(used, capacity) * 100 // capacity)) // sum(weight)
     Ratio(points)       a line through the points at used * 100 // capacity, weighted, and rounded to the nearest
     Mixed(most)         each resource by the first or the second rule
+    Free(dominant)      as the first rule, and the least of the resources counts once more, with a weight of its own
     BALANCED            int((1 - sigma) * 100), sigma: the standard deviation of min(1, used / capacity)
 
 `used` includes the pod. A resource that the row does not have (capacity 0) is left out of the sums.
@@ -313,6 +314,59 @@ class Mixed(ScoreShape):
             total = total + percent(counts, capacity + (capacity == 0)) * (capacity > 0) * weight
             weights += weight
         return total // weights if weights else 100
+
+
+@dataclass(frozen=True)
+class Free(ScoreShape):
+    """A resource that a row does not have counts as 0, as in `Mixed`."""
+
+    dominant: int
+    "The weight of the resource of which least is free."
+
+    def plain(self, shares: Iterable[Filled]) -> int:
+        total, weights, lowest = 0, self.dominant, 100
+        for capacity, used, weight in shares:
+            free = max(capacity - used, 0) * 100 // capacity if capacity > 0 else 0
+            total += weight * free
+            weights += weight
+            lowest = min(lowest, free)
+        return (total + self.dominant * lowest) // weights if weights else 0
+
+    def of_views(self, shares: Sequence[Views]) -> OfRow:
+        dominant = self.dominant
+        weights = dominant + sum(weight for _, _, weight in shares)
+
+        def score(row: Row, amounts: PodAmounts) -> int:
+            if not weights:
+                return 0
+            total, lowest = 0, 100
+            for (capacities, used_of, weight), adds in zip(shares, amounts.adds):  # noqa: B905 - equally long
+                capacity = capacities[row]
+                used = used_of[row] + adds
+                free = (capacity - used) * 100 // capacity if capacity > 0 and used <= capacity else 0
+                total += free * weight
+                if free < lowest:
+                    lowest = free
+            return (total + dominant * lowest) // weights
+
+        return score
+
+    def of_rows(self, shares: Iterable[Filled]) -> Numbers:
+        total: Numbers = 0
+        lowest: Numbers = 100
+        weights = self.dominant
+        for capacity, used, weight in shares:
+            free = percent((capacity - used) * (used <= capacity), capacity + (capacity == 0)) * (capacity > 0)
+            total = total + (free if weight == 1 else free * weight)
+            weights += weight
+            if self.dominant:
+                lowest = least(lowest, free)
+        if self.dominant:
+            total = total + lowest * self.dominant
+        return total // weights if weights else 0
+
+    def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array | None:
+        return None if self.dominant else LEAST_ALLOCATED.of_block(capacity, used, adds, weights)
 
 
 LEAST_ALLOCATED: Final[ScoreShape] = _Allocated(most=False)

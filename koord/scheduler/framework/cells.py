@@ -33,7 +33,7 @@ class Gain(NamedTuple):
 
     adds: int
     unless: tuple[Hashable, int] | None = None
-    "Not on rows where this column has this value."
+    "Not on rows where this column has this value before the first of them."
 
 
 class Many:
@@ -81,7 +81,9 @@ class Crowded(Many):
             if gain is not None:
                 adds, unless = gain
                 more = self._pods * adds
-                column = column + (more if unless is None else more * (self[unless[0]] != unless[1]))
+                if unless is not None:
+                    more = more * (self.columns[unless[0]][self.rows] != unless[1])
+                column = column + more
             self._taken[name] = column
         return column
 

@@ -5,8 +5,8 @@
     score:     sum(weight_r * free_r) + dominant * min(free_r), over the sum of weights; free in percent of capacity
 "Measured" is the mean, a percentile over some time, or what prod pods use, as arguments and the node's annotation say.
 
-Per row, `assigned` moves with every pod; everything else changes with reports and nodes only, because thresholds are
-kept as ceilings: the largest `assigned + pod` that still passes.
+Both are amounts in columns (`load_rows`): thresholds are kept as ceilings, the largest `load + pod` that still passes,
+and a node whose report is too old has no capacity to be scored by. So the framework's fast forms judge them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 from koord.api.configuration.scheduler_args import LoadAwareSchedulingArgs
 from koord.api.kinds import NODE_METRICS
 from koord.api.protocol.crd.node_metric import NodeMetric
-from koord.scheduler.framework.amounts import AmountJudge
+from koord.scheduler.framework.amount_scores import Free
+from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Gain, Numbers, One, least
+from koord.scheduler.framework.cells import Cells, Gain, Numbers, OfRow, One
 from koord.scheduler.framework.change import Change
 from koord.scheduler.framework.judge import Judge, Need
 from koord.scheduler.framework.plugin import Plugin, Taking
@@ -30,9 +31,10 @@ from koord.scheduler.plugins.load_changes import Excess, higher_limit, smaller_l
 from koord.scheduler.plugins.load_estimate import REAL_NAMES
 from koord.scheduler.plugins.load_reports import Vector
 from koord.scheduler.plugins.load_rows import AGGREGATED_CHECK, NO_DATA, LoadRows
+from koord.scheduler.plugins.load_threshold import CLOSED
 from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Reason, Row
+from koord.scheduler.state.table import Array, Reason, Row
 
 EXPIRED: Final = 1
 AGGREGATED: Final = 1 << 31
@@ -108,67 +110,48 @@ class _Load(Judge):
     def __init__(self, rows: LoadRows, kind: _Kind) -> None:
         estimate, by_prod, filters = kind
         args, columns = rows.args, rows.columns
-        self._rows, self._by_prod, self._capacity = rows, bool(by_prod), columns.capacity
+        self._rows, self._by_prod = rows, bool(by_prod)
         self._cluster, self._resources, self._updated = rows.cluster, rows.resources, columns.updated
-        self._expiration_s = args.node_metric_expiration_seconds
-        self._heeds_expiry = args.filter_expired_node_metrics
-        self._passes_expired = args.enable_schedule_when_node_metrics_expired
         self._checks = columns.prod_checks if by_prod else columns.checks
-        load, ceiling = (columns.prod, columns.prod_ceiling) if by_prod else (columns.assigned, columns.ceiling)
+        load, ceiling = (columns.prod, columns.prod_ceiling) if by_prod else (columns.load, columns.ceiling)
         needs = [Need(has, taken, adds) for has, taken, adds in zip(ceiling, load, estimate, strict=True)]
-        self._fit = AmountJudge(rows.cluster.table, needs)
-        "Below its ceiling, a row has room for what a pod is taken to use. Bit i of its verdict is resource i."
         weights = [args.resource_weights.get(name, 0) for name in rows.resources]
-        self._dominant = args.dominant_resource_weight
-        self._weights = sum(weights) + self._dominant
-        # Of prod pods the whole load is in one column, of all pods in two.
-        by_prod_alone = by_prod and args.score_according_prod_usage
-        loads = (
-            [(name,) for name in columns.prod]
-            if by_prod_alone
-            else zip(columns.assigned, columns.measured, strict=True)
-        )
-        self._scored = [
-            each for each in zip(loads, columns.capacity, estimate, weights, strict=True) if each[3] or self._dominant
+        dominant = args.dominant_resource_weight
+        scored = columns.prod if by_prod and args.score_according_prod_usage else columns.load
+        shares = [
+            Share(capacity, used, adds, weight)
+            for capacity, used, adds, weight in zip(columns.capacity, scored, estimate, weights, strict=True)
+            if weight or dominant
         ]
+        table = rows.cluster.table
+        self._amounts = AmountJudge(table, needs if filters else (), shares, Free(dominant) if shares else None)
+        "Below its ceiling, a row has room for what a pod is taken to use. Bit i of its verdict is resource i."
+        self.filters_on, self.scores_on = self._amounts.filters_on, self._amounts.scores_on
+        self.alike, self.numbers = self._amounts.alike, self._amounts.numbers
         # A pod that is being placed is in no report yet. Nodes without one count no estimates.
-        added = [columns.assigned, columns.prod] if by_prod else [columns.assigned]
+        added = [columns.load, columns.prod] if by_prod else [columns.load]
         self.gains = {
             name: Gain(adds, (measured, NO_DATA))
             for group in added
-            for name, measured, adds in zip(group, columns.measured, estimate, strict=True)
+            for name, measured, adds in zip(group, columns.load, estimate, strict=True)
         }
-        if filters:
-            self.filters_on = Reason.NODE | Reason.LOAD
-        if self._weights:
-            self.scores_on = Reason.NODE | Reason.LOAD
 
     def feasible(self, cells: Cells) -> Numbers:
-        code: Numbers = self._fit.feasible(cells) << 1
-        if isinstance(code, int) and not code and not self._heeds_expiry:
+        code: Numbers = self._amounts.feasible(cells) << 1
+        if isinstance(code, int) and not code:
             return 0
-        checks = cells[self._checks]
-        code = code | (code > 0) * (checks == AGGREGATED_CHECK) * AGGREGATED
-        if not self._heeds_expiry:
-            return code
-        expired = (checks > 0) & self._is_expired(cells)
-        return code * (1 - expired) | expired * (0 if self._passes_expired else EXPIRED)
+        code = code | (code > 0) * (cells[self._checks] == AGGREGATED_CHECK) * AGGREGATED
+        is_closed = cells[self._amounts.amounts[0].has] == CLOSED
+        return code * (1 - is_closed) | is_closed * EXPIRED
 
     def score(self, cells: Cells) -> Numbers:
-        total: Numbers = 0
-        lowest: Numbers = 100
-        for loads, capacity_column, adds, weight in self._scored:
-            used = adds
-            for load in loads:
-                used = used + cells[load]
-            capacity = cells[capacity_column]
-            free = (capacity - used) * 100 // (capacity + (capacity == 0)) * (used <= capacity)
-            total = total + free * weight
-            if self._dominant:
-                lowest = least(lowest, free)
-        if self._dominant:
-            total = total + lowest * self._dominant
-        return total // self._weights * (1 - self._is_expired(cells))
+        return self._amounts.score(cells)
+
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        return self._amounts.of_row(columns)
+
+    def together(self, judges: Sequence[_Load]) -> Judge:
+        return self._amounts.together([each._amounts for each in judges])
 
     def reasons(self, mask: int) -> list[str]:
         if mask & EXPIRED:
@@ -189,18 +172,15 @@ class _Load(Judge):
             )
             return [Change(said, trial=lambda: self._rows.as_if_reported(node.metadata.name), whose="node")]
         limit, excess = self._rows.limit(row, self._by_prod), []
-        real_names = REAL_NAMES.get(ask.band, {})
-        for i, (need, room) in enumerate(zip(self._fit.amounts, self._fit.left(cells), strict=True)):
-            name, capacity, left, adds = self._resources[i], int(cells[self._capacity[i]]), int(room), need.adds
+        real_names, has = REAL_NAMES.get(ask.band, {}), self._rows.capacity(row)
+        for i, (need, room) in enumerate(zip(self._amounts.amounts, self._amounts.left(cells), strict=True)):
+            name, capacity, left, adds = self._resources[i], has[i], int(room), need.adds
             if adds > left:
                 allowed = ceiling_of(limit.percent[name], capacity)
                 asked = real_names.get(name, name)
                 excess.append(Excess(name, limit.percent[name], allowed - left + adds, capacity, adds, left, asked))
         found = (higher_limit(node, limit, excess), smaller_load(ask.pod, excess)) if excess else ()
         return [each for each in found if each is not None]
-
-    def _is_expired(self, cells: Cells) -> Numbers:
-        return self._cluster.now_s - cells[self._updated] >= self._expiration_s
 
 
 def _resources(args: LoadAwareSchedulingArgs) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
 """What LoadAwareScheduling keeps of each node, in columns: how much it is loaded, and how much more it may take.
 
-    assigned + measured     the load by which a row is scored: what the report does not show yet, and the report
-    ceiling                 the largest `assigned + pod` that still passes the thresholds
+    load                    what a row is scored by: the report, and what it does not show yet of the pods there
+    ceiling                 the largest `load + pod` that still passes the thresholds
     prod, prod ceiling      the same for pods that are judged by what prod pods use
+    capacity                what it has; nothing once its report is too old, so that it scores nothing
 
-Per row, `assigned` moves with every pod; everything else changes with reports and nodes only.
+Per row, `load` moves with every pod; everything else changes with reports, nodes and the age of reports only. So
+whoever judges reads amounts alone.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ from koord.scheduler.plugins.load_basis import LoadBasis, Loads
 from koord.scheduler.plugins.load_changes import Limit
 from koord.scheduler.plugins.load_estimate import estimate_of
 from koord.scheduler.plugins.load_reports import Aggregation, Report, ReportReader, Vector
-from koord.scheduler.plugins.load_threshold import UNCHECKED
+from koord.scheduler.plugins.load_threshold import CLOSED, UNCHECKED
 from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Column, Reason, Row
+from koord.scheduler.state.table import Array, Column, Reason, Row
 from koord.scheduler.state.watchers import Index
 
 T = TypeVar("T")
@@ -92,12 +94,11 @@ class LoadColumns:
         number = next(n for n in range(len(taken) + 1) if f"load updated {n}" not in taken)
         self.updated = f"load updated {number}"
         self.checks, self.prod_checks = f"load checks {number}", f"load prod checks {number}"
-        self.capacity, self.assigned, self.measured, self.ceiling, self.prod, self.prod_ceiling = (
+        self.capacity, self.load, self.ceiling, self.prod, self.prod_ceiling = (
             tuple(f"load {what} {resource} {number}" for resource in resources)
-            for what in ("capacity", "assigned", "measured", "ceiling", "prod", "prod ceiling")
+            for what in ("capacity", "in all", "ceiling", "prod", "prod ceiling")
         )
-        self.without_prod = (self.updated, self.checks, self.prod_checks, *self.capacity)
-        self.without_prod += (*self.assigned, *self.measured, *self.ceiling)
+        self.without_prod = (self.updated, self.checks, self.prod_checks, *self.capacity, *self.load, *self.ceiling)
         self.all = (*self.without_prod, *self.prod, *self.prod_ceiling)
 
     def declare(self, cluster: Cluster) -> None:
@@ -107,8 +108,7 @@ class LoadColumns:
         declare(Column(self.prod_checks, np.int8, Reason.LOAD))
         for group, fill in (
             (self.capacity, 0),
-            (self.assigned, 0),
-            (self.measured, NO_DATA),
+            (self.load, NO_DATA),
             (self.ceiling, UNCHECKED),
             (self.prod, NO_DATA),
             (self.prod_ceiling, UNCHECKED),
@@ -150,7 +150,12 @@ class LoadRows(Index):
         "Whether some node has a threshold."
         self.by_prod = any(self._global_prod) or args.score_according_prod_usage
         "Whether what prod pods use matters on some node."
+        self._when_old: int | None = None
+        "The ceilings of rows that have thresholds and whose reports are too old; None: as if they were not."
+        if args.filter_expired_node_metrics:
+            self._when_old = UNCHECKED if args.enable_schedule_when_node_metrics_expired else CLOSED
         self._now_s = 0.0
+        "By which time it is known whose reports are too old."
         self._next_expiry_s = math.inf
         self.loads.counting.append(self)
         cluster.watch(self)
@@ -194,6 +199,10 @@ class LoadRows(Index):
         reported = report.prod_pods & report.of_pods.keys()
         prod = [key for key, basis in bases.items() if key in reported and self.wish(basis).is_prod]
         return load_told(self.resources, records.values(), report, shares, prod)
+
+    def capacity(self, row: Row) -> Vector:
+        """What a node has, of each resource."""
+        return self._facts[row].capacity
 
     def limit(self, row: Row, by_prod: bool) -> Limit:
         """What limits pods on a row, or those judged by what prod pods use."""
@@ -243,7 +252,7 @@ class LoadRows(Index):
         if report is None or report.usage is None:
             return
         share = self._share(basis, record, report)
-        for name, amount in zip(columns.assigned, share.delta, strict=True):
+        for name, amount in zip(columns.load, share.delta, strict=True):
             table.add(name, row, sign * amount)
         if self.by_prod:
             for name, amount in zip(columns.prod, share.prod, strict=True):
@@ -255,7 +264,7 @@ class LoadRows(Index):
         if not self._is_measured(self.cluster.table.names[row]):
             return
         wish = self.wish(basis)
-        yield from zip(self.columns.assigned, wish.estimate, strict=True)
+        yield from zip(self.columns.load, wish.estimate, strict=True)
         if self.by_prod and wish.is_prod:
             yield from zip(self.columns.prod, wish.estimate, strict=True)
 
@@ -264,20 +273,20 @@ class LoadRows(Index):
         return report is not None and report.usage is not None
 
     def _shift(self, row: Row, report: Report, share: Share, sign: int) -> None:
-        """Keep what is relative to `assigned` and `prod` right for a pod that adds differently to other views."""
+        """Keep what is relative to `load` and `prod` right for a pod that adds differently to other views."""
         table, columns = self.cluster.table, self.columns
         limits, prod_limits = self._limits_on[row]
         unmeasured = report.measured(limits.aggregation) is None
         follows_all = not any(prod_limits)
+        unscored = report.measured(self._score_by) is None
         for i in range(len(self.resources)):
             delta, full, prod = sign * share.delta[i], sign * share.full[i], sign * share.prod[i]
-            load = full if unmeasured else delta
-            if table.columns[columns.ceiling[i]].item(row) != UNCHECKED:
-                table.add(columns.ceiling[i], row, delta - load)
+            checked, scored = full if unmeasured else delta, full if unscored else delta
+            table.add(columns.load[i], row, scored - delta)
+            if table.columns[columns.ceiling[i]].item(row) not in (UNCHECKED, CLOSED):
+                table.add(columns.ceiling[i], row, scored - checked)
                 if self.by_prod and follows_all:
-                    table.add(columns.prod_ceiling[i], row, prod - load)
-            if report.measured(self._score_by) is None:
-                table.add(columns.measured[i], row, full - delta)
+                    table.add(columns.prod_ceiling[i], row, prod - checked)
 
     def _reported(self, name: str, was_measured: bool = True) -> None:
         row = self.cluster.table.row_of.get(name)
@@ -294,6 +303,8 @@ class LoadRows(Index):
 
     def _load_rows(self, rows: Sequence[Row]) -> None:
         """The same for many rows."""
+        if not rows:
+            return
         values = zip(*[self._worked_out(row) for row in rows], strict=True)
         self.cluster.table.set_many(rows, dict(zip(self._written, values, strict=True)))
 
@@ -314,25 +325,36 @@ class LoadRows(Index):
         if math.isfinite(updated_s):
             expires_s = updated_s + self.args.node_metric_expiration_seconds
             self._next_expiry_s = min(self._next_expiry_s, expires_s)
-        found: list[int | float] = [updated_s, checks, prod_checks, *capacity]
+        is_old = self._is_old(updated_s)
+        found: list[int | float] = [updated_s, checks, prod_checks, *(self._zero if is_old else capacity)]
+        unchecked = [UNCHECKED] * len(capacity)
+        ceiling, prod_ceiling = unchecked, unchecked
         if report is None or report.usage is None:
-            fills = (0, NO_DATA, UNCHECKED, NO_DATA, UNCHECKED) if self.by_prod else (0, NO_DATA, UNCHECKED)
-            return found + [fill for fill in fills for _ in capacity]
-        delta, full, prod = self._shares(row, report)
-        measured, scored = report.measured(limits.aggregation), report.measured(self._score_by)
-        base = measured if measured is not None else [a - b for a, b in zip(full, delta, strict=True)]
-        found += delta
-        found += scored if scored is not None else [a - b for a, b in zip(full, delta, strict=True)]
-        ceilings = [ceiling_of(percent, whole) for percent, whole in zip(limits.percent, capacity, strict=True)]
-        relative = [_below(ceiling, used) for ceiling, used in zip(ceilings, base, strict=True)]
-        found += relative
+            load = prod = [NO_DATA] * len(capacity)
+        else:
+            delta, full, prod = self._shares(row, report)
+            unshown = [a - b for a, b in zip(full, delta, strict=True)]
+            measured, scored = report.measured(limits.aggregation), report.measured(self._score_by)
+            checked = _sum(delta, unshown if measured is None else measured)
+            load = _sum(delta, unshown if scored is None else scored)
+            most = [ceiling_of(percent, whole) for percent, whole in zip(limits.percent, capacity, strict=True)]
+            ceiling = _as_if(most, checked, load)
+            if any(prod_limits):
+                prod_ceiling = [ceiling_of(each, whole) for each, whole in zip(prod_limits, capacity, strict=True)]
+            else:
+                prod_ceiling = _as_if(most, checked, prod)
+        if is_old and self._when_old is not None:
+            old = [self._when_old] * len(capacity)
+            ceiling, prod_ceiling = old if checks else ceiling, old if prod_checks else prod_ceiling
+        found += load
+        found += ceiling
         if self.by_prod:
             found += prod
-            if any(prod_limits):
-                found += [ceiling_of(percent, whole) for percent, whole in zip(prod_limits, capacity, strict=True)]
-            else:
-                found += [_below(each, a - b) for each, a, b in zip(relative, delta, prod, strict=True)]
+            found += prod_ceiling
         return found
+
+    def _is_old(self, updated_s: float) -> bool:
+        return self._now_s - updated_s >= self.args.node_metric_expiration_seconds
 
     def _shares(self, row: Row, report: Report) -> tuple[list[int], list[int], list[int]]:
         """What all pods of a row add to each view of its load."""
@@ -437,22 +459,47 @@ class LoadRows(Index):
         cluster = self.cluster
         if cluster.now_s == self._now_s:
             return
-        before_s, now_s = self._now_s, cluster.now_s
-        self._now_s = now_s
+        before_s, now_s, next_s = self._now_s, cluster.now_s, self._next_expiry_s
         # A millisecond early, so that no rounding can hide a report that ends right now.
-        if before_s < now_s < self._next_expiry_s - 1e-3:
+        if before_s < now_s < next_s - 1e-3:
+            self._now_s = now_s
             return
         expiration_s = self.args.node_metric_expiration_seconds
         updated = cluster.table.columns[self.columns.updated]
         old = now_s - updated >= expiration_s
-        for row in np.flatnonzero(old != (before_s - updated >= expiration_s)):
-            cluster.table.touch(int(row), int(Reason.LOAD))
-        self._next_expiry_s = float(updated[~old].min(initial=math.inf)) + expiration_s
+        was_old = before_s - updated >= expiration_s
+        self._turn(now_s, float(updated[~old].min(initial=math.inf)) + expiration_s)
+        cluster.undoable(lambda: self._turn(before_s, next_s))
+        alive = cluster.table.alive
+        self._age(np.flatnonzero(old & ~was_old & alive))
+        self._load_rows(np.flatnonzero(~old & was_old & alive).tolist())
+
+    def _turn(self, now_s: float, next_expiry_s: float) -> None:
+        self._now_s, self._next_expiry_s = now_s, next_expiry_s
+
+    def _age(self, rows: Array) -> None:
+        """The reports of some rows have become too old: the same as to work out everything anew, without a look at the
+        pods there. Where agents are away, that is all rows at once."""
+        table, columns = self.cluster.table, self.columns
+        table.set_many(rows.tolist(), {name: [0] * len(rows) for name in columns.capacity})
+        if self._when_old is None:
+            return
+        for checks, ceiling in ((columns.checks, columns.ceiling), (columns.prod_checks, columns.prod_ceiling)):
+            if ceiling is columns.ceiling or self.by_prod:
+                checked = rows[table.columns[checks][rows] > 0].tolist()
+                table.set_many(checked, {name: [self._when_old] * len(checked) for name in ceiling})
 
 
-def _below(ceiling: int, used: int) -> int:
-    """What is left below a ceiling, where there is one."""
-    return UNCHECKED if ceiling == UNCHECKED else ceiling - used
+def _sum(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def _as_if(ceilings: Sequence[int], checked: Sequence[int], load: Sequence[int]) -> list[int]:
+    """Ceilings for one load that leave as much room as these do for the load that they are about."""
+    return [
+        UNCHECKED if most == UNCHECKED else most - used + instead
+        for most, used, instead in zip(ceilings, checked, load, strict=True)
+    ]
 
 
 def _said(annotation: Annotation[T, D], text: str) -> T | D | None:

@@ -16,6 +16,7 @@ from koord.scheduler.framework.amount_scores import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     Filled,
+    Free,
     Mixed,
     PodAmounts,
     Ratio,
@@ -39,6 +40,8 @@ SHAPES: st.SearchStrategy[ScoreShape] = st.sampled_from(
         Ratio(((0, 0), (100, 100))),
         Ratio(((0, 100), (33, 70), (66, 90), (100, 0))),
         Ratio(((50, 10),)),
+        Free(0),
+        Free(3),
     ]
 )
 
@@ -247,6 +250,10 @@ def test_classes_are_alike_where_only_what_pods_ask_for_differs() -> None:
         (Mixed((False, True)), [(64, 24, 1), (8, 6, 2)], 70),
         (Mixed((False, True)), [(64, 24, 1), (0, 2, 1)], 31),
         (Mixed(()), [], 100),
+        (Free(0), [(64, 24, 1), (0, 2, 1)], 31),
+        (Free(2), [(8, 3, 1), (32, 10, 1)], (62 + 68 + 2 * 62) // 4),
+        (Free(1), [(8, 3, 0), (32, 40, 1)], 0),
+        (Free(0), [], 0),
         (BALANCED, [(8, 3, 1), (32, 10, 1)], 96),
         (BALANCED, [(10, 1, 1), (10, 3, 1), (0, 5, 1)], 90),
         (BALANCED, [(10, 1, 1)], 100),

@@ -73,7 +73,7 @@ def load_of(engine: Engine, resource: str = "cpu") -> int:
     """What a node is taken to use, by the mean."""
     columns = engine.cluster.table.columns
     row = engine.cluster.table.row_of["n"]
-    return int(columns[f"load assigned {resource} 0"][row] + columns[f"load measured {resource} 0"][row])
+    return int(columns[f"load in all {resource} 0"][row])
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,38 @@ def test_reports_expire(age_s: int, filters: bool, allows: bool, expected: tuple
     assert verdict(engine, pod("p")) == BUSY
 
 
+def test_a_report_that_expires_inside_an_attempt_has_expired_after_the_attempt_is_undone() -> None:
+    plugin = LoadAwareScheduling(args(nodeMetricExpirationSeconds=300))
+    engine = one_node(plugin, metric("n", usage={"cpu": "10"}))
+    assert verdict(engine, pod("p")) == PASSES
+    engine.cluster.now_s = NOW_S + 300
+    with engine.cluster.transaction() as attempt:
+        assert verdict(engine, pod("p")) == ("node(s) nodeMetric expired",)
+        attempt.undo()
+    assert verdict(engine, pod("p")) == ("node(s) nodeMetric expired",)
+
+
+@pytest.mark.parametrize("prod", [{}, {"prodUsageThresholds": {"cpu": 50}}])
+@pytest.mark.parametrize("allows", [False, True])
+def test_rows_that_age_one_by_one_look_as_if_worked_out_anew(prod: dict[str, Any], allows: bool) -> None:
+    """Pods come and go while the report is old, and it is believed again when the clock is put back."""
+    given = args(nodeMetricExpirationSeconds=300, enableScheduleWhenNodeMetricsExpired=allows, **prod)
+    plugin = LoadAwareScheduling(given)
+    report = metric("n", usage={"cpu": "10"}, pods=[pod_usage("a", {"cpu": "1"})])
+    engine = one_node(plugin, report, pods=[asks(3000, "a", on="n")])
+    for now_s, name in ((NOW_S + 300, "b"), (NOW_S, "c")):
+        engine.cluster.now_s = now_s
+        verdict(engine, pod("p"))
+        bind(engine, asks(2000, name, on="n"))
+        anew = one_node(LoadAwareScheduling(given), report, now_s=now_s)
+        verdict(anew, pod("p"))
+        for record, _ in engine.cluster.pods.values():
+            anew.cluster.place(record, 0)
+        names = plugin.rows.columns.all if prod else plugin.rows.columns.without_prod
+        cells = [[each.cluster.table.columns[name].item(0) for name in names] for each in (engine, anew)]
+        assert cells[0] == cells[1]
+
+
 def test_where_old_reports_are_not_filtered_they_count_but_score_nothing() -> None:
     plugin = LoadAwareScheduling(args(nodeMetricExpirationSeconds=300, filterExpiredNodeMetrics=False))
     engine = one_node(plugin, metric("n", age_s=300, usage={"cpu": "40"}))
@@ -263,7 +295,7 @@ def test_two_profiles_on_one_cluster_do_not_get_in_each_others_way() -> None:
         plugin.put_node_metric(metric("n"))
     engines[0].place(Ask(pod("p", requests={"cpu": "2"})))
     row = cluster.table.row_of["n"]
-    assert [cluster.table.columns[f"load assigned cpu {i}"][row] for i in (0, 1)] == [1700, 1000]
+    assert [cluster.table.columns[f"load in all cpu {i}"][row] for i in (0, 1)] == [1700, 1000]
 
 
 @settings(max_examples=70)
