@@ -356,7 +356,10 @@ class Free(ScoreShape):
         lowest: Numbers = 100
         weights = self.dominant
         for capacity, used, weight in shares:
-            free = percent((capacity - used) * (used <= capacity), capacity + (capacity == 0)) * (capacity > 0)
+            every = all_positive(capacity)
+            free = percent((capacity - used) * (used <= capacity), capacity if every else capacity + (capacity == 0))
+            if not every:
+                free = free * (capacity > 0)
             total = total + (free if weight == 1 else free * weight)
             weights += weight
             if self.dominant:

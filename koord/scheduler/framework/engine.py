@@ -279,7 +279,10 @@ class Engine:
         return Placement(ask.key, node, scores, total)
 
     def _first_preferred(self, ask: Ask) -> Row | None:
-        return next((row for row in self.preferred(ask) if self.fits(ask, row)), None)
+        for row in self.preferred(ask):
+            if self.fits(ask, row):
+                return row
+        return None
 
     def preferred(self, ask: Ask) -> Sequence[Row]:
         """Rows that a pod is tried on before all others, in their order: what the first plugin that has any says."""

@@ -51,6 +51,7 @@ class Checkpoints(Notes):
     """When pods on nodes last saved what they have computed, as they say. A note is that time in seconds."""
 
     name: ClassVar[str] = "Checkpoints"
+    heeds: ClassVar[frozenset[str]] = frozenset({CHECKPOINTED_AT.key})
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)

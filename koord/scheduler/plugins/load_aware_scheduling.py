@@ -102,8 +102,7 @@ class LoadAwareScheduling(Plugin):
         rows = self.rows
         wish = rows.wish(rows.loads.of_alike(ask.pod, ask.template))
         filters = rows.filters and not any(owner.kind == "DaemonSet" for owner in ask.meta.owner_references)
-        by_prod = _YES if wish.is_prod and rows.by_prod else _NO
-        return _Kind(wish.estimate, by_prod, _YES if filters else _NO)
+        return _Kind(wish.estimate, _YES if wish.is_prod and rows.by_prod else _NO, _YES if filters else _NO)
 
 
 class _Load(Judge):

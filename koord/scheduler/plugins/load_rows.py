@@ -42,7 +42,7 @@ from koord.scheduler.plugins.load_threshold import CLOSED, UNCHECKED
 from koord.scheduler.plugins.load_threshold import ceiling as ceiling_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Array, Column, Reason, Row
+from koord.scheduler.state.table import Array, Column, Gains, Reason, Row
 from koord.scheduler.state.watchers import Index
 
 T = TypeVar("T")
@@ -61,6 +61,11 @@ class Wish(NamedTuple):
     is_prod: bool
     after_initialized_s: int
     after_scheduled_s: int
+    gains: Gains
+    """What the pod adds to the row's load, as long as the node does not report it, for speed: one object for all pods
+    that are alike. Empty where there is no such object."""
+    prod_gains: Gains
+    "The same, and what it adds to what prod pods use."
 
 
 class Share(NamedTuple):
@@ -251,6 +256,11 @@ class LoadRows(Index):
         report = self._reports.get(table.names[row])
         if report is None or report.usage is None:
             return
+        if record.key not in report.of_pods:
+            wish = self.wish(basis)
+            if wish.gains and (wish.is_prod or not self.by_prod):
+                table.gain(row, wish.prod_gains if self.by_prod else wish.gains, sign, 0)
+                return
         share = self._share(basis, record, report)
         for name, amount in zip(columns.load, share.delta, strict=True):
             table.add(name, row, sign * amount)
@@ -439,7 +449,7 @@ class LoadRows(Index):
         rest = list(found.estimate)
         for each in inside:
             rest = [max(0, left - more) for left, more in zip(rest, self.wish(each).estimate, strict=True)]
-        return found._replace(estimate=tuple(rest))
+        return found._replace(estimate=tuple(rest), gains=(), prod_gains=())
 
     def _new_wish(self, basis: LoadBasis) -> Wish:
         args, factors = self.args, dict(self.args.estimated_scaling_factors)
@@ -452,7 +462,10 @@ class LoadRows(Index):
             )
             after = [of if own is None or own < 0 else own for own, of in zip(said, after, strict=True)]
         estimate = self._vector({name: estimate_of(basis, name, factor) for name, factor in factors.items()})
-        return Wish(estimate, basis.priority_class is PriorityClass.PROD, after[0] or 0, after[1] or 0)
+        gains = tuple(zip(self.columns.load, estimate, strict=True))
+        prod_gains = (*gains, *zip(self.columns.prod, estimate, strict=True))
+        is_prod = basis.priority_class is PriorityClass.PROD
+        return Wish(estimate, is_prod, after[0] or 0, after[1] or 0, gains, prod_gains)
 
     def advance(self) -> None:
         """The time may be another: look again at the rows whose reports have become too old."""

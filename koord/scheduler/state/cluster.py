@@ -109,7 +109,10 @@ class Cluster:
         self.noting: dict[str, Notes] = {}
         "Who makes and counts notes of pods, by name."
         self._reading: list[Notes] = []
-        "Those of them that read notes from pods."
+        "Those of them that read notes from pods, by more than annotations."
+        self._by_annotation: list[Notes] = []
+        "Those who have something to note only of pods with annotations that they heed: these."
+        self._heeded: frozenset[str] = frozenset()
         self._settled: dict[Template, tuple[NotesOf, list[Notes]]] = {}
         self._alone: dict[tuple[str, object], NotesOf] = {}
         self._indexes: dict[type[Index], Index] = {}
@@ -335,7 +338,10 @@ class Cluster:
         found = self.noting.get(kind.name)
         if found is None:
             found = self.noting[kind.name] = kind(self)
-            if found.from_pod:
+            if found.from_pod and found.heeds:
+                self._by_annotation.append(found)
+                self._heeded |= found.heeds
+            elif found.from_pod:
                 self._reading.append(found)
                 self._settled.clear()
             self.watch(found)
@@ -351,6 +357,9 @@ class Cluster:
         if settled is None:
             settled = self._settle(pod, template)
         notes, asking = settled
+        said = pod.metadata.annotations
+        if said and not self._heeded.isdisjoint(said):
+            asking = [*asking, *self._by_annotation]
         kept = [each for each in known.notes if not self.noting[each[0]].from_pod] if known is not None else None
         if not asking and not kept:
             return notes

@@ -25,6 +25,8 @@ class Notes(Index):
     """Whether the pod itself says all of it. A note that it cannot say (what was promised before its binding) stays as
     it was when the pod is put again on the same node."""
 
+    heeds: ClassVar[frozenset[str]] = frozenset()
+    "Annotations, of which a pod must have one for `of` to note anything. None named: it looks at more than those."
     shared: ClassVar[bool] = False
     "Whether equal notes are one object, as they are where they follow from the template: they are kept once."
     changes_views: ClassVar[bool] = True

@@ -124,6 +124,7 @@ class Devices(Notes):
     """All devices of a cluster, and who has what of them."""
 
     name: ClassVar[str] = "DeviceShare"
+    heeds: ClassVar[frozenset[str]] = frozenset({names.ANNOTATION_DEVICE_ALLOCATED})
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)

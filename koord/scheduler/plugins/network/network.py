@@ -28,6 +28,7 @@ class Network(Notes):
     """A note is what a pod says that others may want to be near to."""
 
     name: ClassVar[str] = "Network"
+    heeds: ClassVar[frozenset[str]] = frozenset({NETWORK_TOPOLOGY_SELECTOR.key})
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -39,7 +40,7 @@ class Network(Notes):
         self._told: tuple[str, object] | None = None
 
     def of(self, pod: Pod) -> object | None:
-        return NETWORK_TOPOLOGY_SELECTOR.read(pod.metadata) or None if pod.metadata.annotations else None
+        return NETWORK_TOPOLOGY_SELECTOR.read(pod.metadata) or None
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         there = self.near.setdefault(str(note), {})

@@ -272,6 +272,7 @@ class Allocations(Notes):
     """Of a whole cluster."""
 
     name: ClassVar[str] = NAME
+    heeds: ClassVar[frozenset[str]] = frozenset({RESOURCE_STATUS.key})
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.pod import Pod, PodSpec
 from koord.api.kubernetes.resources import amounts as amounts_of
 from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import BadInput
@@ -154,6 +154,10 @@ class Quotas(Notes):
             return None
         return tuple(sorted(pod_requests(pod, overhead=False).items()))
 
+    def by_spec(self, spec: PodSpec) -> bool:
+        """Of a pod with an overhead, what its node has granted it counts as well."""
+        return not spec.overhead
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         """Counted with all others, by `pod_moved`."""
 
@@ -267,12 +271,10 @@ class Quotas(Notes):
     # How it is counted.
 
     def _use(self, bucket: Bucket, record: PodRecord, sign: int) -> None:
-        if self._passes_over(record):
+        if record.terminating and self._passes_over(record):
             return
         amounts, fixed = self.counted(record), is_fixed_record(record)
-        self._count(bucket, amounts, sign, used=True, fixed=fixed)
-        if record.key not in self._waiting:
-            self._count(bucket, amounts, sign, fixed=fixed)
+        self._count(bucket, amounts, sign, used=True, asked=record.key not in self._waiting, fixed=fixed)
         if record.notes and (note := room_note(record)) is not None:
             self._reserve(note, bucket, amounts, sign, fixed=fixed)
 
@@ -290,7 +292,6 @@ class Quotas(Notes):
             for (where, is_fixed_there, given), way in ((before, +1), ((room.bucket, room.fixed, room.given), -1)):
                 if where is not None and given:
                     self._count(where, given, way, used=True, fixed=is_fixed_there)
-                    self._count(where, given, way, fixed=is_fixed_there)
         if room.bucket is None and not any(room.users.values()):
             del self._reserved[note.uid]
 
@@ -317,15 +318,27 @@ class Quotas(Notes):
             self._count(bucket, self.counted(record), sign, fixed=is_fixed_record(record))
 
     def _count(
-        self, bucket: Bucket, amounts: Mapping[str, int], sign: int, *, used: bool = False, fixed: bool = False
+        self,
+        bucket: Bucket,
+        amounts: Mapping[str, int],
+        sign: int,
+        *,
+        used: bool = False,
+        asked: bool = True,
+        fixed: bool = False,
     ) -> None:
         sums, quota = bucket.sums, bucket.quota
-        parts = (sums.used, sums.fixed_used) if used else (sums.request, sums.fixed_request)
-        for part in parts if fixed else parts[:1]:
-            for key, amount in amounts.items():
-                part[key] = part.get(key, 0) + sign * amount
+        for counts, whole, part in (
+            (used, sums.used, sums.fixed_used),
+            (asked, sums.request, sums.fixed_request),
+        ):
+            if counts:
+                for key, amount in amounts.items():
+                    whole[key] = whole.get(key, 0) + sign * amount
+                    if fixed:
+                        part[key] = part.get(key, 0) + sign * amount
         self.uses += 1
-        if sign < 0 or not used:
+        if sign < 0 or asked:
             self._may_ease()
         if quota is None:
             return
@@ -333,9 +346,12 @@ class Quotas(Notes):
         if quota.name in OUTSIDE:
             if used:
                 self._total_is_stale = True
-        else:
-            tree = self.forest.tree_of(quota.name) or self.forest.trees[DEFAULT_TREE]
-            tree.add(quota, amounts, sign, used=used, fixed=fixed)
+            return
+        tree = self.forest.tree_of(quota.name) or self.forest.trees[DEFAULT_TREE]
+        if used:
+            tree.add(quota, amounts, sign, used=True, fixed=fixed)
+        if asked:
+            tree.add(quota, amounts, sign, used=False, fixed=fixed)
 
     def _may_ease(self) -> None:
         self.changes += 1
