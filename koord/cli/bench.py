@@ -34,6 +34,7 @@ BENCHES: Final[Mapping[str, Bench]] = {
     "scheduling": Bench("koord.bench.scheduling", "pods scheduled and bound on an API server, beside kube-scheduler"),
     "jobs": Bench("koord.bench.jobs", "decisions about whole jobs, and what jobs cost that do not fit"),
     "gpu-packing": Bench("koord.bench.gpu_packing.run", "how much GPU placement policies get allocated, on traces"),
+    "descheduler": Bench("koord.bench.descheduler", "a round on thousands of nodes, and a step of many moves"),
     "admission": Bench("koord.bench.admission", "webhook requests and rules"),
     "agent": Bench("koord.bench.agent", "a round of the node agent on a busy node"),
     "manager": Bench("koord.bench.manager", "what nodes lend, on thousands of nodes"),

@@ -10,22 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol.annotations.colocation import RAW_ALLOCATABLE
 from koord.api.protocol.annotations.value import AnnotationError
-from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo, PodMetricInfo
+from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import PriorityClass, priority_class
-from koord.api.text.quantity import ResourceList
+from koord.api.text.duration import parse_duration
+from koord.api.text.quantity import Number, ResourceList
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 Amounts: TypeAlias = Mapping[str, int]
 Percents: TypeAlias = Mapping[str, float]
 
 PODS = "pods"
+_PLAIN: Final = 18
+"""Digits of which every number can be counted."""
 
 
 @dataclass(slots=True)
@@ -37,12 +41,21 @@ class NodeLoad:
     has: Amounts
     usage: dict[str, int]
     prod_usage: dict[str, int]
-    of_pod: Mapping[str, Amounts]
-    "What each pod was measured to use, by its key."
+    "Empty where nobody asks for it."
+    _reported: Sequence[PodMetricInfo] = ()
+    _of_pod: dict[str, Amounts] | None = None
 
     @property
     def name(self) -> str:
         return self.node.metadata.name
+
+    def of_pod(self, pod: Pod) -> Amounts | None:
+        """What a pod was measured to use; None where it was not."""
+        if self._of_pod is None:
+            self._of_pod = {
+                f"{each.namespace}/{each.name}": _total((each.pod_usage.resources,)) for each in self._reported
+            }
+        return self._of_pod.get(pod.metadata.key)
 
     def percent(self, usage: Amounts, resource: str) -> float:
         has = self.has.get(resource, 0)
@@ -62,24 +75,72 @@ class Marks:
         return [resource for resource, mark in marks.items() if usage.get(resource, 0) > mark]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How reports are read."""
+
+    fresh_s: float
+    "Older ones say nothing."
+    aggregation: str = ""
+    "Which percentile of the node's usage counts (p95), or avg; empty: what was measured last."
+    duration_s: float = 0.0
+    "Over which time; 0: the longest that is reported."
+    prod: bool = True
+    "Whether the usage of prod pods is asked for."
+
+
 def load_of(
-    node: Node, pods: Sequence[Pod], metric: NodeMetric | None, now_s: float, fresh_s: float
+    node: Node, pods: Sequence[Pod], metric: NodeMetric | None, now_s: float, reading: Reading
 ) -> NodeLoad | None:
     """The load of a node, or None where its report is missing, too old, or says nothing."""
-    if metric is None or metric.status.node_metric is None or not _is_fresh(metric, now_s, fresh_s):
+    if metric is None or metric.status.node_metric is None or not _is_fresh(metric, now_s, reading.fresh_s):
         return None
-    prod = {pod.metadata.key for pod in pods if priority_class(pod) is PriorityClass.PROD}
-    usage = dict(amounts(metric.status.node_metric.system_usage.resources, capped=True))
+    reported = metric.status.pods_metric
+    usage = _percentile(metric.status.node_metric, reading)
+    if usage is None:
+        usage = _total(each.pod_usage.resources for each in reported)
+        add(usage, amounts(metric.status.node_metric.system_usage.resources, capped=True))
+    usage[PODS] = len(pods)
     prod_usage: dict[str, int] = {}
-    of_pod: dict[str, Amounts] = {}
-    for each in metric.status.pods_metric:
-        key = f"{each.namespace}/{each.name}"
-        used = of_pod[key] = amounts(each.pod_usage.resources, capped=True)
-        add(usage, used)
-        if key in prod:
-            add(prod_usage, used)
-    usage[PODS], prod_usage[PODS] = len(pods), len(prod)
-    return NodeLoad(node, pods, has_of(node), usage, prod_usage, of_pod)
+    if reading.prod:
+        prod = {pod.metadata.key for pod in pods if priority_class(pod) is PriorityClass.PROD}
+        of_prod = (each.pod_usage.resources for each in reported if f"{each.namespace}/{each.name}" in prod)
+        prod_usage = {**_total(of_prod), PODS: len(prod)}
+    return NodeLoad(node, pods, has_of(node), usage, prod_usage, reported)
+
+
+def _percentile(info: NodeMetricInfo, reading: Reading) -> dict[str, int] | None:
+    """The node's usage over a time; None where nobody asks for it, or it is not reported."""
+    if not reading.aggregation:
+        return None
+    found: tuple[float, dict[str, int]] | None = None
+    for part in info.aggregated_node_usages:
+        usage, over_s = part.usage.get(reading.aggregation), parse_duration(part.duration or "0s")
+        if usage is None or (reading.duration_s and over_s != reading.duration_s):
+            continue
+        if found is None or over_s > found[0]:
+            found = over_s, amounts(usage.resources, capped=True)
+    return None if found is None else found[1]
+
+
+def _total(lists: Iterable[ResourceList]) -> dict[str, int]:
+    """The sum of some lists. All pods of a cluster are added up in every round, so this is spelled out."""
+    found: dict[str, int] = {}
+    for resources in lists:
+        for name, quantity in resources.items():
+            found[name] = found.get(name, 0) + amount_of(name, quantity)
+    return dict(with_current_names(found))
+
+
+def amount_of(name: str, quantity: Number) -> int:
+    """As `amounts` has it, at once for what agents write: `1250m` and plain numbers."""
+    if type(quantity) is str and len(quantity) < _PLAIN:
+        if name == "cpu":
+            if quantity[-1:] == "m" and quantity[:-1].isdecimal():
+                return int(quantity[:-1])
+        elif quantity.isdecimal():
+            return int(quantity)
+    return next(iter(amounts({name: quantity}, capped=True).values()))
 
 
 def _is_fresh(metric: NodeMetric, now_s: float, fresh_s: float) -> bool:

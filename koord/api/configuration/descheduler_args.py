@@ -15,6 +15,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from koord.api.configuration.component_config import NonNegativeDuration, PluginArgs, each
+from koord.api.configuration.scheduler_args import Aggregation
 from koord.api.machinery.faults import Fault, join
 from koord.api.machinery.struct import EMPTY, Struct, field
 from koord.api.protocol import names
@@ -188,6 +189,14 @@ def _anomaly(given: AnomalyCondition | None, base: AnomalyCondition) -> AnomalyC
     )
 
 
+class UsageAggregation(Struct):
+    """Which percentile of a node's usage counts, over which of the times that agents report; without a duration the
+    longest. Koordinator's descheduler knows the last measurement alone; names are those of its LoadAwareScheduling."""
+
+    usage_aggregation_type: Aggregation = ""
+    usage_aggregated_duration: NonNegativeDuration = "0s"
+
+
 class NodePool(Struct):
     """Thresholds for some nodes. What it lacks is taken from the plugin's own."""
 
@@ -233,6 +242,7 @@ class LowNodeLoadArgs(PluginArgs):
     dry_run: bool = False
     number_of_nodes: Count = 0
     node_metric_expiration_seconds: Positive = 180
+    aggregated: UsageAggregation | None = None
     evictable_namespaces: Namespaces | None = None
     node_selector: LabelSelector | None = None
     pod_selectors: tuple[PodSelector, ...] = ()

@@ -9,12 +9,12 @@ all rules of the scheduler and stay below its own high mark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from koord.api.configuration.descheduler_args import AnomalyCondition, LowNodeLoadArgs, NodePool
+from koord.api.configuration.descheduler_args import AnomalyCondition, LowNodeLoadArgs, NodePool, UsageAggregation
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.duration import parse_duration
@@ -27,6 +27,7 @@ from koord.descheduler.load import (
     Marks,
     NodeLoad,
     Percents,
+    Reading,
     add,
     around_the_mean,
     load_of,
@@ -89,6 +90,10 @@ class LowNodeLoad(Plugin):
     def __init__(self, args: LowNodeLoadArgs) -> None:
         self.args = args
         self._selection = Selection.of(args)
+        by = args.aggregated or UsageAggregation()
+        self._reading = Reading(
+            args.node_metric_expiration_seconds, by.usage_aggregation_type, parse_duration(by.usage_aggregated_duration)
+        )
         self._pools = tuple((pool, chosen_by(pool.node_selector)) for pool in (_default_pool(args), *args.node_pools))
 
     def propose(self, turn: Turn, memory: Memory | None) -> Memory:
@@ -111,14 +116,16 @@ class LowNodeLoad(Plugin):
         return known
 
     def _loads(self, turn: Turn, pool: NodePool, chosen: LabelMatcher, taken: set[str]) -> list[NodeLoad]:
-        sight, args = turn.sight, self.args
+        sight = turn.sight
+        prod = bool(pool.prod_low_thresholds or pool.prod_high_thresholds)
+        reading = replace(self._reading, prod=prod)
         found = []
         for name in turn.nodes:
             node = sight.nodes[name]
             if pool.node_selector is not None and (name in taken or not chosen.matches(node.metadata.labels)):
                 continue
             metric, pods = sight.metrics.get(name), sight.pods_on.get(name, ())
-            load = load_of(node, pods, metric, sight.now_s, args.node_metric_expiration_seconds)
+            load = load_of(node, pods, metric, sight.now_s, reading)
             if load is not None:
                 found.append(load)
         return found
@@ -307,7 +314,7 @@ def _victims(this: _Pass, source: _Seen, prod: bool) -> list[Pod]:
     weights = this.pool.resource_weights
 
     def rank(pod: Pod) -> tuple[object, ...]:
-        measured = load.of_pod.get(pod.metadata.key)
+        measured = load.of_pod(pod)
         score = 0.0 if measured is None else _excess_score(measured, excess, weights)
         return (importance(pod), measured is None, -score, -created_s(pod), pod.metadata.key)
 
@@ -322,7 +329,7 @@ def _victims(this: _Pass, source: _Seen, prod: bool) -> list[Pod]:
 
 
 def _used(load: NodeLoad, pod: Pod) -> Amounts:
-    return load.of_pod.get(pod.metadata.key) or estimated(pod)
+    return load.of_pod(pod) or estimated(pod)
 
 
 def _reason(source: _Seen, prod: bool) -> str:
