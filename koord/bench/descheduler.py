@@ -126,7 +126,11 @@ def _pod_template() -> Pod:
                 "priority": 9500,
                 "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "2Gi"}}}],
             },
-            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {
+                "phase": "Running",
+                "qosClass": "Burstable",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
         },
     )
 

@@ -39,16 +39,21 @@ _QOS: Final[Mapping[QoSClass, int]] = {
 
 def importance(pod: Pod) -> Importance:
     """Lower goes first."""
+    says = pod.metadata.annotations
     return (
-        _CLASSES[priority_class(pod)],
-        pod.spec.priority or 0,
+        *roughly(pod),
         _KUBE_QOS[kube_qos(pod)],
         _QOS[qos_class(pod)],
-        deletion_cost(pod),
-        EVICTION_COST.read(pod.metadata),
+        deletion_cost(pod) if says else 0,
+        EVICTION_COST.read(pod.metadata) if says else 0,
         # Who saved its work last loses least. Who says nothing of it comes after those who do.
-        -(CHECKPOINTED_AT.read(pod.metadata) or 0.0),
+        -(CHECKPOINTED_AT.read(pod.metadata) or 0.0) if says else 0.0,
     )
+
+
+def roughly(pod: Pod) -> tuple[int, int]:
+    """What importance begins with."""
+    return (_CLASSES[priority_class(pod)], pod.spec.priority or 0)
 
 
 def created_s(pod: Pod) -> float:

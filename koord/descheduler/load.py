@@ -57,6 +57,12 @@ class NodeLoad:
             }
         return self._of_pod.get(pod.metadata.key)
 
+    def take(self, used: Amounts, is_prod: bool, sign: int = 1) -> None:
+        """A pod comes, or goes."""
+        add(self.usage, used, sign)
+        if is_prod and self.prod_usage:
+            add(self.prod_usage, used, sign)
+
     def percent(self, usage: Amounts, resource: str) -> float:
         has = self.has.get(resource, 0)
         return 100.0 * usage.get(resource, 0) / has if has else 0.0

@@ -72,10 +72,11 @@ class Places:
                 row = cluster.table.row_of.get(name)
                 if row is not None:
                     will_do[row] = False
-            rows = np.flatnonzero(will_do)
-            for row in rows[np.argsort(-totals[rows], kind="stable")].tolist():
+            best = np.where(will_do, totals, LOW)
+            while best[row := int(best.argmax())] > LOW:
                 placement = engine.place_on(ask, row)
                 if placement.node is not None:
                     return placement.node
+                best[row] = LOW
             attempt.undo()
         return None

@@ -8,8 +8,10 @@ all rules of the scheduler and stay below its own high mark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +22,7 @@ from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.duration import parse_duration
 from koord.api.text.selector import LabelMatcher
 from koord.descheduler.anomaly import NOTHING_KNOWN, Detector, marked
-from koord.descheduler.importance import created_s, importance
+from koord.descheduler.importance import Importance, created_s, importance, roughly
 from koord.descheduler.load import (
     PODS,
     Amounts,
@@ -28,7 +30,6 @@ from koord.descheduler.load import (
     NodeLoad,
     Percents,
     Reading,
-    add,
     around_the_mean,
     load_of,
     marks_of,
@@ -244,7 +245,8 @@ def _excess_score(used: Amounts, excess: Amounts, weights: Mapping[str, int]) ->
 
 
 class _Room:
-    """What targets can still take without being high themselves, by row and in total."""
+    """What targets can still take without being high themselves, by row and in total. A target of a prod pod must stay
+    below its mark for prod pods and below that for all pods."""
 
     def __init__(self, targets: Iterable[_Seen], turn: Turn, prod: bool) -> None:
         table = turn.sight.places.cluster.table
@@ -254,78 +256,92 @@ class _Room:
         self._capacity = table.capacity
         self._of_row = {int(row): i for i, row in enumerate(self._rows)}
         self._row_of = table.row_of
-        names = dict.fromkeys(name for each in listed for name in each.marks_for(prod).high)
-        self._left: dict[str, Array] = {
-            name: np.array(
-                [each.marks_for(prod).high.get(name, 0) - each.usage(prod).get(name, 0) for each in listed], np.int64
-            )
-            for name in names
-        }
-        self.total = {name: int(left.sum()) for name, left in self._left.items()}
+        self._left: dict[tuple[bool, str], Array] = {}
+        self._decides = (False, True) if prod else (False,)
+        has_prod = any(each.prod_marks is not None for each in listed)
+        for of_prod in (False, True) if has_prod else (False,):
+            for name in dict.fromkeys(name for each in listed for name in each.marks_for(of_prod).high):
+                self._left[of_prod, name] = np.array(
+                    [each.marks_for(of_prod).high.get(name, 0) - each.usage(of_prod).get(name, 0) for each in listed],
+                    np.int64,
+                )
+        self.total = {key: int(left.sum()) for key, left in self._left.items()}
 
     @property
     def is_spent(self) -> bool:
-        return any(left <= 0 for left in self.total.values())
+        return any(left <= 0 for (of_prod, _), left in self.total.items() if of_prod in self._decides)
 
-    def for_pod(self, used: Amounts) -> Array:
+    def for_pod(self, used: Amounts, is_prod: bool) -> Array:
         """The rows that stay below their marks with such a pod."""
         fits = np.ones(len(self._rows), np.bool_)
-        for name, left in self._left.items():
-            fits &= left >= used.get(name, 0)
+        for (of_prod, name), left in self._left.items():
+            if is_prod or not of_prod:
+                fits &= left >= used.get(name, 0)
         found = np.zeros(self._capacity, np.bool_)
         found[self._rows[fits]] = True
         return found
 
-    def take(self, node: str, used: Amounts) -> None:
+    def take(self, node: str, used: Amounts, is_prod: bool) -> None:
         at = self._of_row.get(self._row_of.get(node, -1))
         if node in self._loads:
-            add(self._loads[node].usage, used)
-        for name, left in self._left.items():
+            self._loads[node].take(used, is_prod)
+        for key, left in self._left.items():
+            of_prod, name = key
+            if of_prod and not is_prod:
+                continue
             if at is not None:
                 left[at] -= used.get(name, 0)
-            self.total[name] -= used.get(name, 0)
+            self.total[key] -= used.get(name, 0)
 
 
 def _relieve(this: _Pass, sources: Sequence[_Seen], targets: Sequence[_Seen], *, prod: bool) -> None:
-    room = _Room(targets, this.turn, prod)
     if not targets:
         return
+    room = _Room(targets, this.turn, prod)
     for source in sources:
         for pod in _victims(this, source, prod):
             if room.is_spent or not source.is_over(prod):
                 break
-            used = {**_used(source.load, pod), PODS: 1}
+            used, is_prod = {**_used(source.load, pod), PODS: 1}, priority_class(pod) is PriorityClass.PROD
             terms = Terms(looks_on=this.args.dry_run)
             if this.args.node_fit:
-                terms = Terms(room.for_pod(used), must_fit=True, nowhere=NO_TARGET, looks_on=this.args.dry_run)
+                fits = room.for_pod(used, is_prod)
+                terms = Terms(fits, must_fit=True, nowhere=NO_TARGET, looks_on=this.args.dry_run)
             moved = this.turn.ask(Proposal(pod, LowNodeLoad.name, _reason(source, prod)), terms)
             if moved is None:
                 continue
-            room.take(moved.to, used)
-            add(source.load.usage, used, -1)
-            if prod:
-                add(source.load.prod_usage, used, -1)
+            room.take(moved.to, used, is_prod)
+            source.load.take(used, is_prod, -1)
 
 
-def _victims(this: _Pass, source: _Seen, prod: bool) -> list[Pod]:
+def _victims(this: _Pass, source: _Seen, prod: bool) -> Iterator[Pod]:
+    """The pods of a source that may go, the first to go first. Few of them are ever needed, so that the closer look is
+    taken at the least important ones, then at others."""
     load = source.load
     usage, marks = source.usage(prod), source.marks_for(prod)
     excess = {name: usage[name] - marks.high[name] for name in marks.above(usage) if name != PODS}
     weights = this.pool.resource_weights
 
-    def rank(pod: Pod) -> tuple[object, ...]:
+    def rank(pod: Pod) -> tuple[Importance, bool, float]:
         measured = load.of_pod(pod)
         score = 0.0 if measured is None else _excess_score(measured, excess, weights)
-        return (importance(pod), measured is None, -score, -created_s(pod), pod.metadata.key)
+        return (importance(pod), measured is None, -score)
 
-    chosen = [
-        pod
-        for pod in load.pods
-        if this.selection.has_pod(pod)
-        and (not prod or priority_class(pod) is PriorityClass.PROD)
-        and this.turn.never(pod) is None
-    ]
-    return sorted(chosen, key=rank)
+    groups: dict[tuple[int, int], list[Pod]] = {}
+    for pod in load.pods:
+        if this.selection.has_pod(pod) and (not prod or priority_class(pod) is PriorityClass.PROD):
+            groups.setdefault(roughly(pod), []).append(pod)
+    for key in sorted(groups):
+        ranked = sorted(((rank(pod), pod) for pod in groups[key]), key=itemgetter(0))
+        for _, equals in groupby(ranked, key=itemgetter(0)):
+            alike = [pod for _, pod in equals]
+            for pod in sorted(alike, key=_newest_first) if len(alike) > 1 else alike:
+                if this.turn.never(pod) is None:
+                    yield pod
+
+
+def _newest_first(pod: Pod) -> tuple[float, str]:
+    return (-created_s(pod), pod.metadata.key)
 
 
 def _used(load: NodeLoad, pod: Pod) -> Amounts:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koord.api.machinery.codec import convert
+from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.descheduler.round import Outcome, run
 from tests.descheduler.build import NOW_S, Scene, config, deployment, job, metric, node, pod
 
@@ -186,3 +189,133 @@ def _cpu_of(metrics: Any, name: str) -> int:
                 text = str(each.pod_usage.resources["cpu"])
                 return int(text.removesuffix("m"))
     raise AssertionError(name)
+
+
+def with_percentile(report: Any, cpu: str, kind: str = "p95", duration: str = "5m0s") -> Any:
+    usage = {kind: {"resources": {"cpu": cpu, "memory": "8Gi"}}}
+    plain = msgspec.json.decode(msgspec.json.encode(report))
+    plain["status"]["nodeMetric"]["aggregatedNodeUsages"] = [{"usage": usage, "duration": duration}]
+    return convert(NodeMetric, plain)
+
+
+def test_a_percentile_over_a_time_counts_where_one_is_asked_for() -> None:
+    """a uses 26 cores just now, but its p95 over five minutes is 20; b's are 10 and 25."""
+    scene = Scene(
+        nodes=[node("a"), node("b")],
+        metrics=[with_percentile(metric("a", (26, 8), {}), "20"), with_percentile(metric("b", (10, 8), {}), "25")],
+    )
+    assert classes(run(config(MARKS), scene.sight())) == {"a": "high", "b": "low"}
+    by_p95 = {**MARKS, "aggregated": {"usageAggregationType": "p95", "usageAggregatedDuration": "5m"}}
+    assert classes(run(config(by_p95), scene.sight())) == {"a": "normal", "b": "high"}
+    unknown = {**MARKS, "aggregated": {"usageAggregationType": "p99"}}
+    assert classes(run(config(unknown), scene.sight())) == {"a": "high", "b": "low"}, "the last measurement stands in"
+
+
+PROD = {**MARKS, "prodHighThresholds": {"cpu": 50}, "prodLowThresholds": {"cpu": 20}}
+
+
+def prod_scene() -> Scene:
+    """a's prod pods use 18 of 32 cores, above their own mark of 16; with all else it uses 20, below 24."""
+    pods = [pod(f"p{i}", "a") for i in range(3)] + [pod("batch", "a", priority=5500, qos="BE", owner="Job train")]
+    used = {"p0": (10.0, 1.0), "p1": (6.0, 1.0), "p2": (2.0, 1.0), "batch": (1.0, 1.0)}
+    return Scene(
+        nodes=[node("a"), node("b"), node("c")],
+        pods=pods,
+        metrics=[metric("a", (1, 4), used), metric("b", (3, 4), {}), metric("c", (20, 4), {})],
+        workloads=[*deployment("web", 100), job("train")],
+    )
+
+
+def test_marks_for_prod_pods_move_prod_pods_alone() -> None:
+    outcome = run(config(PROD, FREELY), prod_scene().sight())
+    assert classes(outcome) == {"a": "prodHigh", "b": "bothLow", "c": "prodLow"}
+    # p2 uses just what is too much.
+    assert moved(outcome) == ["p2"]
+    assert outcome.moves[0].reason == "node is overutilized, prod cpu usage(56.25%)>threshold(50.00%)"
+
+
+def test_a_node_that_has_room_for_prod_pods_alone_stays_below_its_other_mark_too() -> None:
+    """c has room below its prod mark, but 3 cores more would take it above its own high mark of 24."""
+    scene = prod_scene()
+    scene.nodes = [node("a"), node("c"), node("d")]
+    used = {"p0": (15.0, 1.0), "p1": (3.0, 1.0), "p2": (2.0, 1.0), "batch": (1.0, 1.0)}
+    scene.metrics = [metric("a", (1, 4), used), metric("c", (22.5, 4), {}), metric("d", (22.5, 4), {})]
+    outcome = run(config(PROD, FREELY), scene.sight())
+    assert classes(outcome) == {"a": "prodHigh", "c": "prodLow", "d": "prodLow"}
+    assert moved(outcome) == []
+
+
+def test_pools_have_their_own_marks_and_do_not_look_again_at_what_was_hot_before() -> None:
+    nodes = [node("a"), node("b"), node("g1", labels={"pool": "gpu"}), node("g2", labels={"pool": "gpu"})]
+    scene = Scene(
+        nodes=nodes,
+        pods=[pod("p", "g1")],
+        metrics=[
+            metric("a", (26, 8), {}),
+            metric("b", (4, 8), {}),
+            metric("g1", (16, 8), {"p": (2, 1)}),
+            metric("g2", (4, 8), {}),
+        ],
+    )
+    pool = {
+        "name": "gpu",
+        "nodeSelector": {"matchLabels": {"pool": "gpu"}},
+        "highThresholds": {"cpu": 50},
+        "lowThresholds": {"cpu": 20},
+    }
+    outcome = run(config({**MARKS, "nodePools": [pool]}, FREELY), scene.sight())
+    assert classes(outcome) == {"a": "high", "b": "low", "g1": "high", "g2": "low"}
+    assert [(each.pod.metadata.name, each.to) for each in outcome.moves] == [("p", "g2")]
+
+
+@pytest.mark.parametrize(("number", "moves"), [(0, True), (1, False)])
+def test_so_many_nodes_must_have_room_before_anything_moves(number: int, moves: bool) -> None:
+    outcome = run(config({**MARKS, "numberOfNodes": number}, FREELY), a_hot_node().sight())
+    assert bool(outcome.moves) is moves
+
+
+@pytest.mark.parametrize(
+    ("args", "names"),
+    [
+        ({"evictableNamespaces": {"exclude": ["default"]}}, []),
+        ({"evictableNamespaces": {"include": ["default"]}}, ["a5", "a2"]),
+        ({"podSelectors": [{"name": "be", "selector": {"matchLabels": {"koordinator.sh/qosClass": "BE"}}}]}, ["a5"]),
+        ({"paused": True}, []),
+        ({"dryRun": True}, []),
+        ({"nodeSelector": {"matchLabels": {"pool": "x"}}}, []),
+        ({"resourceWeights": {"cpu": 5, "memory": 1}}, ["a5", "a2"]),
+    ],
+)
+def test_arguments_choose_what_may_go(args: dict[str, Any], names: list[str]) -> None:
+    assert moved(run(config({**MARKS, **args}, FREELY), a_hot_node().sight())) == names
+
+
+def test_who_only_looks_on_says_what_would_go_and_counts_it_as_gone() -> None:
+    outcome = run(config({**MARKS, "dryRun": True}, FREELY), a_hot_node().sight())
+    assert [each.proposal.pod.metadata.name for each in outcome.held] == ["a5", "a2"]
+    assert outcome.nodes["a"].after["cpu"] == 23_000
+
+
+def test_a_pod_without_a_measurement_counts_by_the_schedulers_estimate() -> None:
+    """It asks for 4 cores; the scheduler takes 85% of that for a new pod."""
+    scene = Scene(
+        nodes=[node("a"), node("b")],
+        pods=[pod("new", "a", cpu="4")],
+        metrics=[metric("a", (26, 8), {}), metric("b", (10, 8), {})],
+    )
+    outcome = run(config(MARKS, FREELY), scene.sight())
+    assert moved(outcome) == ["new"]
+    assert outcome.nodes["a"].after["cpu"] == 26_000 - 3_400
+
+
+def test_a_prod_pod_from_a_hot_node_does_not_take_its_target_above_the_mark_for_prod_pods() -> None:
+    """a is hot by 2 cores. b could take 14 more, but its prod pods use 15 of the 16 that they may."""
+    scene = Scene(
+        nodes=[node("a"), node("b"), node("c")],
+        pods=[pod("p", "a"), pod("q", "b")],
+        metrics=[metric("a", (22, 8), {"p": (4, 1)}), metric("b", (0, 8), {"q": (15, 1)}), metric("c", (20, 8), {})],
+    )
+    marks = {**MARKS, "lowThresholds": {"cpu": 50}, "prodHighThresholds": {"cpu": 50}}
+    outcome = run(config(marks, FREELY), scene.sight())
+    assert classes(outcome)["a"] == "high"
+    assert moved(outcome) == []

@@ -328,7 +328,7 @@ def test_where_the_smaller_domain_has_no_room_nothing_goes_unless_forced() -> No
 
 
 def test_pods_of_another_revision_do_not_count_together() -> None:
-    by_revision = {"constraint": {"matchLabelKeys": ["rev"]}}
+    by_revision: dict[str, Any] = {"constraint": {"matchLabelKeys": ["rev"]}}
     one = spread_pods({"a": 2, "b": 0}, **by_revision)
     two = [
         convert(
