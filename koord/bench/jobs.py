@@ -146,7 +146,9 @@ def members(gang: str, number: int, cores: int) -> list[Pod]:
 
 
 def _pod(name: str, gang: str, least: int, *, cores: int) -> dict[str, Any]:
-    said = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(least)} if gang else {}
+    said: dict[str, str] = (
+        {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(least)} if gang else {}
+    )
     requests = {"cpu": str(cores), "memory": f"{cores}Gi"}
     return {
         "metadata": {"name": name, "namespace": "lab", "uid": name, "annotations": said, "labels": {"job": gang}},
@@ -225,7 +227,7 @@ def _request(kind: str, turn: int, i: int) -> bytes:
     if kind == "alone":
         return bursts.pod_request(f"alone{turn}-{i}")
     gang = f"gang{turn}-{i // GANG}"
-    said = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(GANG)}
+    said: dict[str, str] = {names.ANNOTATION_GANG_NAME: gang, names.ANNOTATION_GANG_MIN_AVAILABLE: str(GANG)}
     return bursts.pod_request(f"{gang}-{i % GANG}", annotations=said)
 
 

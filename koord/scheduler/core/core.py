@@ -10,6 +10,7 @@ Live, `koord plan`, `koord explain` and tests drive it, and decide nothing thems
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -127,11 +128,16 @@ class Core:
         """What plugins, or those of one name, want written since somebody asked, beside bindings: the status of other
         kinds."""
         found: list[Write] = []
+        self.cluster.again_s = math.inf
         for name, write in self._writing:
             if plugin in ("", name):
                 found += write(self.cluster)
         outbox = self.cluster.outbox
         return found if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *found]
+
+    def writes_in_s(self) -> float:
+        """After how many seconds plugins want to be asked again what is to be written, though nothing may happen."""
+        return max(0.0, self.cluster.again_s - self.now.wall_s)
 
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
         """Objects, beside the pods of a job, at which users look to see how it fares."""

@@ -176,7 +176,7 @@ class Loop:
         """Until something happens, or time alone makes somebody ready."""
         self._write_all()
         self._look(self._clock.monotonic())
-        rest_s = LONGEST_REST_S
+        rest_s = min(LONGEST_REST_S, self._core.writes_in_s())
         change_s = None if self._is_full else self._core.next_change_s()
         if change_s is not None:
             rest_s = min(rest_s, max(0.0, change_s - self._clock.monotonic()))

@@ -7,6 +7,7 @@ for more, and two groups cannot wait for each other's room.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from koord.scheduler.framework.engine import Engine
 
 _ROOM: Final = Reason.NODE | Reason.LABELS | Reason.TAINTS | Reason.UNSCHEDULABLE | Reason.ALLOCATABLE | Reason.FREED
+WRITTEN_EVERY_S: Final = 0.5
 _SAID: Final = (BIND_GROUP_ID.key, *BIND_GROUP_ID.old_keys)
 _COUNTED: Final = (BIND_MEMBER_COUNT.key, *BIND_MEMBER_COUNT.old_keys)
 
@@ -52,6 +54,8 @@ class Coscheduling(Plugin):
         self._is_first = False
         self._sent: dict[str, tuple[str, PodGroupStatus]] = {}
         "By gang, what its PodGroup was last told to say, until it is heard to say it."
+        self._written_s: dict[str, float] = {}
+        "By gang, when its PodGroup was last written."
 
     def attach(self, cluster: Cluster) -> None:
         self._gangs = cluster.notes(Gangs)
@@ -122,20 +126,30 @@ class Coscheduling(Plugin):
         return {"metadata": {"annotations": stale}} if stale else None
 
     def writes(self, cluster: Cluster) -> Iterable[Write]:
-        """What PodGroups are to say, where they say something else."""
+        """What PodGroups are to say, where they say something else. The first change is written at once, and one whose
+        pods get their nodes just now twice a second: otherwise a large gang would be written at each of its pods."""
         gangs = self._gangs
         touched, gangs.touched = gangs.touched, set()
         for id_ in sorted(touched):
             gang = gangs.all.get(id_)
+            again_s = self._written_s.get(id_, -math.inf) + WRITTEN_EVERY_S
+            if gang is not None and cluster.now_s < again_s:
+                if gang.pod_group is not None and self._sent.get(id_, ("", None))[1] == gang.pod_group.status:
+                    del self._sent[id_]
+                gangs.touched.add(id_)
+                cluster.ask_again(again_s)
+                continue
             wanted = None if gang is None else status_of(gang, cluster.now_s)
             if gang is None or gang.pod_group is None or wanted is None:
                 self._sent.pop(id_, None)
+                self._written_s.pop(id_, None)
                 continue
             heard = gang.pod_group
             if wanted == heard.status:
                 self._sent.pop(id_, None)
             elif self._sent.get(id_) != (heard.metadata.uid, wanted):
                 self._sent[id_] = heard.metadata.uid, wanted
+                self._written_s[id_] = cluster.now_s
                 yield status_write(heard, wanted)
         if self._sees_network and self._is_first:
             yield from self._network.writes()

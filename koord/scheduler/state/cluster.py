@@ -6,6 +6,7 @@ has no clock and does no I/O. Placing a pod is a write like any other, and can b
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -128,6 +129,8 @@ class Cluster:
         self.nominations = Nominations(self.table)
         self.outbox: deque[Write] = deque()
         "What plugins want written that no pod's binding brings about: the status of another kind, say."
+        self.again_s = math.inf
+        "When plugins want to be asked again what is to be written: see `ask_again`."
         self.changed_jobs: dict[str, bool] = {}
         """Keys of jobs of which something changed that is no change of a pod that waits; and whether pods that wait may
         belong to another job for it. Whoever queues them looks, and empties it."""
@@ -451,6 +454,10 @@ class Cluster:
         """A pod has a node that is not known, or no longer: it takes no room here, and exists all the same."""
         for told in self._told_of_homeless:
             told(record, sign)
+
+    def ask_again(self, at_s: float) -> None:
+        """A plugin has more to write at a time, though nothing may happen until then."""
+        self.again_s = min(self.again_s, at_s)
 
     def expect(self, record: PodRecord, sign: int = 1) -> None:
         """In a trial: a pod that goes will be made again by its owner, and then asks for what it asks for now."""

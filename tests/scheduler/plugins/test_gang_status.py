@@ -26,6 +26,11 @@ class Told(World):
         self.writes = 0
 
     def say(self) -> PodGroupStatus:
+        """What it says a second later."""
+        self.wait(1)
+        return self.hear()
+
+    def hear(self) -> PodGroupStatus:
         for write in self._about_groups():
             assert write.body["metadata"]["uid"] == self.group.metadata.uid
             self.writes += 1
@@ -105,6 +110,24 @@ def test_what_somebody_else_made_it_say_is_put_right() -> None:
     world.group = replace(world.group, status=replace(world.group.status, scheduled=9))
     world.put(world.group)
     assert world.say().scheduled == 1
+
+
+def test_a_large_gang_is_written_twice_a_second_while_its_pods_get_their_nodes_and_the_last_word_is_true() -> None:
+    world = Told(64, group=pod_group(least=40))
+    world.put(*(member(f"p{i}", crd=True) for i in range(40)))
+    world.say()
+    began, before = world.now_s, world.writes
+    world.wait(1)
+    for i in range(40):
+        world.hear_bound(f"shop/p{i}", "n0")
+        world.hear()
+        world.wait(0.025)
+    assert world.writes - before <= 4
+    assert world.core.writes_in_s() <= 0.5
+    world.wait(world.core.writes_in_s())
+    world.hear()
+    assert shown(world.group.status) == ("Scheduled", 40, 0, 0, 0)
+    assert world.now_s - began < 1 + 40 * 0.025 + 0.51
 
 
 EVENT = st.tuples(st.integers(0, 4), st.sampled_from(["gone", "Pending", "n0", "Running", "Succeeded", "Failed"]))

@@ -90,6 +90,8 @@ class Quotas(Notes):
         "Counts everything that could let a pod through that was refused."
         self.uses = 0
         "Counts changes of what is used or asked for."
+        self.regroupings = 0
+        "Counts changes of the quotas themselves."
         self.touched: dict[str, None] = {}
         "Quotas of whose pods something changed since somebody looked."
         self.somebody_waits = False
@@ -362,6 +364,7 @@ class Quotas(Notes):
         """Quotas of some names or namespaces are others than they were: pods that they concern change sides."""
         if not changed:
             return
+        self.regroupings += 1
         self._may_ease()
         self.uses += 1
         self._total_is_stale = True

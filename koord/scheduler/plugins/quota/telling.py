@@ -1,17 +1,18 @@
 """Has the objects of quotas say how they fare, where they say something else.
 
-Quotas of pods that came, went or got a node are told first, with all above them. Shares of all others may follow from
-that too, so all objects are looked through in rounds, which are so far apart that they cost little. A quota whose pods
-come and go all the time is written twice a second.
+Quotas of pods that came, went or got a node are told first, with all above them. Of all others, nothing but the share
+may follow from that: so the shares of all are looked through in rounds, about once a second. A quota whose pods come
+and go all the time is written twice a second.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from koord.api.protocol import names
+from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.writes import Write
 from koord.scheduler.plugins.quota.quotas import Quotas
@@ -19,7 +20,7 @@ from koord.scheduler.plugins.quota.status import QuotaStatus, built_in, said_by,
 
 CREATED_AGAIN_S: Final = 60.0
 """So long after an object was wanted that is still not there, it is wanted again."""
-AT_ONCE: Final = 1000
+AT_ONCE: Final = 2000
 """So many objects are looked at in one go, so that decisions need not wait long."""
 EVERY_S: Final = 0.5
 SECONDS_A_QUOTA: Final = 1e-4
@@ -34,6 +35,8 @@ class QuotaTelling:
         self._sent: dict[str, tuple[str, QuotaStatus]] = {}
         "By object, what it was last told to say, until it is heard to say it."
         self._said: dict[str, tuple[object, QuotaStatus]] = {}
+        self._looked: dict[str, tuple[object, int, str, object]] = {}
+        "By object, what its status followed from, beside its pods, when somebody looked."
         self._told_at = self._telling = -1
         self._to_tell: deque[str] = deque()
         "Objects that are still to be looked at in this round."
@@ -42,8 +45,15 @@ class QuotaTelling:
 
     def writes(self, now_s: float) -> Iterator[Write]:
         quotas = self._quotas
-        if quotas.uses == self._told_at or now_s < self._next_s:
+        if quotas.uses == self._told_at:
             return
+        if now_s >= self._next_s:
+            yield from self._tell_some(now_s)
+        if quotas.uses != self._told_at:
+            quotas.cluster.ask_again(max(self._next_s, now_s if self._to_tell else self._again_s))
+
+    def _tell_some(self, now_s: float) -> Iterator[Write]:
+        quotas = self._quotas
         self._next_s = now_s + EVERY_S
         if self._created_s is None or now_s - self._created_s >= CREATED_AGAIN_S:
             self._created_s = now_s
@@ -57,7 +67,9 @@ class QuotaTelling:
             self._telling = quotas.uses
             self._to_tell = deque(quotas.objects)
         for _ in range(min(AT_ONCE, len(self._to_tell))):
-            yield from self._tell(self._to_tell.popleft(), now_s)
+            key = self._to_tell.popleft()
+            if not self._is_as_it_was(key):
+                yield from self._tell(key, now_s)
         if self._to_tell:
             self._next_s = now_s
         else:
@@ -77,16 +89,33 @@ class QuotaTelling:
             found[root.key] = None
         return found
 
+    def _is_as_it_was(self, key: str) -> bool:
+        """Whether nothing has changed that an object's status follows from, apart from pods: those are told first."""
+        looked, heard = self._looked.get(key), self._quotas.objects.get(key)
+        return looked is not None and heard is not None and self._basis(heard) == looked
+
+    def _basis(self, heard: ElasticQuota) -> tuple[object, int, str, object] | None:
+        quotas, name = self._quotas, heard.metadata.name
+        quota = quotas.forest.quotas.get(name)
+        if quota is None or quota.parent is None:
+            return None
+        return heard, quotas.regroupings, quotas.overuse.get(name, ""), quotas.runtime(quota)
+
     def _tell(self, key: str, now_s: float) -> Iterator[Write]:
         heard = self._quotas.objects.get(key)
         if heard is None:
-            self._said.pop(key, None)
-            self._sent.pop(key, None)
+            known_of: dict[str, Any]
+            for known_of in (self._said, self._sent, self._looked):
+                known_of.pop(key, None)
             return
         known = self._said.get(key)
         if known is None or known[0] is not heard:
             known = self._said[key] = heard, said_by(heard)
         wanted = status_of(self._quotas, key, heard.metadata.name)
+        if (basis := self._basis(heard)) is not None:
+            self._looked[key] = basis
+        else:
+            self._looked.pop(key, None)
         if wanted == known[1]:
             self._sent.pop(key, None)
         elif self._sent.get(key) != (heard.metadata.uid, wanted):
