@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from koord.api.kinds import EVENTS, PODS, RESERVATIONS
 from koord.api.protocol.crd.reservation import ReservationStatus
 from koord.kube.client import Client
 from koord.minicluster.up.bootstrap import bootstrap
+from tests.control_plane import ControlPlane
 from tests.scheduler.live.embedded import make_nodes, pod_manifest, scheduling, serving, until, until_bound
+from tests.scheduler.live.servers import NO_TAINTS
 
 
 def reserving(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
@@ -70,3 +77,107 @@ async def test_a_reservation_lives_on_when_its_scheduler_is_killed_in_between(tm
         async with scheduling(client):
             await until(lambda: says("shared", "Failed"))
             await until_bound(client, "other")
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """A new API server: koord's own, and a real one."""
+    if request.param == "embedded":
+        async with serving(tmp_path) as client:
+            yield client
+        return
+    with ControlPlane(NO_TAINTS) as plane:
+        async with Client.from_config(str(plane.kubeconfig)) as client:
+            yield client
+
+
+class Killed:
+    """Has bindings go nowhere after so many: whoever asks for one more waits until it is killed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left, self.stuck = 0, asyncio.Event()
+        real = Client.bind
+
+        async def bind(client: Client, namespace: str, pod: str, node: str, **more: Any) -> None:
+            if self.left <= 0:
+                self.stuck.set()
+                await asyncio.Event().wait()
+            self.left -= 1
+            await real(client, namespace, pod, node, **more)
+
+        monkeypatch.setattr(Client, "bind", bind)
+
+    async def after(self, bindings: int, client: Client) -> None:
+        """A scheduler that is killed in the middle of the next binding."""
+        self.left = bindings
+        self.stuck.clear()
+        async with scheduling(client):
+            await asyncio.wait_for(self.stuck.wait(), 20)
+
+
+async def test_one_owner_gets_in_and_nothing_is_given_twice_whoever_is_killed_in_between(
+    anywhere: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = anywhere
+    await bootstrap(client)
+    await make_nodes(client, 1, cpu="6")
+    killed = Killed(monkeypatch)
+    named = {"scheduling.koordinator.sh/reservation-affinity": '{"name": "once"}'}
+    await client.create(RESERVATIONS, reserving("once", "3"))
+    async with scheduling(client):
+        await until(lambda: says(client, "once", "Available"))
+    for name in ("web-0", "web-1"):
+        manifest = owner(name, "3")
+        manifest["metadata"]["annotations"] = named
+        await client.create(PODS, manifest)
+    # Killed when the owner says where it goes, and is not there yet; then when it is there, and nobody has heard.
+    await killed.after(0, client)
+    assert await inside(client) == {}
+    assert (await status(client, "once")).phase == "Available"
+    killed.left = 1
+    await client.create(RESERVATIONS, reserving("shared", "2", allocateOnce=False, allocatePolicy="Aligned"))
+    async with scheduling(client):
+        await until(lambda: says(client, "once", "Succeeded"))
+        await until(lambda: says(client, "shared", "Available"))
+    first = await inside(client)
+    assert list(first.values()) == ["once"]
+    found = await status(client, "once")
+    assert [each.name for each in found.current_owners] == list(first)
+    assert dict(found.allocated) == {"cpu": "3"}
+    # 3 of 6 CPUs are used, and 2 are held: others get 1.
+    await client.create(PODS, pod_manifest("other", cpu="1500m"))
+    await client.create(PODS, owner("web-2", "1"))
+    killed.left = 1
+    async with scheduling(client):
+        await until_bound(client, "web-2")
+
+        async def counts() -> bool:
+            now = await status(client, "shared")
+            return dict(now.allocated) == {"cpu": "1"} and [each.name for each in now.current_owners] == ["web-2"]
+
+        await until(counts)
+    assert await inside(client) == {**first, "web-2": "shared"}
+    # It is deleted while its owner runs: that stays, and what nobody used is for others.
+    await client.delete(RESERVATIONS, "shared")
+    killed.left = 9
+    async with scheduling(client):
+        await until_bound(client, "other")
+    pods = await client.list(PODS, namespace="default")
+    waiting = {"web-0", "web-1"} - set(first)
+    assert {each.metadata.name for each in pods if not each.spec.node_name} == waiting
+    assert (await status(client, "once")).phase == "Succeeded"
+
+
+async def says(client: Client, name: str, phase: str) -> bool:
+    return (await status(client, name)).phase == phase
+
+
+async def inside(client: Client) -> dict[str, str]:
+    """Pods on nodes that came out of a reservation, and which."""
+    key = "scheduling.koordinator.sh/reservation-allocated"
+    pods = await client.list(PODS, namespace="default")
+    return {
+        each.metadata.name: json.loads(each.metadata.annotations[key])["name"]
+        for each in pods
+        if each.spec.node_name and key in each.metadata.annotations
+    }
