@@ -51,6 +51,8 @@ def _figures(found: ReservationExplained) -> str:
             for name, has in found.allocatable.items()
         ]
         lines.append(f"{heading('ROOM')}   {'; '.join(each)}")
+    if found.holds:
+        lines.append(f"{heading('HOLDS')}   {'; '.join(found.holds)}")
     rules = ["for one owner" if found.allocate_once else "for many owners", f"policy {found.allocate_policy}"]
     rules.append("never expires" if found.expires is None else f"expires at {found.expires}")
     lines.append(f"{heading('RULES')}   {', '.join(rules)}")
@@ -58,4 +60,5 @@ def _figures(found: ReservationExplained) -> str:
         shown = ", ".join(found.waiting[:MOST_NAMED])
         more = f" and {len(found.waiting) - MOST_NAMED} more" if len(found.waiting) > MOST_NAMED else ""
         lines.append(f"{heading('WAITING')}   {counted(len(found.waiting), 'pod')} that may use it: {shown}{more}")
+        lines += [f"  {pod}: {why}" for pod, why in found.against.items()]
     return "\n".join(lines)

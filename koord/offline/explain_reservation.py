@@ -6,7 +6,8 @@ Whoever comes before it in the queue is placed first, as `koord plan` does. Noth
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,8 @@ from koord.scheduler.plugins.reservation.owners import owns
 from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koord.scheduler.profiles import Profiles
 
+MOST_ASKED: Final = 5
+
 
 class NoSuchReservation(BadInput):
     """There is no such reservation; others with such a name may be."""
@@ -46,8 +49,12 @@ class ReservationExplained(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     owners: tuple[str, ...]
     "Who may use it, in words."
     used_by: tuple[str, ...]
+    holds: tuple[str, ...]
+    "What it holds beside amounts: CPUs, devices."
     waiting: tuple[str, ...]
     "Pods that may use it and wait for a place."
+    against: dict[str, str]
+    "Of the first of these, where it can be used: what keeps them out of its node."
     allocate_once: bool
     allocate_policy: str
     expires: str | None
@@ -88,19 +95,22 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
         explanation = scheduler.explain(engine, ask)
     found = driver.reservations()[name]
     status, spec = found.status, found.spec
+    waiting = sorted((each for each in world.waiting if owns(spec.owners, each.meta)), key=lambda each: each.key)
     has, used = amounts(status.allocatable), amounts(status.allocated)
     due_s = expires_s(found)
     return ReservationExplained(
         name=name,
         phase=str(status.phase),
         node=status.node_name or None,
-        message=_message(found, explanation),
+        message=_message(found, explanation, core.cluster.now_s),
         allocatable={each: str(amount) for each, amount in status.allocatable.items()},
         allocated={each: str(amount) for each, amount in status.allocated.items()},
         left={each: render(each, max(0, amount - used.get(each, 0))) for each, amount in has.items()},
         owners=tuple(_owner(each) for each in spec.owners),
         used_by=tuple(f"{each.namespace}/{each.name}" for each in status.current_owners),
-        waiting=tuple(sorted(each.key for each in world.waiting if owns(spec.owners, each.meta))),
+        holds=_holds(world, ask),
+        waiting=tuple(each.key for each in waiting),
+        against=_against(world, found, waiting[:MOST_ASKED]),
         allocate_once=spec.allocate_once,
         allocate_policy=spec.allocate_policy or "Default",
         expires=None if due_s is None else from_seconds(due_s),
@@ -108,16 +118,47 @@ def _explained(world: World, driver: Driver, name: str) -> ReservationExplained:
     )
 
 
-def _message(found: Reservation, explanation: Explanation | None) -> str:
+def _message(found: Reservation, explanation: Explanation | None, now_s: float) -> str:
     if explanation is not None:
         return explanation.message
     status = found.status
     if status.phase is ReservationPhase.AVAILABLE:
-        if not status.current_owners:
-            return "nobody uses it yet"
-        return f"used by {', '.join(f'{each.namespace}/{each.name}' for each in status.current_owners)}"
+        used = ", ".join(f"{each.namespace}/{each.name}" for each in status.current_owners)
+        told = [f"used by {used}" if used else "nobody uses it yet", *_closed(found, now_s)]
+        return "; ".join(told)
     last = next(reversed(status.conditions), None)
     return "" if last is None else last.message or last.reason
+
+
+def _closed(found: Reservation, now_s: float) -> Iterator[str]:
+    """Why one that is there takes no more owners."""
+    due_s = expires_s(found)
+    if found.metadata.deletion_timestamp is not None:
+        yield "it is being deleted and takes no new owners"
+    elif due_s is not None and due_s < now_s:
+        yield f"it expired at {from_seconds(due_s)}, and no scheduler has ended it yet"
+    elif found.spec.unschedulable:
+        yield "it takes no new owners (spec.unschedulable)"
+    elif found.spec.taints:
+        taints = ", ".join(f"{each.key}={each.value}:{each.effect}" for each in found.spec.taints)
+        yield f"new owners must tolerate {taints} in their reservation affinity"
+
+
+def _holds(world: World, ask: Ask) -> tuple[str, ...]:
+    engine = world.engine_of(ask) or next(iter(world.core.engines.values()))
+    return tuple(engine.told(ask.key).values())
+
+
+def _against(world: World, found: Reservation, waiting: Sequence[Ask]) -> dict[str, str]:
+    row = world.core.cluster.table.row_of.get(found.status.node_name)
+    if row is None or found.status.phase is not ReservationPhase.AVAILABLE:
+        return {}
+    told = {}
+    for ask in waiting:
+        engine = world.engine_of(ask)
+        if engine is not None:
+            told[ask.key] = ", ".join(engine.words_against(ask, row)) or "nothing: it fits there"
+    return told
 
 
 def _owner(owner: ReservationOwner) -> str:

@@ -129,3 +129,70 @@ def test_the_command_prints_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert "for many owners, policy Restricted, never expires" in printed
     assert run(["plan", "-f", NODES, "-f", EXAMPLE]) == 0
     assert "web-release-1   Succeeded" in capsys.readouterr().out
+
+
+AVAILABLE = {"phase": "Available", "nodeName": "east-1", "allocatable": {"cpu": "4"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "told"),
+    [
+        ({"ttl": "0"}, AVAILABLE, "nobody uses it yet"),
+        ({"ttl": "0", "unschedulable": True}, AVAILABLE, "it takes no new owners (spec.unschedulable)"),
+        (
+            {"ttl": "0", "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+            AVAILABLE,
+            "new owners must tolerate k=v:NoSchedule in their reservation affinity",
+        ),
+        (
+            {"expires": "2025-12-31T00:00:00Z"},
+            AVAILABLE,
+            "it expired at 2025-12-31T00:00:00Z, and no scheduler has ended it yet",
+        ),
+        (
+            {"ttl": "2h"},
+            {
+                **AVAILABLE,
+                "phase": "Failed",
+                "conditions": [
+                    {"type": "Scheduled", "status": "True", "reason": "Scheduled"},
+                    {"type": "Ready", "status": "False", "reason": "Expired", "message": "node east-1 is gone"},
+                ],
+            },
+            "node east-1 is gone",
+        ),
+        (
+            {},
+            {**AVAILABLE, "phase": "Succeeded", "conditions": [{"type": "Ready", "reason": "Succeeded"}]},
+            "Succeeded",
+        ),
+    ],
+)
+def test_why_one_can_or_cannot_be_used(tmp_path: Path, spec: Any, status: Any, told: str) -> None:
+    found = explained("web", NODES, written(tmp_path, reserving("web", "4", spec=spec, status=status)))
+    assert found.message.rpartition("; ")[2] == told
+
+
+def test_what_keeps_those_out_who_wait_for_it_and_which_cpus_it_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = reserving(
+        "web", "4", spec={"ttl": "0", "allocateOnce": False, "allocatePolicy": "Restricted"}, status=AVAILABLE
+    )
+    one["metadata"]["annotations"] = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-3"}'}
+    asks = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "5"}}}
+    must = {"scheduling.koordinator.sh/reservation-affinity": '{"name": "web"}'}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "large", "namespace": "shop", "labels": {"app": "web"}, "annotations": must},
+        "spec": {"schedulerName": "koord-scheduler", "containers": [asks]},
+    }
+    path = written(tmp_path, one, pod)
+    found = explained("web", NODES, path)
+    assert found.holds == ("CPUs 0-3",)
+    assert found.against == {"shop/large": "Reservation(s) Insufficient cpu, requested: 5000, used: 0, capacity: 4000"}
+    assert run(["explain", "reservation/web", "-f", NODES, "-f", path]) == 0
+    printed = capsys.readouterr().out
+    assert "HOLDS   CPUs 0-3" in printed
+    assert "  shop/large: Reservation(s) Insufficient cpu" in printed
