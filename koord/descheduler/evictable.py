@@ -116,6 +116,8 @@ def _by_its_workload(pod: Pod, rules: Rules, workloads: Workloads) -> str | None
     if workload.kind == "Job":
         # It loses work and serves nobody: it may go as a whole, and its limits say how fast.
         return None
+    if workload.scales_first:
+        return None
     away, moving = _limits(args, workload.replicas)
     if workload.replicas == 1:
         return f"it is the only replica of {workload.kind} {workload.key} (skipCheckExpectedReplicas)"

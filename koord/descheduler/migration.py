@@ -5,11 +5,13 @@
 A step is a function of the job and of what it is about; it keeps nothing, so that any process can take the next one
 after any other ended. Whatever it asks for may be done twice: a reservation has the job's own name, and a pod is
 evicted by its uid. That a pod is to be evicted is written down before it is, so that a pod which is gone is known to be
-gone because of the job. A job that ends in failure leaves no reservation behind.
+gone because of the job. A job that ends in failure leaves no reservation behind, and no notice and no extra replica
+(`koord.descheduler.parting`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +45,9 @@ from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
 from koord.api.text.duration import parse_duration
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.descheduler.evictable import is_available
+from koord.descheduler.parting import Change, Scaling, asker_of, scene_of, taken_back, telling, verdict_on
+from koord.descheduler.scale_first import EvictOld, GiveUp, PatchDeployment, PatchPod, Wait, is_wanted, plan, record_of
+from koord.notice.decision import Go
 
 AGAIN_S: Final = 3.0
 """How long until a job that waits is looked at again, should nothing be heard."""
@@ -63,6 +68,8 @@ class Seen:
     "The pod that uses the reservation."
     wait_s: float = 0.0
     "How long until limits let another pod go."
+    scaling: Scaling | None = None
+    "Its Deployment, where pods are replaced before they go."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,7 @@ class EvictPod:
     "Who asked: a plugin, or nobody of the descheduler."
 
 
-Action: TypeAlias = MakeReservation | DropReservation | OrderReservation | EvictPod
+Action: TypeAlias = MakeReservation | DropReservation | OrderReservation | EvictPod | Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ class Step:
 def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step:
     """The next step of a job. One that has not passed arbitration can only be too late."""
     if job.is_over:
-        return Step(job, _leftovers(job, seen))
+        return Step(job, _leftovers(job, seen, now_s))
     if job.spec.paused:
         return Step(job)
     ttl_s = ttl_of(job, args)
@@ -129,7 +136,11 @@ def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s:
         why = f"others of its workload or namespace have moved lately (objectLimiters): it may go at {at}"
         waiting = replace(job.status, reason="Waiting", message=why)
         return Step(replace(job, status=waiting), again_s=max(seen.wait_s, AGAIN_S))
-    if _mode(job, args) == "EvictDirectly":
+    only = seen.scaling is not None and seen.scaling.autoscaled and seen.scaling.deployment.spec.replicas == 1
+    if only and not _condition(job, "Eviction"):
+        why = "it is the only replica, and a HorizontalPodAutoscaler sets their number"
+        return _failed(job, seen, "ForbiddenMigratePod", why, now_s)
+    if _mode(job, args) == "EvictDirectly" and not _scales_first(job, seen):
         return _evict(job, seen, args, now_s) or _succeeded(job, now_s)
     return _reserve_first(job, seen, args, now_s)
 
@@ -185,6 +196,8 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
     job = _with(job, "ReservationScheduled", True, "", "", now_s)
     if _owner_is_the_pod(job, reservation):
         return _the_pod_itself(job, seen, reservation, now_s)
+    if seen.scaling is not None and _scales_first(job, seen):
+        return _scale_first(job, seen, seen.scaling, reservation, args, now_s)
     return _evict(job, seen, args, now_s) or _await_replacement(job, seen, reservation, now_s)
 
 
@@ -221,7 +234,7 @@ def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_
         return None
     pod, begun = seen.pod, _condition(job, "Eviction")
     if not _is_still_there(job, seen):
-        if begun is None:
+        if begun is None and _condition(job, "Notice") is None:
             return _failed(job, seen, "MissingPod", "the pod is gone, or another has its name", now_s)
         said = f"pod {job.spec.pod_ref.namespace}/{job.spec.pod_ref.name} is gone"
         return Step(_with(job, "Eviction", True, "EvictComplete", said, now_s), again_s=0.0)
@@ -230,15 +243,77 @@ def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_
         return Step(_evicting(job, pod, now_s), again_s=AGAIN_S)
     if seen.reservation is not None and seen.reservation.status.phase is ReservationPhase.SUCCEEDED:
         return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
+    policy = _policy(pod, job, args)
+    waiting = None if policy == "SoftEviction" else _notice(job, pod, args, now_s)
+    if waiting is not None:
+        return waiting
     if begun is None:
         return Step(_evicting(job, pod, now_s), again_s=0.0)
-    policy = _policy(pod, job, args)
     if policy == "SoftEviction" and SOFT_EVICTION.key in pod.metadata.annotations:
         return Step(_evicting(job, pod, now_s), again_s=AGAIN_S)
     meta, given = pod.metadata, job.spec.delete_options
     options = args.default_delete_options if given is None else msgspec.to_builtins(given, str_keys=True)
     action = EvictPod(meta.namespace, meta.name, meta.uid, policy, options, reason_of(job), trigger_of(job))
     return Step(_evicting(job, pod, now_s), (action,), AGAIN_S)
+
+
+def _notice(job: PodMigrationJob, pod: Pod, args: MigrationControllerArgs, now_s: float) -> Step | None:
+    """What notice takes; None once the pod may go."""
+    ttl_s = ttl_of(job, args)
+    left_s = ttl_s - (now_s - created_s(job, now_s)) if ttl_s else math.inf
+    verdict = verdict_on(job, pod, left_s, now_s)
+    if isinstance(verdict, Go):
+        return None
+    said = f"the pod is told to go at {from_seconds(verdict.until_s)}, or when it says that it is ready"
+    told = _with(job, "Notice", False, "Given", said, now_s)
+    return Step(told, telling(pod, verdict, asker_of(job)), min(AGAIN_S, max(0.1, verdict.until_s - now_s)))
+
+
+def _scales_first(job: PodMigrationJob, seen: Seen) -> bool:
+    """Whether the replacement comes before the old pod goes; so it stays once that has begun."""
+    if seen.scaling is None:
+        return False
+    return _condition(job, "ScaledFirst") is not None or is_wanted(
+        seen.scaling.deployment, autoscaled=seen.scaling.autoscaled
+    )
+
+
+def _scale_first(
+    job: PodMigrationJob,
+    seen: Seen,
+    scaling: Scaling,
+    reservation: Reservation,
+    args: MigrationControllerArgs,
+    now_s: float,
+) -> Step:
+    """The replacement uses the reservation and is ready, then its workload gives the old pod up."""
+    record = record_of(scaling.deployment)
+    begun = _condition(job, "ScaledFirst") is not None or (record is not None and record.job == job.metadata.uid)
+    if not begun and reservation.status.current_owners:
+        return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
+    is_there = _is_still_there(job, seen) and seen.pod is not None and seen.pod.metadata.deletion_timestamp is None
+    old = seen.pod if is_there else None
+    scene = scene_of(job, scaling, old, seen.bound, begun=begun)
+    taken = plan(scene, now_s)
+    meta = scaling.deployment.metadata
+    if isinstance(taken, PatchDeployment):
+        scaled = _with(job, "ScaledFirst", False, "Scaling", taken.what, now_s)
+        return Step(scaled, (Change("Deployment", meta.namespace, meta.name, taken.patch),), AGAIN_S)
+    if isinstance(taken, Wait):
+        waiting = _with(job, "ScaledFirst", False, "WaitForReplacement", taken.why, now_s) if begun else job
+        return Step(waiting, again_s=AGAIN_S if taken.again_s is None else min(AGAIN_S, taken.again_s))
+    if isinstance(taken, GiveUp):
+        return _failed(job, seen, "ScaleFirstFailed", taken.why, now_s)
+    # The reservation has its pod, as it should: nobody has taken it away.
+    apart = dataclasses.replace(seen, reservation=None)
+    if isinstance(taken, PatchPod) and old is not None:
+        waiting_step = _notice(job, old, args, now_s)
+        if waiting_step is not None:
+            return waiting_step
+        evicting = _evicting(job, old, now_s)
+        return Step(evicting, (Change("Pod", old.metadata.namespace, old.metadata.name, taken.patch),), AGAIN_S)
+    done = job if isinstance(taken, EvictOld) else _with(job, "ScaledFirst", True, "Replaced", "", now_s)
+    return _evict(done, apart, args, now_s) or _await_replacement(done, seen, reservation, now_s)
 
 
 def _evicting(job: PodMigrationJob, pod: Pod, now_s: float) -> PodMigrationJob:
@@ -323,18 +398,20 @@ def _with_reference(job: PodMigrationJob, reservation: Reservation) -> PodMigrat
     return replace(job, spec=replace(job.spec, reservation_options=replace(options, reservation_ref=reference)))
 
 
-def _leftovers(job: PodMigrationJob, seen: Seen) -> tuple[Action, ...]:
-    """A reservation that the job made and that nobody will use."""
-    unused = job.status.phase is not PodMigrationJobPhase.SUCCEEDED
-    if unused and seen.reservation is not None and reservation_name(job) == job.metadata.uid:
-        return (DropReservation(reservation_name(job)),)
-    return ()
+def _leftovers(job: PodMigrationJob, seen: Seen, now_s: float) -> tuple[Action, ...]:
+    """What the job made and nobody will use."""
+    if job.status.phase is PodMigrationJobPhase.SUCCEEDED:
+        return ()
+    back = taken_back(job, seen.pod if _is_still_there(job, seen) else None, seen.scaling, now_s)
+    if seen.reservation is not None and reservation_name(job) == job.metadata.uid:
+        return (*back, DropReservation(reservation_name(job)))
+    return back
 
 
 def _failed(job: PodMigrationJob, seen: Seen, reason: str, message: str, now_s: float) -> Step:
     status = replace(job.status, phase=PodMigrationJobPhase.FAILED, reason=reason, message=message)
     failed = replace(job, status=status)
-    return Step(failed, _leftovers(failed, seen))
+    return Step(failed, _leftovers(failed, seen, now_s))
 
 
 def _succeeded(job: PodMigrationJob, now_s: float) -> Step:

@@ -15,6 +15,7 @@ from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta, OwnerReference
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
+from koord.api.protocol.annotations.notice import SCALE_FIRST
 
 Known: TypeAlias = Deployment | ReplicaSet | StatefulSet | ReplicationController | Job
 CountOrPercent: TypeAlias = int | str
@@ -48,6 +49,8 @@ class Workload:
     replicas: int
     change: Change = ""
     "What keeps its pods where they are until it is over."
+    scales_first: bool = False
+    "Whether its pods are replaced before they go."
 
 
 @dataclass(slots=True)
@@ -80,7 +83,8 @@ def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[st
     found = Workloads()
     for each in known:
         kind = _KIND_OF[type(each)][1]
-        workload = Workload(kind, each.metadata.key, each.metadata.uid, _replicas(each), _change(each))
+        first = isinstance(each, Deployment) and SCALE_FIRST.read(each.metadata, kind)
+        workload = Workload(kind, each.metadata.key, each.metadata.uid, _replicas(each), _change(each), first)
         found.by_uid[workload.uid] = workload
         above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
         if above is not None:
@@ -116,12 +120,12 @@ def _change(workload: Known) -> Change:
         return ""
     if workload.metadata.generation > workload.status.observed_generation > 0:
         return "has not been seen by its controller yet"
-    if _is_rolling_out(workload):
+    if is_rolling_out(workload):
         return "is rolling out"
     return "is scaling down" if workload.status.replicas > _replicas(workload) else ""
 
 
-def _is_rolling_out(workload: Deployment | ReplicaSet | StatefulSet) -> bool:
+def is_rolling_out(workload: Deployment | ReplicaSet | StatefulSet) -> bool:
     if isinstance(workload, Deployment):
         status = workload.status
         return status.updated_replicas < min(workload.spec.replicas, status.replicas)

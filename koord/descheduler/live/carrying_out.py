@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from koord.api.kinds import PODS, RESERVATIONS
+from koord.api.kinds import DEPLOYMENTS, PODS, RESERVATIONS, Kind
 from koord.api.protocol.annotations.load import SOFT_EVICTION, SoftEviction
 from koord.api.protocol.crd.pod_migration_job import DeleteOptions, PodMigrationJob
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.migration import Action, DropReservation, EvictPod, MakeReservation, OrderReservation
+from koord.descheduler.parting import Change
 from koord.descheduler.replacement import ORDER, reservation_for
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -44,6 +45,22 @@ class CarryingOut:
                 await self._client.patch(RESERVATIONS, name, {"metadata": {"labels": order}})
             case EvictPod():
                 await self._evict(action)
+            case Change():
+                await self._change(action)
+
+    async def _change(self, action: Change) -> None:
+        """A version that is not the newest is a conflict: the job is looked at again."""
+        kind: Kind[Any] = DEPLOYMENTS if action.of == "Deployment" else PODS
+        with suppress(NotFound):
+            await self._client.patch(
+                kind,
+                action.name,
+                action.patch,
+                namespace=action.namespace,
+                type="strategic" if action.of == "PodStatus" else "merge",
+                subresource="status" if action.of == "PodStatus" else "",
+                field_manager=INITIATOR,
+            )
 
     async def _make(self, job: PodMigrationJob, ttl: str) -> None:
         ref = job.spec.pod_ref

@@ -6,6 +6,7 @@ cannot be taken back.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
@@ -14,8 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
 from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import Deployment
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
@@ -31,7 +33,9 @@ from koord.descheduler.migration import (
     reservation_name,
     step,
 )
+from koord.descheduler.parting import Change, Scaling
 from koord.descheduler.told import ACTION, told
+from koord.descheduler.workloads import is_rolling_out
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller, Requeue
@@ -45,6 +49,7 @@ T = TypeVar("T", bound=Struct)
 
 SOON_S: Final = 0.05
 """After a write that met a newer version."""
+AUTOSCALERS: Final = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
 LATER_S: Final = 1.0
 """After a refusal."""
 
@@ -130,6 +135,9 @@ class Migrating:
                 return Requeue(max(LATER_S, error.retry_after_s or 0.0) if told_it else SOON_S)
             if isinstance(action, EvictPod):
                 self._evicted(action, seen)
+            if isinstance(action, Change) and action.told and seen.pod is not None:
+                note = f"{action.told}. {taken.job.status.message}"
+                self._events.record(reference(PODS, seen.pod), "EvictionNotice", note, action=ACTION, type="Warning")
         if not taken.job.is_over and _begins_to_evict(job, taken.job) and seen.pod is not None:
             self._pace.taken(seen.pod, args, self._picture.workloads_of([seen.pod]), self._clock.now())
         if not await self._write(job, taken.job):
@@ -166,7 +174,35 @@ class Migrating:
         wait_s = 0.0
         if pod is not None:
             wait_s = self._pace.wait_s(pod, args, picture.workloads_of([pod]), self._clock.now())
-        return Seen(pod, reservation, bound, wait_s)
+        return Seen(pod, reservation, bound, wait_s, await self._scaling(job, pod))
+
+    async def _scaling(self, job: PodMigrationJob, pod: Pod | None) -> Scaling | None:
+        """The Deployment of the pod, where that asks for its replacement first, or is scaled for this job already."""
+        deployment = self._picture.deployment_of(job, pod)
+        if deployment is None:
+            return None
+        meta = deployment.metadata
+        try:
+            deployment = await self._client.get(DEPLOYMENTS, meta.name, namespace=meta.namespace)
+        except NotFound:
+            return None
+        if deployment.metadata.uid != meta.uid:
+            return None
+        return Scaling(deployment, is_rolling_out(deployment), await self._is_autoscaled(deployment))
+
+    async def _is_autoscaled(self, deployment: Deployment) -> bool:
+        """Where that cannot be told, it may be."""
+        namespace, name = deployment.metadata.namespace, deployment.metadata.name
+        try:
+            _, _, body = await self._client.raw("GET", AUTOSCALERS.format(namespace))
+        except NotFound:
+            return False
+        except ApiError as error:
+            log.warning("cannot tell whether %s is scaled by load: %s", deployment.metadata.key, error)
+            return True
+        found = json.loads(body).get("items") or ()
+        targets = [each.get("spec", {}).get("scaleTargetRef", {}) for each in found]
+        return any((each.get("kind"), each.get("name")) == ("Deployment", name) for each in targets)
 
     async def _ask(self, kind: Kind[T], name: str, namespace: str = "") -> T | None:
         try:

@@ -13,11 +13,13 @@ from koord.api import kinds
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kinds import Kind
 from koord.api.kubernetes.pod import Pod
-from koord.api.kubernetes.workloads import ReplicaSet
+from koord.api.kubernetes.workloads import Deployment, ReplicaSet
+from koord.api.protocol.annotations.notice import SCALE_FIRST
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.descheduler.job_request import is_under_way, is_waiting, pod_of
 from koord.descheduler.migration import reservation_name
 from koord.descheduler.places import Places
+from koord.descheduler.scale_first import record_of
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
 from koord.descheduler.workloads import Workloads, workloads_of
@@ -48,6 +50,7 @@ class Picture:
         self.jobs.add_index("reservation", _reservation_of)
         self._workloads = {kind: informers.get(kind) for kind in WORKLOADS}
         self._workloads[kinds.REPLICA_SETS].add_index("controller", _controller)
+        self._workloads[kinds.DEPLOYMENTS].add_index("scaled", _scaled_for)
         self._classes = informers.get(kinds.PRIORITY_CLASSES)
         self._has_metrics = False
         self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False)
@@ -124,6 +127,23 @@ class Picture:
             for each in self._workloads[kinds.REPLICA_SETS].by_index("controller", above.uid):
                 known[each.metadata.uid] = each
 
+    def deployment_of(self, job: PodMigrationJob, pod: Pod | None) -> Deployment | None:
+        """The Deployment of a job's pod, if pods are replaced first there, or it is scaled for this job already."""
+        owner = None if pod is None or pod.metadata.uid != job.spec.pod_ref.uid else pod.metadata.controller
+        if owner is not None and owner.kind == "ReplicaSet":
+            replica_set = self._workload(owner.kind, f"{job.spec.pod_ref.namespace}/{owner.name}", owner.uid)
+            above = None if replica_set is None else replica_set.metadata.controller
+            if above is not None and above.kind == "Deployment":
+                found = self._workload(above.kind, f"{job.spec.pod_ref.namespace}/{above.name}", above.uid)
+                if isinstance(found, Deployment) and SCALE_FIRST.read(found.metadata, "Deployment"):
+                    return found
+        scaled = self._workloads[kinds.DEPLOYMENTS].by_index("scaled", job.metadata.uid)
+        return next(iter(scaled), None)
+
+    def scaled(self) -> list[Deployment]:
+        """Deployments with a replica that some job added."""
+        return [each for each in self._workloads[kinds.DEPLOYMENTS].list() if record_of(each) is not None]
+
     def _workload(self, kind: str, key: str, uid: str) -> Any | None:
         for each, informer in self._workloads.items():
             if each.kind == kind:
@@ -174,6 +194,12 @@ def _is_older(job: PodMigrationJob, than: PodMigrationJob) -> bool:
 def _controller(thing: Any) -> tuple[str, ...]:
     owner = thing.metadata.controller
     return () if owner is None else (owner.uid,)
+
+
+def _scaled_for(deployment: Deployment) -> tuple[str, ...]:
+    """The job for which a Deployment has one replica more."""
+    record = record_of(deployment)
+    return () if record is None else (record.job,)
 
 
 def _pods_of(job: PodMigrationJob) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Removes what is over: jobs that ended long ago, and reservations whose job is gone.
+"""Removes what is over: jobs that ended long ago, and reservations, notices and replicas whose job is gone.
 
 A reservation has its job as its owner, so that a cluster's garbage collector would remove it, too; where there is none,
 or where it is slow, room must not be held for nobody.
@@ -9,20 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
+from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, RESERVATIONS
+from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
+from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.live.picture import Picture
 from koord.descheduler.migration import is_forgotten
 from koord.descheduler.replacement import job_of
+from koord.descheduler.scale_first import record_of, undo
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller
 from koord.kube.errors import ApiError, Conflict, NotFound
 from koord.kube.store import Delta
+from koord.notice.decision import Asker, is_told
+from koord.notice.live.asking import withdraw
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +92,29 @@ class Tidying:
             for job in self._picture.all_jobs():
                 if is_forgotten(job, self._args(), now_s):
                     await self._remove(job)
+            try:
+                await self._put_back(now_s)
+            except ApiError as error:
+                log.warning("cannot put back what a job that is gone has changed: %s", error)
             await self._clock.sleep(EVERY_S)
+
+    async def _put_back(self, now_s: float) -> None:
+        """Notices and replicas of jobs that are gone, or over."""
+        jobs = [job for job in self._picture.all_jobs() if not job.is_over]
+        uids, names = {job.metadata.uid for job in jobs}, {job.metadata.name for job in jobs}
+        for deployment in self._picture.scaled():
+            record, meta = record_of(deployment), deployment.metadata
+            patch = None if record is None or record.job in uids else undo(deployment, record.job)
+            if patch is not None:
+                with suppress(NotFound, Conflict):
+                    await self._client.patch(DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
+                    log.info("took back a replica of a job that is gone", extra={"deployment": meta.key})
+        for pod in self._picture.pods.list():
+            for entry in EVICTION_ASKED_BY.read(pod.metadata) if is_told(pod.metadata) else ():
+                if entry.by == CREATED_BY_DESCHEDULER and entry.about not in names:
+                    asker = Asker(entry.by, entry.reason, entry.message, entry.about)
+                    with suppress(NotFound):
+                        await withdraw(self._client, pod, asker, now_s)
 
     async def _remove(self, job: PodMigrationJob) -> None:
         try:

@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.kinds import POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
+from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
 from koord.api.machinery.codec import convert
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
 from koord.descheduler.live.pace import Pace
-from koord.descheduler.live.picture import Picture, _controller, _pods_of, _reservation_of
+from koord.descheduler.live.picture import Picture, _controller, _pods_of, _reservation_of, _scaled_for
 from koord.descheduler.live.tidying import Tidying
 from koord.descheduler.migration import is_forgotten
 from koord.descheduler.rules import Rules
@@ -46,7 +46,7 @@ class Server:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.objects: dict[Kind[Any], dict[str, Plain]] = {
-            kind: {} for kind in (PODS, POD_MIGRATION_JOBS, RESERVATIONS, REPLICA_SETS, PRIORITY_CLASSES)
+            kind: {} for kind in (PODS, POD_MIGRATION_JOBS, RESERVATIONS, REPLICA_SETS, PRIORITY_CLASSES, DEPLOYMENTS)
         }
         self.version = 0
         self.evicted: list[str] = []
@@ -213,7 +213,10 @@ class LaggingPicture(Picture):
         picture.pods = Lagging(server, PODS, {"controller": _controller})
         picture.jobs = Lagging(server, POD_MIGRATION_JOBS, {"pods": _pods_of, "reservation": _reservation_of})
         picture.reservations = Lagging(server, RESERVATIONS, {})
-        picture._workloads = {REPLICA_SETS: Lagging(server, REPLICA_SETS, {"controller": _controller})}
+        picture._workloads = {
+            REPLICA_SETS: Lagging(server, REPLICA_SETS, {"controller": _controller}),
+            DEPLOYMENTS: Lagging(server, DEPLOYMENTS, {"scaled": _scaled_for}),
+        }
 
     def catch_up(self, which: str) -> None:
         getattr(self, which).catch_up()

@@ -1,0 +1,93 @@
+"""How a pod parts from its node when a job moves it: told first if it asks for notice, replaced first if its Deployment
+asks for that.
+
+Asked by `koord.descheduler.migration` before it evicts a pod. What comes out are patches, of the pod and of its
+Deployment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import Deployment
+from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.protocol.names import CREATED_BY_DESCHEDULER
+from koord.descheduler.scale_first import Scene, record_of, undo, unmark
+from koord.notice.decision import Asker, Go, Tell, Verdict, concerns, decide, withdrawal
+
+KEPT_S: Final = 30.0
+"""So much of a job's time is left for what follows a notice: the eviction, and the replacement."""
+BY_HAND: Final = "PodMigrationJob"
+"""The reason for a pod to go where no plugin asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The Deployment of a pod, where it asks for a replacement first."""
+
+    deployment: Deployment
+    is_changing: bool = False
+    "Whether it is rolling out."
+    autoscaled: bool = False
+    "Whether a HorizontalPodAutoscaler sets its replicas, or that cannot be told."
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A patch of the pod, its status or its Deployment."""
+
+    of: Literal["Pod", "PodStatus", "Deployment"]
+    namespace: str
+    name: str
+    patch: Mapping[str, Any]
+    told: str = ""
+    "What the pod was told, for its event."
+
+
+def asker_of(job: PodMigrationJob) -> Asker:
+    trigger = EVICT_TRIGGER.read(job.metadata, "PodMigrationJob") or BY_HAND
+    reason = EVICT_REASON.read(job.metadata, "PodMigrationJob") or "somebody asked to move the pod"
+    return Asker(CREATED_BY_DESCHEDULER, trigger, reason, job.metadata.name)
+
+
+def verdict_on(job: PodMigrationJob, pod: Pod, left_s: float, now_s: float) -> Verdict:
+    """Whether the pod goes now. `left_s`: how long the job may still take."""
+    if not concerns(pod.metadata):
+        return Go("no notice")
+    return decide(pod, asker_of(job), now_s, left_s - KEPT_S if math.isfinite(left_s) else left_s)
+
+
+def telling(pod: Pod, verdict: Verdict, by: Asker) -> tuple[Change, ...]:
+    if not isinstance(verdict, Tell):
+        return ()
+    meta = pod.metadata
+    return (Change("PodStatus", meta.namespace, meta.name, verdict.patch, by.message if verdict.is_new else ""),)
+
+
+def scene_of(job: PodMigrationJob, scaling: Scaling, old: Pod | None, replacement: Pod | None, *, begun: bool) -> Scene:
+    return Scene(job.metadata.uid, scaling.deployment, old, replacement, begun, scaling.is_changing, scaling.autoscaled)
+
+
+def taken_back(job: PodMigrationJob, pod: Pod | None, scaling: Scaling | None, now_s: float) -> tuple[Change, ...]:
+    """What a job that ends without moving its pod puts back: notice, deletion cost and replica. `pod`: the very one."""
+    found: list[Change] = []
+    if pod is not None:
+        meta = pod.metadata
+        withdrawn = withdrawal(pod, asker_of(job), now_s)
+        if withdrawn is not None:
+            found.append(Change("PodStatus", meta.namespace, meta.name, withdrawn))
+    record = None if scaling is None else record_of(scaling.deployment)
+    if scaling is None or record is None or record.job != job.metadata.uid:
+        return tuple(found)
+    if pod is not None and (patch := unmark(pod, record)) is not None:
+        found.append(Change("Pod", pod.metadata.namespace, pod.metadata.name, patch))
+    patch = undo(scaling.deployment, job.metadata.uid)
+    if patch is not None:
+        meta = scaling.deployment.metadata
+        found.append(Change("Deployment", meta.namespace, meta.name, patch))
+    return tuple(found)

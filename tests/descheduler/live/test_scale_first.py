@@ -1,0 +1,49 @@
+"""A service with one replica is moved, and never is without a pod that is ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koord.api.kinds import DEPLOYMENTS, PODS
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.annotations.notice import SCALE_FIRST
+from koord.descheduler.evictable import is_available
+from koord.kube.informers import Informers
+from koord.kube.store import Delta
+from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, descheduling, ends, pods_of
+from tests.scheduler.live.embedded import until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_a_single_replica_is_replaced_before_it_goes(tmp_path: Path) -> None:
+    async with cluster(tmp_path, nodes=2) as client:
+        (old,) = await deploy(client, "web", 1)
+        wish = {"metadata": {"annotations": {SCALE_FIRST.key: "true"}}}
+        await client.patch(DEPLOYMENTS, "web", wish, namespace="default")
+        ready: dict[str, bool] = {}
+        fewest = [1]
+
+        def hear(delta: Delta[Pod]) -> None:
+            ready[delta.key] = delta.new is not None and is_available(delta.new)
+            fewest.append(sum(ready.values()))
+
+        async with Informers(client) as informers, descheduling(client):
+            pods = informers.get(PODS, namespace="default", labels="app=web")
+            await informers.synced()
+            pods.add_handler(hear)
+            await ask(client, old)
+            done = await ends(client)
+            assert (done.status.phase, done.status.status) == ("Succeeded", "Complete"), done.status
+            await until(lambda: all_ready(client, "web", 1))
+            (new,) = await pods_of(client, "web")
+            assert new.spec.node_name != old.spec.node_name
+            assert done.status.pod_ref is not None
+            assert done.status.pod_ref.name == new.metadata.name
+            deployment = await client.get(DEPLOYMENTS, "web", namespace="default")
+            assert deployment.spec.replicas == 1
+            assert dict(deployment.metadata.annotations).keys() >= {SCALE_FIRST.key}
+            assert not [key for key in deployment.metadata.annotations if "scaled-first" in key]
+            assert min(fewest) == 1
