@@ -24,7 +24,9 @@ from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import RESERVATIONS
 from koord.api.kubernetes.meta import ObjectReference
 from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
 from koord.api.kubernetes.words import ConditionStatus
+from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.load import (
     EVICT_REASON,
     EVICT_TRIGGER,
@@ -350,6 +352,10 @@ def refused(job: PodMigrationJob, action: Action, why: str, now_s: float) -> Pod
 
 def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step:
     owners = reservation.status.current_owners
+    if not owners and _holds_nothing(reservation):
+        # Nobody uses what is nothing: the scheduler has shown that a node would take such a pod, and that is all.
+        unused = reservation.metadata.name
+        return Step(_succeeded(job, now_s).job, (DropReservation(unused),) if unused == job.metadata.uid else ())
     if not owners and not _is_true(job, "ReservationBound"):
         message = f"waiting for a pod to use reservation {reservation.metadata.name}"
         waiting = _with(job, "PodBoundReservation", False, "WaitForPodBindReservation", message, now_s)
@@ -360,6 +366,15 @@ def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservatio
         job = replace(job, status=replace(job.status, pod_ref=ref))
     job = _with(job, "PodBoundReservation", True, "", "", now_s)
     return _await_ready(_with(job, "ReservationBound", True, "", "", now_s), seen, now_s)
+
+
+def _holds_nothing(reservation: Reservation) -> bool:
+    """Whether a reservation was made for a pod that requests nothing."""
+    try:
+        asked = pod_requests(Pod(spec=reservation.spec.pod_template.spec))
+    except BadInput:
+        return False
+    return not any(asked.values())
 
 
 def _await_ready(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:

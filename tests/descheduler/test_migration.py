@@ -78,7 +78,8 @@ class Cluster:
         if isinstance(action, MakeReservation):
             if self.reservation is None:
                 self.made += 1
-                spec = {"template": {}, "owners": [{"controller": {"name": "web"}}]}
+                container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+                spec = {"template": {"spec": {"containers": [container]}}, "owners": [{"controller": {"name": "web"}}]}
                 self.reservation = {"metadata": {"name": action.name}, "spec": spec, "status": {"phase": "Pending"}}
         elif isinstance(action, DropReservation):
             self.reservation = None
@@ -141,6 +142,20 @@ def test_directly_the_pod_goes_at_once() -> None:
     cluster.pod_ends()
     cluster.until_rest()
     assert cluster.phase == "Succeeded"
+
+
+def test_a_pod_that_asks_for_nothing_has_moved_once_it_is_gone() -> None:
+    cluster = Cluster(job())
+    cluster.until_rest()
+    assert cluster.reservation is not None
+    cluster.reservation["spec"]["template"]["spec"]["containers"] = [{"name": "c"}]
+    cluster.scheduler_places()
+    cluster.until_rest()
+    assert cluster.evictions == ["uid-web-1"]
+    cluster.pod_ends()
+    cluster.until_rest()
+    assert cluster.phase == "Succeeded"
+    assert not cluster.reservation
 
 
 def reserved() -> Cluster:

@@ -147,6 +147,15 @@ def free_port() -> int:
     return port
 
 
+@pytest.mark.kubectl
+def test_the_page_about_moving_a_pod_by_hand(tmp_path: Path) -> None:
+    printed = on_a_cluster(commands("move-a-pod-by-hand.md"), tmp_path)
+    assert "podmigrationjob.scheduling.koordinator.sh/move-web condition met" in printed
+    assert re.search(r"move-web +Succeeded +Complete +hollow-\d+ ", printed)
+    for step in ("ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "Complete"):
+        assert step in printed
+
+
 def on_a_cluster(lines: list[str], folder: Path, after: Sequence[str] = ()) -> str:
     """What the commands of a page print. The first one starts a cluster, which is stopped before those `after`."""
     assert lines[0].startswith("koord up ")

@@ -31,6 +31,7 @@ from tests.kube.manual_clock import ManualClock
 REPLICAS = 3
 NODES = ("n1", "n2", "n3")
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
 METRICS = DeschedulerMetrics(Metrics(process=False))
 Key = tuple[Kind[Any], str]
 Plain = dict[str, Any]
@@ -374,7 +375,7 @@ class Imagined:
         if len(alive) < REPLICAS:
             self.made += 1
             meta = {"name": f"web-{self.made}", "namespace": "default", "ownerReferences": [OWNER]}
-            spec = {"schedulerName": "koord-scheduler", "containers": [{"name": "c"}]}
+            spec = {"schedulerName": "koord-scheduler", "containers": [CONTAINER]}
             self.server.create(PODS, {"metadata": meta, "spec": spec})
 
     def scheduler(self) -> None:
