@@ -8,5 +8,8 @@ workloads       how many pods a workload has, and how many of them may be away a
 importance      whom to move first
 round           one round of all profiles: what they ask for, and what is let through
 arbitration     of the moves that are asked for, which may begin now
+job_request     the PodMigrationJob that asks for a move, and which jobs wait or are under way
 migration       the next step of one move; `replacement` the room that is held for it
+told            what people hear of a move
+live            has all of it done on a cluster
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -142,10 +143,10 @@ async def events_of(client: Client, name: str) -> list[str]:
     return [each.reason for each in await client.list(EVENTS) if each.regarding.name == name]
 
 
-async def report(client: Client, usage: Callable[[Pod], int]) -> None:
-    """Says now and then what pods use, by milli-cores, as agents do; until cancelled."""
+async def report(client: Client, nodes: Sequence[str], usage: Callable[[Pod], int]) -> None:
+    """Says now and then what pods use, in milli-cores, as agents do; until cancelled."""
     while True:
-        by_node: dict[str, list[Pod]] = {f"hollow-{i}": [] for i in range(3)}
+        by_node: dict[str, list[Pod]] = {name: [] for name in nodes}
         for pod in await client.list(PODS):
             if pod.spec.node_name:
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
@@ -156,8 +157,6 @@ async def report(client: Client, usage: Callable[[Pod], int]) -> None:
 
 
 async def _report_node(client: Client, node: str, pods: list[tuple[Pod, int]]) -> None:
-    import time
-
     def used(milli: int) -> dict[str, Any]:
         return {"resources": {"cpu": f"{milli}m", "memory": "1Gi"}}
 
