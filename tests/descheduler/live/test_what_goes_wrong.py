@@ -1,0 +1,122 @@
+"""Moves that meet a budget, a webhook, an impatient user, a namespace that goes away, or the end of the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from koord.api.kinds import (
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    POD_MIGRATION_JOBS,
+    PODS,
+    RESERVATIONS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+)
+from koord.kube.client import Client
+from tests.descheduler.live.cluster import (
+    all_ready,
+    ask,
+    cluster,
+    deploy,
+    descheduling,
+    ends,
+    job,
+    no_reservations,
+    pods_of,
+)
+from tests.scheduler.live.embedded import until
+
+PATIENT = """
+deschedulingInterval: 0s
+profiles:
+- name: p
+  pluginConfig:
+  - name: MigrationController
+    args:
+      objectLimiters: {workload: {duration: 1ms}}
+      evictQPS: 100
+      maxMigratingPerNode: 0
+      skipEvictionGates: [MaxMigratingPerWorkload, MaxUnavailablePerWorkload]
+"""
+
+
+async def says(client: Client, name: str, reason: str) -> bool:
+    return (await job(client, name)).status.reason == reason
+
+
+async def test_a_budget_and_a_webhook_hold_evictions_back_until_they_let_go(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as client:
+        guarded, hooked = [await deploy(client, name, 2) for name in ("guarded", "hooked")]
+        selector = {"matchLabels": {"app": "guarded"}}
+        budget = {
+            "metadata": {"name": "all", "namespace": "default"},
+            "spec": {"minAvailable": 2, "selector": selector},
+        }
+        await client.create(POD_DISRUPTION_BUDGETS, budget)
+        async with descheduling(client, PATIENT):
+            kept = guarded[0]
+            await ask(client, kept, "budgeted")
+            await until(lambda: says(client, "budgeted", "FailedEvict"))
+            assert "disruption budget" in (await job(client, "budgeted")).status.message
+            await client.create(VALIDATING_WEBHOOK_CONFIGURATIONS, refusing_evictions())
+            await ask(client, hooked[0], "refused", mode="EvictDirectly")
+            await until(lambda: says(client, "refused", "FailedEvict"))
+            assert kept.metadata.name in {pod.metadata.name for pod in await pods_of(client, "guarded")}
+            await client.delete(VALIDATING_WEBHOOK_CONFIGURATIONS, "no-evictions")
+            await client.delete(POD_DISRUPTION_BUDGETS, "all", namespace="default")
+            for name in ("budgeted", "refused"):
+                assert (await ends(client, name)).status.phase == "Succeeded"
+
+
+def refusing_evictions() -> dict[str, Any]:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    return {
+        "metadata": {"name": "no-evictions"},
+        "webhooks": [
+            {
+                "name": "no.evictions.test",
+                # Nobody answers there, and that counts as a refusal.
+                "clientConfig": {"url": "https://127.0.0.1:1/", "caBundle": ""},
+                "rules": [rule],
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+
+
+async def test_jobs_go_on_with_another_process_and_end_with_their_cause(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as client:
+        names = [node.metadata.name for node in await client.list(NODES)]
+        pods = await deploy(client, "web", 6)
+        for name in names:
+            await client.patch(NODES, name, {"spec": {"unschedulable": True}})
+        async with descheduling(client, PATIENT):
+            for pod, name in zip(pods, ("moves", "vanishes", "taken-back", "too-late", "stops"), strict=False):
+                await ask(client, pod, name, **({"ttl": "4s"} if name == "too-late" else {}))
+            await until(lambda: says(client, "too-late", "Unschedulable"))
+            await until(lambda: has_reservations(client, 5))
+            await client.patch(POD_MIGRATION_JOBS, "stops", {"spec": {"paused": True}})
+            await client.delete(POD_MIGRATION_JOBS, "taken-back")
+            assert (await ends(client, "too-late")).status.reason == "Timeout"
+            await until(lambda: has_reservations(client, 3))
+        # Nobody is there while a pod goes by itself and room comes.
+        await client.delete(PODS, pods[1].metadata.name, namespace="default", grace_s=0)
+        for name in names:
+            await client.patch(NODES, name, {"spec": {"unschedulable": None}})
+        async with descheduling(client, PATIENT):
+            assert (await ends(client, "moves")).status.phase == "Succeeded"
+            assert (await ends(client, "vanishes")).status.reason == "MissingPod"
+            assert (await job(client, "stops")).status.phase == "Running"
+            await client.patch(POD_MIGRATION_JOBS, "stops", {"spec": {"paused": False}})
+            assert (await ends(client, "stops")).status.phase == "Succeeded"
+            await until(lambda: all_ready(client, "web", 6))
+            for each in ("moves", "stops", "vanishes", "too-late"):
+                await client.delete(POD_MIGRATION_JOBS, each)
+            await until(lambda: no_reservations(client))
+
+
+async def has_reservations(client: Client, number: int) -> bool:
+    return len(await client.list(RESERVATIONS)) == number
