@@ -21,7 +21,6 @@ from koord.bench.gpu_packing.verifier import Verifier
 from koord.scheduler.plugins.packing.shapes import PodShape
 
 PODS: Final = 20_000
-SHORTEST_S: Final = 1
 
 
 @dataclass(slots=True)
@@ -86,7 +85,7 @@ def replay(trace: Trace, places: Places, load: float, pods: int = PODS) -> Depar
 def _coming(trace: Trace, load: float, pods: int) -> list[_Coming]:
     """Those that are there at the start, and those that come later."""
     rng = random.Random(f"{trace.name} {trace.seed} {load}")
-    lives = [max(pod.ends_s - pod.begins_s, SHORTEST_S) for pod in trace.pods]
+    lives = [pod.life_s for pod in trace.pods]
     milli_s = sum(pod.shape.total_milli * life for pod, life in zip(trace.pods, lives, strict=True)) / len(lives)
     rate = load * trace.gpu_milli / milli_s
     weights = list(accumulate(lives))

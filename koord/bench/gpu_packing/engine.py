@@ -38,13 +38,13 @@ ROUND_S: Final = 60.0
 class EngineReplay:
     """A cluster of the engine's own, under a policy of DeviceShare."""
 
-    def __init__(self, trace: Trace, policy: str) -> None:
+    def __init__(self, trace: Trace, policy: str, *, knows_lives: bool = False) -> None:
         self._cluster = cluster = Cluster(seed=0)
         (profile,) = profiles_of(parse(configuration(policy))).profiles.values()
         self._engine = Engine(cluster, replace(profile, ties="fixed"))
         demand = cluster.notes(Demand)
         for number, pod in enumerate(trace.pods):
-            demand.see(f"known/{number}", pod.shape, 0.0)
+            demand.see(f"known/{number}", pod.shape, 0.0, pod.life_s if knows_lives else 0.0)
         for name, node in zip(_in_order(len(trace.nodes)), trace.nodes, strict=True):
             cluster.put_node(convert(Node, _node(name, node)))
             cluster.notes(Devices).put_device(convert(Device, _device(name, node)))

@@ -34,10 +34,11 @@ class Places(Protocol):
     def remove(self, shape: PodShape, placed: Placed) -> None: ...
 
 
-def set_up(policy: str, trace: Trace) -> Places:
-    """An empty cluster under a policy, which knows the nodes and the mix of the trace, and not the order of pods.
-    Shadow prices are those of the scheduling engine and its plugin; the others are what others compare with."""
-    return EngineReplay(trace, policy) if policy == SHADOW else replay_of(policy, trace)
+def set_up(policy: str, trace: Trace, *, knows_lives: bool = False) -> Places:
+    """An empty cluster under a policy, which knows the nodes and the mix of the trace, and not the order of pods; where
+    pods also end, how long those of each shape stay. Shadow prices are those of the scheduling engine and its plugin;
+    the others are what others compare with."""
+    return EngineReplay(trace, policy, knows_lives=knows_lives) if policy == SHADOW else replay_of(policy, trace)
 
 
 def replay_of(policy: str, trace: Trace, premium: float = PREMIUM) -> Replay:

@@ -130,7 +130,7 @@ def _by_time(trace: Trace, options: Options, found: _Found, progress: Callable[[
         for policy in options.policies:
             progress(f"{trace.name}, seed {trace.seed}, load {load:g}: {policy}")
             pods = 1_000 if quick or options.folder is None else departures.PODS
-            done = departures.replay(trace, set_up(policy, trace), load, pods)
+            done = departures.replay(trace, set_up(policy, trace, knows_lives=True), load, pods)
             _check(trace, policy, done.faults)
             for measure, value in ((REFUSED, done.refused), (REFUSED_PODS, done.refused_pods)):
                 found.refused.setdefault((trace.name, load, measure, policy), []).append(value)

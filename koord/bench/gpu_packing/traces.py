@@ -54,6 +54,10 @@ class TracePod(NamedTuple):
     begins_s: int
     ends_s: int
 
+    @property
+    def life_s(self) -> int:
+        return max(self.ends_s - self.begins_s, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:

@@ -1,12 +1,18 @@
-"""Which shapes of pods come, and how often: a histogram of the pods of the last days, in which older ones count less.
+"""Which shapes of pods come, how often, and how long they stay: of the pods of the last days, older ones count less.
 
 Every pod counts once, by its name, whatever becomes of it: moves, trials that are undone, a restart that puts all pods
-again. A pod that came a half-life ago counts half.
+again. A pod that came a half-life ago counts half, and so does an hour that it was there.
+
+What fills a cluster is not what comes most often, but what stays: a thousand pods of a minute take less than one of a
+day. So room is priced by the pods that stand at a time, and a little by those that come: of these alone there would be
+few where lives are long.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from koord.api.kubernetes.pod import Pod, PodSpec
@@ -19,8 +25,33 @@ from koord.scheduler.state.table import Row
 
 HALF_LIFE_S: Final = 3 * 86_400.0
 MOST_PODS: Final = 20_000
-"""The pods that came last are remembered."""
+"""Beyond so many, pods that have left are forgotten, those that left first."""
+STANDING: Final = 0.6
+"""How far the time that pods stay counts; the rest is how often they come."""
 SHAPES_KEPT: Final = 1 << 14
+
+
+@dataclass(slots=True)
+class _Seen:
+    shape: PodShape
+    came_s: float
+    left_s: float | None = None
+    "None: it is there."
+    stayed_s: float = 0.0
+    "Of a pod that is known from elsewhere: how long it was there."
+
+    def count(self, now_s: float) -> float:
+        return _weight(now_s - self.came_s)
+
+    def time_s(self, now_s: float) -> float:
+        """How long it was there, in which hours that are long ago count less."""
+        until_s = now_s if self.left_s is None else self.left_s
+        here = _weight(now_s - until_s) - _weight(now_s - self.came_s)
+        return here * HALF_LIFE_S / math.log(2) + self.stayed_s * self.count(now_s)
+
+
+def _weight(age_s: float) -> float:
+    return math.exp2(-max(0.0, age_s) / HALF_LIFE_S)
 
 
 class Demand(Notes):
@@ -30,12 +61,11 @@ class Demand(Notes):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._came: OrderedDict[str, tuple[PodShape, float]] = OrderedDict()
-        "By pod: its shape, and when it came."
-        self._gone: set[str] = set()
-        "Of these, the pods that have left their nodes."
-        self._here = 0
-        "How many are on nodes."
+        self._seen: dict[str, _Seen] = {}
+        "By pod."
+        self._elsewhere: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        "Of these, those that were never here, and those that have left their nodes, in that order."
         self._shapes: dict[Shape, PodShape | None] = {}
         self._device_bytes = 0
         self.gpu_pods = 0
@@ -55,20 +85,33 @@ class Demand(Notes):
         return found
 
     def moved(self, note: Any, record: PodRecord, row: Row, sign: int) -> None:
-        self._here += sign
+        key, now_s = record.key, self.cluster.now_s
+        seen = self._seen.get(key)
         if sign < 0:
-            self._gone.add(record.key)
+            if seen is not None:
+                self._gone[key], seen.left_s = None, now_s
             return
-        self._gone.discard(record.key)
-        if record.key not in self._came:
-            self.see(record.key, note, self.cluster.now_s if record.placed_s is None else record.placed_s)
-            self.cluster.undoable(lambda: self._forget(record.key))
+        if seen is not None:
+            self._gone.pop(key, None)
+            seen.left_s = None
+            return
+        self._add(key, _Seen(note, now_s if record.placed_s is None else record.placed_s))
+        self.cluster.undoable(lambda: self._forget(key))
+
+    def _add(self, pod: str, seen: _Seen) -> None:
+        self._seen[pod] = seen
+        self.gpu_pods += seen.shape.gpus > 0
+        if len(self._seen) > MOST_PODS:
+            oldest = next(iter(self._elsewhere or self._gone), None)
+            if oldest is not None:
+                self._forget(oldest)
 
     def _forget(self, pod: str) -> None:
-        """It was only tried out."""
-        shape, _ = self._came.pop(pod, (None, 0.0))
-        self._gone.discard(pod)
-        self.gpu_pods -= shape is not None and shape.gpus > 0
+        """It was only tried out, or was long ago."""
+        seen = self._seen.pop(pod, None)
+        self._gone.pop(pod, None)
+        self._elsewhere.pop(pod, None)
+        self.gpu_pods -= seen is not None and seen.shape.gpus > 0
 
     def measure_by(self, device_bytes: int) -> None:
         """So much memory is a whole device, where pods ask for bytes."""
@@ -76,23 +119,27 @@ class Demand(Notes):
             self._device_bytes = device_bytes
             self._shapes.clear()
 
-    def see(self, pod: str, shape: PodShape, at_s: float) -> None:
-        """A pod has come."""
-        if pod not in self._came:
-            self._came[pod] = shape, at_s
-            self.gpu_pods += shape.gpus > 0
-            if len(self._came) > MOST_PODS:
-                self._forget(next(iter(self._came)))
-
-    @property
-    def turnover(self) -> float:
-        """Of pods that were on nodes, the part that has left: 0 where pods stay, near 1 where their lives are short."""
-        return len(self._gone) / max(len(self._gone) + self._here, 1)
+    def see(self, pod: str, shape: PodShape, at_s: float, stayed_s: float = 0.0) -> None:
+        """A pod is known that came at a time, and was somewhere else."""
+        if pod not in self._seen:
+            self._elsewhere[pod] = None
+            self._add(pod, _Seen(shape, at_s, at_s, stayed_s))
 
     def mix(self, now_s: float) -> dict[PodShape, float]:
         """How often each shape comes."""
-        found: dict[PodShape, float] = {}
-        for shape, at_s in self._came.values():
-            weight = 0.5 ** (max(0.0, now_s - at_s) / HALF_LIFE_S)
-            found[shape] = found.get(shape, 0.0) + weight
-        return found
+        return _sums((seen.shape, seen.count(now_s)) for seen in self._seen.values())
+
+    def standing(self, now_s: float) -> dict[PodShape, float]:
+        """How much there is of each shape at a time, in parts of all pods."""
+        often = _sums((seen.shape, seen.count(now_s)) for seen in self._seen.values())
+        long_ = _sums((seen.shape, seen.time_s(now_s)) for seen in self._seen.values())
+        number, time_s = sum(often.values()), sum(long_.values())
+        part = STANDING if time_s > 0 else 0.0
+        return {shape: (1 - part) * often[shape] / number + part * long_[shape] / max(time_s, 1e-9) for shape in often}
+
+
+def _sums(weights: Iterator[tuple[PodShape, float]]) -> dict[PodShape, float]:
+    found: dict[PodShape, float] = {}
+    for shape, weight in weights:
+        found[shape] = found.get(shape, 0.0) + weight
+    return found

@@ -20,7 +20,7 @@ from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.packing.rows import SCORED_ON, PackingRows, PolicyName
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Row
+from koord.scheduler.state.table import Array, Reason, Row
 from koord.scheduler.state.view import View
 
 
@@ -44,7 +44,7 @@ class ByPacking:
     """The policy for one class of pods."""
 
     facets: Sequence[Facet] = ()
-    scores_on = SCORED_ON
+    scores_on: Reason = SCORED_ON
 
     def __init__(self, policy: PolicyName, shape: PodShape, cluster: Cluster, view: View | None) -> None:
         self._rows, self._shape = rows_of(cluster, policy), shape
@@ -55,6 +55,11 @@ class ByPacking:
         "By row, where a share would go."
         self._worked_out: tuple[Row, int, list[float]] | None = None
         "Of the row that was asked for last, at which version: what it is worth by device."
+
+    @property
+    def rows(self) -> ByPacking:
+        """Scores of rows by themselves."""
+        return self
 
     def score(self, cells: Cells) -> Numbers:
         self._rows.follow()

@@ -20,7 +20,7 @@ from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, RATIO
 from koord.scheduler.plugins.packing.demand import Demand
 from koord.scheduler.plugins.packing.fragmentation import Fragmentation, typical
 from koord.scheduler.plugins.packing.pod_shapes import MIB
-from koord.scheduler.plugins.packing.shadow_prices import ROWS_AT_ONCE, Valuation, premium_of, work_out
+from koord.scheduler.plugins.packing.shadow_prices import ROWS_AT_ONCE, Valuation, work_out
 from koord.scheduler.plugins.packing.shapes import WHOLE, Fleet, Mix, NodeGroup, PodShape, Scores
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Array, Changes, Reason, Row
@@ -90,7 +90,6 @@ class PackingRows:
         self._fleet = _no_fleet(0, 0)
         self._scorer: Tightest | Fragmentation | Valuation = Tightest(self._fleet)
         self._known: Mix = {}
-        self._turnover = 0.0
         "What the tables in force were made of."
         self._made_s = 0.0
         self._kinds_changed = False
@@ -169,9 +168,8 @@ class PackingRows:
         if self._version < 0 or now_s - self._made_s < RENEW_S:
             return
         self._made_s = now_s
-        mix = self.demand.mix(now_s)
-        is_other = abs(self._turnover - self.demand.turnover) > DRIFT or drift(self._known, mix) > DRIFT
-        if self._kinds_changed or is_other or self._name() != self.in_force:
+        mix = self._mix()
+        if self._kinds_changed or drift(self._known, mix) > DRIFT or self._name() != self.in_force:
             self._begin(mix)
             touch = self._cluster.table.touch
             for row in np.flatnonzero(self._cluster.table.alive).tolist():
@@ -195,7 +193,6 @@ class PackingRows:
             "policy": self._policy,
             "inForce": self.in_force,
             "gpuPods": self.demand.gpu_pods,
-            "turnover": self.demand.turnover,
             "epoch": self.epoch,
             "groups": [group._asdict() for group in self._fleet.groups],
             "shapes": [{**shape._asdict(), "models": sorted(shape.models), "often": often} for shape, often in shapes],
@@ -211,6 +208,11 @@ class PackingRows:
             return "FGD"
         return self._policy
 
+    def _mix(self) -> dict[PodShape, float]:
+        """What is priced is what stands; FGD counts what comes."""
+        known = self.demand.standing if self._name() == "ShadowPrices" else self.demand.mix
+        return known(self._cluster.now_s)
+
     def _start(self) -> None:
         """Read everything, and make tables: at first, and when the table has grown."""
         table, slots = self._cluster.table, self._devices().slots[GPU]
@@ -220,7 +222,7 @@ class PackingRows:
         rows = np.flatnonzero(table.alive)
         self._read(rows)
         self._regroup(rows.tolist())
-        self._begin(self.demand.mix(self._cluster.now_s))
+        self._begin(self._mix())
 
     def _read(self, rows: Array) -> None:
         _write(self._fleet, rows, Many(self._cluster.table.columns, rows), self._slots)
@@ -274,11 +276,10 @@ class PackingRows:
         ] or [NodeGroup("", 0, 0, 0)]
         self.demand.measure_by(self._device_bytes())
         self.in_force, self._known, self._kinds_changed = self._name(), mix, False
-        self._made_s, self._turnover = self._cluster.now_s, self.demand.turnover
+        self._made_s = self._cluster.now_s
         self.epoch += 1
         if self.in_force == "ShadowPrices":
-            premium = premium_of(self._turnover)
-            self._scorer = Valuation(fleet, work_out(fleet.groups, mix, self._capacity_by_group(rows), premium))
+            self._scorer = Valuation(fleet, work_out(fleet.groups, mix, self._capacity_by_group(rows)))
         elif self.in_force == "FGD":
             self._scorer = Fragmentation(fleet, typical(mix))
         else:

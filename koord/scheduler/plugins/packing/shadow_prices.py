@@ -23,9 +23,7 @@ from koord.scheduler.plugins.packing.shapes import STEP, WHOLE, Fleet, Mix, Node
 from koord.scheduler.state.table import Array
 
 PREMIUM: Final = 0.02
-"""The planned chance that a pod with several GPUs finds no slot, where pods stay."""
-PREMIUM_OF_TURNOVER: Final = 0.13
-"""Added where half of the pods have left: a slot that is kept together is then of use again and again."""
+"""The planned chance that a pod with several GPUs finds no slot. A higher one hoards whole nodes."""
 ROUNDING: Final = 1.0
 """Losses that differ by less milli are equal: it hides what floats add up to."""
 MOST_BYTES: Final = 1 << 27
@@ -44,11 +42,6 @@ class Prices:
 
     values: Array
     slots: Array
-
-
-def premium_of(turnover: float) -> float:
-    """The premium for slots. `turnover`: the part of pods that has left."""
-    return PREMIUM + PREMIUM_OF_TURNOVER * min(1.0, 2 * turnover)
 
 
 def work_out(

@@ -24,11 +24,11 @@ from koord.scheduler.framework.engine import Engine, Profile
 from koord.scheduler.plugins.devices.ledger import Devices
 from koord.scheduler.plugins.devices.plugin import DeviceShare
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord.scheduler.plugins.packing.demand import HALF_LIFE_S, Demand
+from koord.scheduler.plugins.packing import demand as demand_module
+from koord.scheduler.plugins.packing.demand import HALF_LIFE_S, STANDING, Demand
 from koord.scheduler.plugins.packing.pod_shapes import models_of
 from koord.scheduler.plugins.packing.policy import ByPacking, rows_of
 from koord.scheduler.plugins.packing.rows import FEWEST_PODS, RENEW_S, PackingRows
-from koord.scheduler.plugins.packing.shadow_prices import premium_of
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.view import View
@@ -87,19 +87,36 @@ def test_every_pod_counts_once_and_half_as_much_after_a_half_life() -> None:
     assert demand.mix(1000.0 + HALF_LIFE_S) == {SHARE: 0.5}
 
 
-def test_turnover_is_the_part_of_pods_that_has_left() -> None:
-    made = engine("n1")
+def test_what_stands_is_what_stays_and_a_little_what_comes() -> None:
+    made = engine("n1", "n2", known=0)
     demand = made.cluster.notes(Demand)
-    for name in ("p1", "p2", "p3", "p4"):
-        made.place(Ask(a_pod(name, gpu=50)))
-    assert demand.turnover == 0.0
-    made.cluster.remove_pod("a/p1")
-    assert demand.turnover == 0.25
-    with made.cluster.transaction() as trial:
-        made.cluster.remove_pod("a/p2")
-        trial.undo()
-    assert demand.turnover == 0.25
-    assert premium_of(0.0) < premium_of(0.25) < premium_of(0.5) == premium_of(0.9)
+    whole = PodShape(2000, 2048, 1, 1000)
+    made.place(Ask(a_pod("stays", gpu=100)))
+    assert demand.standing(0.0) == {whole: 1.0}
+    for i in range(3):
+        made.cluster.now_s = 100.0 * i
+        made.place(Ask(a_pod(f"short-{i}", gpu=50)))
+        made.cluster.now_s += 10.0
+        made.cluster.remove_pod(f"a/short-{i}")
+    made.cluster.now_s = 270.0
+    assert demand.mix(270.0)[SHARE] == pytest.approx(3.0, rel=1e-2)
+    # Three of four came, and were there for 30 of 300 seconds in all.
+    assert demand.standing(270.0)[SHARE] == pytest.approx((1 - STANDING) * 0.75 + STANDING * 0.1, rel=1e-2)
+    assert sum(demand.standing(270.0).values()) == pytest.approx(1.0)
+
+
+def test_pods_that_are_there_are_remembered_and_those_that_left_first_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demand_module, "MOST_PODS", 3)
+    made = engine("n1", "n2", known=0)
+    demand = made.cluster.notes(Demand)
+    made.place(Ask(a_pod("stays", gpu=100)))
+    for i in range(4):
+        made.place(Ask(a_pod(f"short-{i}", gpu=50)))
+        made.cluster.remove_pod(f"a/short-{i}")
+    assert demand.mix(0.0) == {PodShape(2000, 2048, 1, 1000): 1.0, SHARE: 2.0}
+    assert demand.gpu_pods == 3
 
 
 def test_a_restart_knows_the_same_pods() -> None:
