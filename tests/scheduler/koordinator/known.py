@@ -32,7 +32,6 @@ _NOT_TWICE = "an owner counts once, though its reservation takes no other one"
 _SPLIT_IN_ORDER = "amounts are split from the NUMA node that has least, whichever numbers the nodes have"
 _BY_USE = "hints are scored by what pods hold, whatever CPUs the pod's own bind policy leaves out"
 _NEVER_REFUSES = "BestEffort takes the node without amounts of NUMA nodes where these do not suffice"
-_NOTHING_REPORTED = "a resource of which no NUMA node has anything is as good as not reported"
 _ALL_KEYS = "all resources of a quota are compared, whichever of them the last pod asked for"
 _NO_CIRCLE = "a quota does not become its own parent"
 _WEIGHTS_COUNT = "a change of weights alone is looked at as well"
@@ -52,7 +51,6 @@ KNOWN: dict[str, dict[int, str]] = {
         **_each(_BY_USE, (3, 18, 50, 73, 77, 92, 117, 149, 160, 189)),
         **_each(_NEVER_REFUSES, (38, 54, 74, 84, 85, 91, 113, 122, 133, 139, 156, 165, 182)),
         **_each(_ONE_NUMA_NODE, (64, 153, 197)),
-        **_each(_NOTHING_REPORTED, (34, 191, 192)),
         **_each(_BEST_SCORE, (41, 170)),
     },
     "devices": {

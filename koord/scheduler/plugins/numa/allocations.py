@@ -5,6 +5,7 @@ notes on it, and is kept in columns, so that rows are judged without a look at s
 
     CPUS, WHOLE, CORES     free CPUs; free CPUs in whole free cores; cores with a free CPU; the same by NUMA node
     HAS, TAKEN             amounts by NUMA node and resource. CPUs of its own charge a pod's node amplified.
+    REPORTS                by resource, 1 where some NUMA node reports it, if only that there is nothing of it
 
 A pod with CPUs and without amounts counts on the NUMA nodes of its CPUs.
 """
@@ -46,7 +47,7 @@ ZONES: Final = "numa zones"
 RATIO: Final = "numa cpu ratio"
 BOUND: Final = "numa bound"
 CPUS, WHOLE, CORES = "numa cpus", "numa whole", "numa cores"
-HAS, TAKEN = "numa has", "numa taken"
+HAS, TAKEN, REPORTS = "numa has", "numa taken", "numa reports"
 
 POLICIES: Final = ("", "BestEffort", "Restricted", "SingleNUMANode")
 """By their numbers in the column."""
@@ -380,6 +381,8 @@ class Allocations(Notes):
         for zone, name in self._resources:
             put((HAS, zone, name), row, facts.zones.get(zone, {}).get(name, 0))
             put((TAKEN, zone, name), row, state.charged(zone, name))
+        for name in {name for _, name in self._resources}:
+            put((REPORTS, name), row, any(name in has for has in facts.zones.values()))
         self._write_cpus(row, state, self._zones)
         # What a judge said of the row by its single CPUs may be otherwise, though no column is.
         self.cluster.table.touch(row, int(Reason.EXACT))
@@ -396,6 +399,7 @@ class Allocations(Notes):
                 declare(Column((name, zone), np.int64, Reason.EXACT))
         for name in resources:
             if (zone, name) not in self._resources:
+                declare(Column((REPORTS, name), np.int16, Reason.EXACT))
                 self._resources.add((zone, name))
                 declare(Column((HAS, zone, name), np.int64, Reason.EXACT))
                 declare(Column((TAKEN, zone, name), np.int64, Reason.EXACT))

@@ -34,6 +34,7 @@ from koord.scheduler.plugins.numa.allocations import (
     POLICIES,
     POLICY,
     RATIO,
+    REPORTS,
     TAKEN,
     WHOLE,
     ZONES,
@@ -329,7 +330,7 @@ class NUMAJudge(Judge):
     def _left(self, cells: Cells, nodes: int) -> dict[int, dict[str, int]]:
         bound, found = self._bound(cells), dict[int, dict[str, int]]()
         for name in self.zones.needs:
-            if not any(self.zones.numbers(cells, HAS, name)):
+            if not cells[REPORTS, name]:
                 continue
             for zone, left in zip(self.zones.zones, self.zones.left(cells, name, bound), strict=True):
                 if nodes >> zone & 1:

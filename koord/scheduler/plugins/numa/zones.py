@@ -20,7 +20,7 @@ import numpy as np
 
 from koord.scheduler.framework.amount_scores import ScoreShape
 from koord.scheduler.framework.cells import Cells, Numbers, least
-from koord.scheduler.plugins.numa.allocations import BOUND, CORES, CPUS, HAS, TAKEN, WHOLE, ZONES
+from koord.scheduler.plugins.numa.allocations import BOUND, CORES, CPUS, HAS, REPORTS, TAKEN, WHOLE, ZONES
 from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.state.table import Array
 
@@ -63,7 +63,8 @@ class Zones:
         """All columns that anything here depends on. `with_cpus`: also if pods get CPUs of their own."""
         amounts = [(kind, zone, name) for kind in (HAS, TAKEN) for zone, name in sorted(self._declared)]
         cpus = [(name, zone) for name in (CPUS, WHOLE, CORES, BOUND) for zone in self.zones] if with_cpus else []
-        return [*amounts, *cpus]
+        reports = [(REPORTS, name) for name in sorted({name for _, name in self._declared})]
+        return [*amounts, *reports, *cpus]
 
     def numbers(self, cells: Cells, kind: str, name: str) -> list[Numbers]:
         """Of every NUMA node, what it has of a resource, or what is taken; 0 where nothing is known of it."""
@@ -95,7 +96,7 @@ class Zones:
         reported, lefts = [], []
         for i, (name, need) in enumerate(self.needs.items()):
             left = self.left(cells, name, bound)
-            is_reported = _any(self.numbers(cells, HAS, name))
+            is_reported = cells[REPORTS, name] * 1
             alone = [each & (1 - is_reported * (got < need)) for each, got in zip(alone, left, strict=True)]
             some = [each & (1 - is_reported * (got <= 0)) for each, got in zip(some, left, strict=True)]
             enough = is_single * _any([each * (got >= need) for each, got in zip(every, left, strict=True)])
@@ -161,7 +162,7 @@ def choice(zones: Zones, cells: Cells, rows: int, bound: Bound, weighed: Weighed
     lacking, reported = dict[str, Array](), dict[str, Array]()
     for name, need in zones.needs.items():
         left = _lines(zones.left(cells, name, bound), rows)
-        is_reported: Array = np.any(_lines(zones.numbers(cells, HAS, name), rows), axis=1)
+        is_reported: Array = _lines([cells[REPORTS, name]], rows)[:, 0] > 0
         fits &= (left @ by_set >= need) | ~is_reported[:, np.newaxis]
         lacking[name], reported[name] = (left <= 0).astype(np.int64) @ by_set > 0, is_reported
     filled = []
@@ -184,7 +185,7 @@ def choice_of_one(zones: Zones, cells: Cells, bound: Bound, weighed: Weighed, ad
     lacking, reported = dict[str, Array](), dict[str, Array]()
     for name, need in zones.needs.items():
         left = zones.left(cells, name, bound)
-        is_reported = any(zones.numbers(cells, HAS, name))
+        is_reported = bool(cells[REPORTS, name])
         if is_reported:
             fits = [fit and sum([left[i] for i in some]) >= need for fit, some in zip(fits, places, strict=True)]
         lacking[name] = np.array([[any(left[i] <= 0 for i in some) for some in places]])

@@ -260,27 +260,39 @@ def test_best_effort_never_refuses_what_the_node_has() -> None:
     assert one.written(pod("p", "28")) == {}
 
 
-def test_batch_resources_of_numa_nodes_count_like_others() -> None:
-    one = World()
-    topology = report("n1")
+BATCH = "kubernetes.io/batch-cpu"
+
+
+def with_batch(each: str, policy: str) -> World:
+    """A node of two NUMA nodes that report so much batch-cpu each."""
+    one, topology = World(), report("n1")
+    resource = type(topology.zones[0].resources[0])
     zones = [
         type(zone)(
             name=zone.name,
             type=zone.type,
-            resources=(
-                *zone.resources,
-                type(zone.resources[0])(
-                    name="kubernetes.io/batch-cpu", capacity="6000", allocatable="6000", available="6000"
-                ),
-            ),
+            resources=(*zone.resources, resource(name=BATCH, capacity=each, allocatable=each, available=each)),
         )
         for zone in topology.zones
     ]
-    node = big("n1", labels={POLICY_LABEL: "SingleNUMANode"}, extended={"kubernetes.io/batch-cpu": "12000"})
-    one.put(node, type(topology)(metadata=topology.metadata, zones=tuple(zones)))
-    batch = {"kubernetes.io/batch-cpu": "7000"}
-    assert one.why_not(pod("p", "0", extended=batch)) == {"Unsatisfied NUMA kubernetes.io/batch-cpu": 1}
-    assert nodes_of(one, pod("q", "0", extended={"kubernetes.io/batch-cpu": "5000"})) == [0]
+    one.put(
+        big("n1", labels={POLICY_LABEL: policy}, extended={BATCH: "12000"}),
+        type(topology)(metadata=topology.metadata, zones=tuple(zones)),
+    )
+    return one
+
+
+def test_batch_resources_of_numa_nodes_count_like_others() -> None:
+    one = with_batch("6000", "SingleNUMANode")
+    assert one.why_not(pod("p", "0", extended={BATCH: "7000"})) == {f"Unsatisfied NUMA {BATCH}": 1}
+    assert nodes_of(one, pod("q", "0", extended={BATCH: "5000"})) == [0]
+
+
+@pytest.mark.parametrize("policy", ["SingleNUMANode", "Restricted"])
+def test_a_resource_of_which_every_numa_node_reports_nothing_is_short_and_not_unknown(policy: str) -> None:
+    one = with_batch("0", policy)
+    assert one.why_not(pod("p", "0", extended={BATCH: "1000"})) == {f"Unsatisfied NUMA {BATCH}": 1}
+    assert one.engine.place(pod("q", "2")).node == "n1"
 
 
 # Scores.
