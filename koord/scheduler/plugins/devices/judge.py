@@ -80,7 +80,8 @@ class DeviceJudge(Judge):
         self._locks = cluster.index(Locks) if adapts else None
         self._devices = cluster.notes(Devices)
         self._counting = [_counting(each, self._devices.slots[each.type], view) for each in wanted.requests]
-        self.facets, self.scores_on = policy.facets, policy.scores_on
+        self.facets, self._rows = policy.facets, policy.rows
+        self.scores_on = Reason(0) if policy.rows is None else policy.rows.scores_on
         self.view = view
         if not args.disable_device_numa_topology_alignment:
             self.joint = NUMA
@@ -122,7 +123,7 @@ class DeviceJudge(Judge):
         return mask
 
     def score(self, cells: Cells) -> Numbers:
-        return self._policy.score(cells)
+        return 0 if self._rows is None else self._rows.score(cells)
 
     def remarks(self) -> Sequence[str]:
         return self._policy.remarks()

@@ -45,16 +45,28 @@ _SHAPES: Final = {
 _CHANGES: Final = int(Reason.NODE | Reason.EXACT)
 
 
+class RowScores(Protocol):
+    """Scores of rows by themselves."""
+
+    scores_on: Reason
+    "Changes after which it is asked again."
+
+    def score(self, cells: Cells) -> Numbers:
+        """Of one row or many: higher is better."""
+        ...
+
+
 class Policy(Protocol):
     """How one class of pods ranks nodes and devices."""
 
-    facets: Sequence[Facet]
-    "Scores that depend on other candidates; none where `score` says all."
-    scores_on: Reason
-    "Changes after which `score` is asked again; 0: facets say all."
+    @property
+    def rows(self) -> RowScores | None:
+        """None: facets say all."""
+        ...
 
-    def score(self, cells: Cells) -> Numbers:
-        """Of one row or many, 0..100: higher is better."""
+    @property
+    def facets(self) -> Sequence[Facet]:
+        """Scores that depend on other candidates."""
         ...
 
     def device(self, room: Room, request: Request, unit: Unit) -> float:
@@ -79,7 +91,7 @@ def policy_of(args: DeviceShareArgs, ask: Ask, wanted: Wanted, cluster: Cluster,
 class ByAllocation:
     """Koordinator's scores."""
 
-    scores_on = Reason(0)
+    rows: RowScores | None = None
 
     def __init__(
         self, shape: ScoreShape, weights: Mapping[str, int], wanted: Wanted, cluster: Cluster, view: View | None
@@ -87,9 +99,6 @@ class ByAllocation:
         self._shape, self._weights = shape, weights
         columns = [_columns(request, weights) for request in wanted.requests]
         self.facets: Sequence[Facet] = (_Relative(shape, columns, cluster, view),) if any(columns) else ()
-
-    def score(self, cells: Cells) -> Numbers:
-        raise NotImplementedError("nodes are scored by the facet")
 
     def remarks(self) -> Sequence[str]:
         return ()
