@@ -144,10 +144,20 @@ class Label(Value[T, D]):
 
 
 def _parse(form: Form[T], text: str) -> T:
-    # Pods of one workload carry the same text. Long texts are rarely shared and would make the cache large.
-    return _remembered(form, text) if len(text) <= 512 else form.parse(text)
+    value: T = _remembered(form, text) if len(text) <= _SHORT else _remembered_long(form, text)
+    return value
+
+
+_SHORT: Final = 512
 
 
 @lru_cache(maxsize=8192)
 def _remembered(form: Form[T], text: str) -> T:
+    # Pods of one workload carry the same text.
+    return form.parse(text)
+
+
+@lru_cache(maxsize=64)
+def _remembered_long(form: Form[T], text: str) -> T:
+    # Nodes of one type have the same topology, which takes a millisecond. Other long texts are rarely shared.
     return form.parse(text)

@@ -8,6 +8,8 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import names
 from koord.api.protocol.annotations import cpu, device, load, pod_qos, quota, reservation
 from koord.api.protocol.annotations.cpu import KubeletCPUManagerPolicy, NodeReservation
+from koord.api.protocol.annotations.value import Annotation, Form
+from koord.api.protocol.names import AnnotationKey
 from koord.api.protocol.old_names import with_current_names
 from koord.api.text.cpuset import CPUSet
 from koord.api.text.quantity import ResourceList
@@ -129,3 +131,17 @@ def test_the_hash_gives_its_published_values(text: bytes, hashed: int) -> None:
 
 def test_the_default_tree_id_is_the_decimal_hash_of_namespace_and_name() -> None:
     assert quota.default_tree_id("a", "b") == str(quota.fnv1a_64(b"a/b"))
+
+
+@pytest.mark.parametrize("length", [10, 5_000])
+def test_a_text_that_many_nodes_carry_is_parsed_once(length: int) -> None:
+    parsed = []
+
+    def parse(text: str) -> int:
+        parsed.append(text)
+        return len(text)
+
+    shared: Annotation[int, None] = Annotation(AnnotationKey("example.com/shared"), Form(parse, str), None)
+    for i in range(10):
+        assert shared.check(ObjectMeta(name=f"n{i}", annotations={shared.key: "x" * length})) is None
+    assert len(parsed) == 1
