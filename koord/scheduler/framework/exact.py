@@ -7,6 +7,7 @@ settles; then each plugin checks by itself, knowing what was agreed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from koord.scheduler.framework.ask import Ask
@@ -28,16 +29,17 @@ def exact_checks(
     """What each plugin worked out, by its name; or who objects, and why. `parts`: those with something to check.
 
     Where there are several ways onto the row, the first that nobody objects to is taken, and its plugin finds it among
-    what was worked out. Of objections, that to the best way is told.
+    what was worked out. Of objections, that to going beside all rooms is told, or else that to the best of them.
     """
-    first: tuple[str, Objection] | None = None
+    told: tuple[str, Objection] | None = None
     for door in () if doors is None else doors(row):
         found = _checked(parts, ask, row, door)
         if not isinstance(found, tuple):
             found[door.plugin] = door
             return found
-        first = first or found
-    return first or _checked(parts, ask, row, None)
+        if told is None or door.holder is None:
+            told = found[0], replace(found[1], reason=f"{door.words}{found[1].reason}")
+    return told or _checked(parts, ask, row, None)
 
 
 def _checked(parts: Sequence[Part], ask: Ask, row: Row, door: Door | None) -> dict[str, object] | tuple[str, Objection]:

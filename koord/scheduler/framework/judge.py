@@ -126,6 +126,8 @@ class Door:
     "The pod whose room it takes; None: nobody's."
     limited: frozenset[str] = frozenset()
     "Resources of which it gets no more than is left in the room."
+    words: str = ""
+    "What objections to it begin with, for users."
 
 
 class Judge:

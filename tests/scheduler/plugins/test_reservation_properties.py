@@ -37,7 +37,7 @@ class History:
     def step(self) -> None:
         dice, world = self.dice, self.world
         self.number += 1
-        match dice.integer(0, 11):
+        match dice.integer(0, 13):
             case 0 | 1:
                 world.put(self._reservation())
             case 2 | 3 | 4:
@@ -56,6 +56,10 @@ class History:
                 world.put(self.gone.pop())
             case 10:
                 self._fail()
+            case 11 if world.reservations:
+                self._resize(world.reservations[dice.one(sorted(world.reservations))])
+            case 12 if world.pods:
+                self._shrink(world.pods[dice.one(sorted(world.pods))])
             case _:
                 world.wait(dice.one((1, 5, 30)))
         if dice.chance(0.6):
@@ -84,6 +88,17 @@ class History:
     def _change(self, old: Reservation) -> None:
         spec = replace(old.spec, unschedulable=not old.spec.unschedulable)
         self.world.put(replace(old, spec=spec))
+
+    def _resize(self, old: Reservation) -> None:
+        said = {f"{PREFIX}reservation-resize-allocatable": f'{{"resources": {{"cpu": "{self.dice.integer(1, 8)}"}}}}'}
+        self.world.put(replace(old, metadata=replace(old.metadata, annotations={**old.metadata.annotations, **said})))
+
+    def _shrink(self, old: Pod) -> None:
+        """In its place: it asks for half a CPU from now on."""
+        (container,) = old.spec.containers
+        requests = {**container.resources.requests, "cpu": "500m"}
+        smaller = replace(container, resources=replace(container.resources, requests=requests))
+        self.world.put(replace(old, spec=replace(old.spec, containers=(smaller,))))
 
     def _fail(self) -> None:
         """Something is decided, and not carried out."""

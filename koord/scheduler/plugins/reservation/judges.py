@@ -77,7 +77,8 @@ _BESIDE: Final = Door(NAME)
 
 
 def _door(room: Room) -> Door:
-    return Door(NAME, room.record, frozenset(name for name, _ in room.resources() if room.restricts(name)))
+    limited = frozenset(name for name, _ in room.resources() if room.restricts(name))
+    return Door(NAME, room.record, limited, "Reservation(s) ")
 
 
 class OwnerJudge(Judge):

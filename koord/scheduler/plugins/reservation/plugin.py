@@ -189,11 +189,10 @@ class Reservation(Plugin):
         wish = self.rooms.wish(ask)
         if wish is None or wish.ignores:
             return None
-        rules, found = self.rooms.matching(wish, ask.meta).rules, engine.class_of(ask)
+        rules = self.rooms.matching(wish, ask.meta).rules
 
         def against(room: Room) -> Sequence[str]:
-            why = found.reasons(room.row)
-            return () if why is None else why[1]
+            return engine.words_against(ask, room.row)
 
         told = diagnosis(rules, self.rooms.usable(wish), self.rooms.node_labels, against)
         return Remedy(message=told.message, event=told.event) if told.message else None

@@ -15,7 +15,7 @@ WHOLE = {f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100"}
 HALF = {f"{K}/gpu-core": "50", f"{K}/gpu-memory-ratio": "50"}
 QUARTER = {f"{K}/gpu-core": "25", f"{K}/gpu-memory-ratio": "25"}
 ONLY: dict[str, Any] = {"allocateOnce": False, "allocatePolicy": "Restricted"}
-TOTALS = {f"{K}/gpu-core": "200", f"{K}/gpu-memory-ratio": "200"}
+TOTALS = {f"{K}/gpu-core": "200", f"{K}/gpu-memory-ratio": "200", f"{K}/gpu.shared": "100"}
 
 
 def world() -> World:
@@ -155,3 +155,15 @@ def test_of_two_reservations_the_one_is_taken_whose_devices_suffice() -> None:
     found.put(pod("c", more=QUARTER, affinity="{}"))
     found.settle()
     assert (found.inside("shop/c"), minors(found, "shop/c")) == ("small", [0])
+
+
+def test_a_pod_hears_that_its_reservation_has_no_such_devices_though_enough_in_all() -> None:
+    found = world()
+    halves = {f"{K}/gpu.shared": "2", f"{K}/gpu-core": "100", f"{K}/gpu-memory-ratio": "100"}
+    found.put(reservation(more=halves, **ONLY))
+    assert found.settle() == {"reservation:r": "n0"}
+    found.put(pod("whole", more=WHOLE, affinity="{}"))
+    told = found.nowhere()
+    assert told.placement.rejections == {"Reservation(s) Insufficient gpu devices": 1}
+    text = "0/1 reservations are available: 1 Reservation(s) Insufficient gpu devices."
+    assert told.remedy.event == ("FailedScheduling-Reservation", text)
