@@ -261,3 +261,6 @@ def test_the_page_about_moving_without_loss(tmp_path: Path) -> None:
     assert "koord-scheduler asked it to go (PreemptionByScheduler, for default/urgent)" in printed
     assert "default/train is gone" in printed
     assert "koord-scheduler: Preempted by pod" in printed
+    assert "podmigrationjob.scheduling.koordinator.sh/move-shop condition met" in printed
+    assert re.search(r"\(PodMigrationJob move-shop\): it was replaced by default/shop-\S+ on hollow-000\d", printed)
+    assert re.search(r"it replaces default/shop-\S+: somebody asked", printed)

@@ -13,6 +13,7 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol import annotations
 from koord.api.protocol.annotations import cpu, load, pod_qos
 from koord.api.protocol.annotations.value import Value
+from koord.descheduler import annotations as of_descheduler
 from koord.kube.client import Client
 from koord.kube.events import EventRecorder
 from koord.kube.malformed import MalformedTeller
@@ -86,6 +87,7 @@ def test_a_label_is_told_as_a_label_also_where_readers_make_do_with_it() -> None
     [
         ("agent", of_agent.READ, set()),
         ("scheduler", of_scheduler.READ, set()),
+        ("descheduler", of_descheduler.READ, set()),
         # What the manager itself wrote, in its own ConfigMap.
         ("manager", of_manager.READ, {"CONDITIONS"}),
     ],
@@ -102,7 +104,7 @@ def test_what_a_component_reads_is_in_its_list(
     assert not missing, f"koord/{package}/annotations.py: READ lacks {', '.join(sorted(missing))}"
     extra = {name for name, value in names.items() if value in listed} - read
     by_functions = {"CPU_TOPOLOGY", "OOM_SCORE_ADJ", "OOM_SCORE_ADJ_SPEC"}
-    by_functions |= {"EVICTION_ASKED_BY", "EVICTION_NOTICE"}
+    by_functions |= {"EVICTION_ASKED_BY", "EVICTION_NOTICE", "EVICT_POLICY", "HAMI_LOCK", "CAMBRICON_DSMLU_LOCK"}
     by_functions |= {"NAMESPACES", "SHARED_WEIGHT", "TOTAL_RESOURCE", "UNSCHEDULABLE_RESOURCE"}
     assert extra <= by_functions, "these are read through a function of their own"
 

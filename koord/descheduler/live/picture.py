@@ -24,7 +24,9 @@ from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
 from koord.descheduler.workloads import Workloads, workloads_of
 from koord.kube.clock import Clock
+from koord.kube.informer import Informer
 from koord.kube.informers import Informers
+from koord.kube.malformed import MalformedTeller
 from koord.kube.store import Delta
 from koord.scheduler.core.core import Core
 from koord.scheduler.live.sources import OPTIONAL, Sources, moment, together
@@ -139,6 +141,16 @@ class Picture:
                     return found
         scaled = self._workloads[kinds.DEPLOYMENTS].by_index("scaled", job.metadata.uid)
         return next(iter(scaled), None)
+
+    def tell_malformed(self, teller: MalformedTeller) -> Callable[[], None]:
+        """Of all kinds whose labels and annotations are read; returns what ends it."""
+        read: tuple[tuple[Kind[Any], Informer[Any]], ...] = (
+            (kinds.NODES, self.nodes),
+            (kinds.PODS, self.pods),
+            (kinds.POD_MIGRATION_JOBS, self.jobs),
+            (kinds.DEPLOYMENTS, self._workloads[kinds.DEPLOYMENTS]),
+        )
+        return together(*(informer.add_handler(teller.hear(kind)) for kind, informer in read))
 
     def scaled(self) -> list[Deployment]:
         """Deployments with a replica that some job added."""

@@ -28,6 +28,7 @@ from koord.api.kinds import Kind
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
+from koord.descheduler.annotations import READ
 from koord.descheduler.compiled import MIGRATION, Compiled, compiled
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
@@ -44,6 +45,7 @@ from koord.kube.election import Timing
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
+from koord.kube.malformed import MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.reload import changes
 from koord.kube.served import asked_until_told, until_served
@@ -164,8 +166,10 @@ class Runner:
         claims = not self._options.gates.get(DeschedulerGate.DISABLE_PVC_RESERVATION, False)
         async with (
             EventRecorder(client, controller=CONTROLLER, observer=metrics.metrics.events(), clock=clock) as events,
+            AsyncExitStack() as stack,
             asyncio.TaskGroup() as tasks,
         ):
+            stack.callback(picture.tell_malformed(MalformedTeller(events, READ)))
             migrating = Migrating(client, picture, self._args, pace, events, metrics, clock, claims=claims)
             arbitrating = Arbitrating(client, picture, self._rules, events, metrics, clock)
             rounds = Rounds(
