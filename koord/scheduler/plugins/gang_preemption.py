@@ -60,7 +60,8 @@ class Checkpoints(Notes):
 
     def of(self, pod: Pod) -> object | None:
         # One that cannot be read counts as none: that costs the pod its rank among equals, and nothing else.
-        return CHECKPOINTED_AT.read(pod.metadata)
+        meta = pod.metadata
+        return CHECKPOINTED_AT.read(meta) if CHECKPOINTED_AT.key in meta.annotations else None
 
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, float)

@@ -89,7 +89,7 @@ class PodMigrationJobCondition(Struct):
     type: str
     (
         "Step of the move: ReservationCreated, ReservationScheduled, Preemption, Eviction, PodScheduled, "
-        "PodBoundReservation, BoundPodReady or ReservationBound."
+        "PodBoundReservation, BoundPodReady or ReservationBound; of koord's own, Notice and ScaledFirst."
     )
     status: ConditionStatus
     "True, False or Unknown."
