@@ -537,17 +537,22 @@ class Engine:
         cluster = self.cluster
         cluster.place(ask.record(cluster.now_s, self._notes(ask, row)), row)
 
-    def record_of(self, ask: Ask, row: Row) -> PodRecord:
-        """What is kept of a pod that is being placed."""
-        return ask.record(self.cluster.now_s, self._notes(ask, row))
+    def records_of(self, asks: Sequence[Ask], rows: Sequence[Row], *, twins: bool) -> list[PodRecord]:
+        """What is kept of pods of one class that are being placed. `twins`: they differ in their names, uids, times and
+        conditions only."""
+        cluster, first = self.cluster, asks[0]
+        said = None
+        if twins and not cluster.noted_by_name(first.pod, first.template):
+            said = cluster.noted(first.pod, None, first.template)
+        return [ask.record(cluster.now_s, self._notes(ask, row, said)) for ask, row in zip(asks, rows, strict=True)]
 
-    def _notes(self, ask: Ask, row: Row) -> NotesOf:
+    def _notes(self, ask: Ask, row: Row, said: NotesOf | None = None) -> NotesOf:
         """What plugins note of a pod that is being placed: what it says itself, and what it takes there."""
         worked_out = self._worked_out
         if worked_out:
             self._worked_out = {}
         cluster = self.cluster
-        notes = cluster.noted(ask.pod, None, ask.template)
+        notes = cluster.noted(ask.pod, None, ask.template) if said is None else said
         for name, reserve in self._reserving:
             note = reserve(ask, row, cluster, worked_out.get(name) if worked_out else None)
             if note is not None:

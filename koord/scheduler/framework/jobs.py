@@ -140,18 +140,24 @@ class JobPlacing:
         if min(len(left), most) < FEW_ALIKE or places.explain or self._cluster.nominations.any:
             return None
         class_ = engine.class_of(first)
-        if class_ in apart or not self._is_like(first, first, class_, twins=False):
+        if class_ in apart or not self._is_like(first, first, class_):
             return None
         apart.add(class_)
         gains = class_.gains(first)
         if gains is None or not self._cluster.table.sums_are_small:
             return None
-        twins = engine.has_twins(first)
+        has_twins, others = engine.has_twins(first), list[Ask]()
 
         def is_like(ask: Ask) -> bool:
-            return self._is_like(ask, first, class_, twins=twins)
+            if has_twins and self._is_free(ask) and _is_twin(ask, first):
+                return True
+            found = self._is_like(ask, first, class_)
+            if found:
+                others.append(ask)
+            return found
 
         members = list(takewhile(is_like, (asks[i] for i in islice(left, most))))
+        twins = has_twins and not others
         if len(members) < FEW_ALIKE:
             # Others that come later may be more.
             apart.discard(class_)
@@ -175,7 +181,7 @@ class JobPlacing:
         if chosen is None or not len(chosen):
             return None
         rows: list[Row] = chosen.tolist()
-        if not self._go_as_expected(members[: len(rows)], rows, class_, gains):
+        if not self._go_as_expected(members[: len(rows)], rows, class_, gains, twins=twins):
             return None
         if len(members) == len(rows):
             apart.discard(class_)
@@ -184,18 +190,24 @@ class JobPlacing:
             places.found[left.popleft()] = Placement(ask.key, names[row])
         return len(rows)
 
-    def _is_like(self, ask: Ask, first: Ask, class_: PodClass, *, twins: bool) -> bool:
-        """Whether a member may be placed with the first one of a class; `twins`: names do not matter."""
-        if ask.key in self._cluster.pods or ask.pod.status.nominated_node_name:
-            return False
-        if twins and _is_twin(ask, first):
-            return True
-        if self._engine.preferred(ask):
+    def _is_free(self, ask: Ask) -> bool:
+        """Whether a member has no place, and is promised none."""
+        return ask.key not in self._cluster.pods and not ask.pod.status.nominated_node_name
+
+    def _is_like(self, ask: Ask, first: Ask, class_: PodClass) -> bool:
+        """Whether a member may be placed with the first one of a class."""
+        if not self._is_free(ask) or self._engine.preferred(ask):
             return False
         return ask.shape.gains == first.shape.gains and self._engine.class_of(ask) is class_
 
     def _go_as_expected(
-        self, members: Sequence[Ask], rows: Sequence[Row], class_: PodClass, gains: Mapping[Hashable, Gain]
+        self,
+        members: Sequence[Ask],
+        rows: Sequence[Row],
+        class_: PodClass,
+        gains: Mapping[Hashable, Gain],
+        *,
+        twins: bool,
     ) -> bool:
         """Place members of one class. Where a plugin counts one of them otherwise than it said, or tells them apart
         once some have a place, nothing has changed."""
@@ -203,7 +215,7 @@ class JobPlacing:
         cells = Crowded(self._cluster.table.columns, different, numbers, gains)
         expected = [(column, cells[column]) for column in gains]
         with self._cluster.transaction() as trial:
-            records = [self._engine.record_of(ask, row) for ask, row in zip(members, rows, strict=True)]
+            records = self._engine.records_of(members, rows, twins=twins)
             self._cluster.place_many(records, rows)
             columns = self._cluster.table.columns
             is_as_expected = all(np.array_equal(columns[name][different], there) for name, there in expected)

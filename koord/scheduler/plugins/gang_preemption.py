@@ -63,6 +63,9 @@ class Checkpoints(Notes):
         meta = pod.metadata
         return CHECKPOINTED_AT.read(meta) if CHECKPOINTED_AT.key in meta.annotations else None
 
+    def by_name(self, pod: Pod) -> bool:
+        return False
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         assert isinstance(note, float)
         if sign > 0:

@@ -98,6 +98,9 @@ class Gangs(Notes):
     def of(self, pod: Pod) -> object | None:
         return protocol.gang_id(pod.metadata) or None
 
+    def by_name(self, pod: Pod) -> bool:
+        return False
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         placed = self._gang(str(note)).placed
         placed.add(record.key) if sign > 0 else placed.discard(record.key)

@@ -104,6 +104,9 @@ class Loads(Notes):
     def of(self, pod: Pod) -> LoadBasis:
         return self.of_alike(pod, template_of(pod, scheduled_spec(pod.spec)))
 
+    def by_name(self, pod: Pod) -> bool:
+        return False
+
     def of_alike(self, pod: Pod, template: Template) -> LoadBasis:
         last = self._last
         if last is not None and last[0] is pod:

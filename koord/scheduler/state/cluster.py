@@ -374,6 +374,11 @@ class Cluster:
                 return self._shared(found[0])
         return tuple(sorted([*notes, *found, *(kept or ())], key=itemgetter(0)))
 
+    def noted_by_name(self, pod: Pod, template: Template) -> bool:
+        """Whether notes of a pod may differ from those of its twins: see `Notes.by_name`."""
+        settled = self._settled.get(template) or self._settle(pod, template)
+        return any(each.by_name(pod) for each in settled[1])
+
     def _settle(self, pod: Pod, template: Template) -> tuple[NotesOf, list[Notes]]:
         """The notes of all pods of a template, and who looks at more than their spec."""
         if len(self._settled) >= TEMPLATES_KEPT:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koord.api.configuration.scheduler_config import SHIPPED, SchedulerConfiguration, parse
 from koord.api.kinds import NODE_METRICS, NODES
@@ -24,6 +25,8 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.groups import NEVER
 from koord.scheduler.framework.placement import Placement
 from koord.scheduler.profiles import profiles_of
+from koord.scheduler.state.pods import PodRecord
+from koord.scheduler.state.table import Row
 from tests.scheduler.build import NOW_S, metric, pod_usage
 
 
@@ -104,13 +107,13 @@ def job(parts: list[tuple[int, int, int, bool]], name: str = "p") -> list[Ask]:
 
 def decided(
     monkeypatch: pytest.MonkeyPatch, few: int, which: int, nodes: Any, parts: Any, least: int
-) -> tuple[list[Placement], dict[Any, bytes]]:
+) -> tuple[list[Placement], dict[str, tuple[PodRecord, Row]], dict[Any, bytes]]:
     monkeypatch.setattr(jobs, "FEW_ALIKE", few)
     engine = cluster(which, nodes)
     asks = job(parts)
     found = [*engine.place_all(asks, at_least=min(least, len(asks))), *engine.place_all(job([(3, 1, 1, False)], "q"))]
     columns = engine.cluster.table.columns
-    return found, {name: column.tobytes() for name, column in columns.items()}
+    return found, dict(engine.cluster.pods), {name: column.tobytes() for name, column in columns.items()}
 
 
 @settings(max_examples=40)
@@ -134,6 +137,20 @@ def test_members_that_differ_in_their_names_only_are_looked_at_once_under_the_sh
     first = job([(1, 1, 1, False)])[0]
     engine.class_of(first)
     assert engine.has_twins(first)
+
+
+def test_members_of_one_class_that_say_different_things_are_noted_one_by_one() -> None:
+    engine = cluster(0, [(32, 64, 0, 0)] * 4)
+    asks = job([(8, 1, 1, False)])
+    said = [{"gang.scheduling.koordinator.sh/name": f"g{i % 2}"} for i in range(8)]
+    asks = [
+        Ask(replace(ask.pod, metadata=replace(ask.meta, annotations=annotations)))
+        for ask, annotations in zip(asks, said, strict=True)
+    ]
+    assert len({id(engine.class_of(ask)) for ask in asks}) == 1
+    engine.place_all(asks)
+    noted = [engine.cluster.pods[ask.key][0].note("Coscheduling") for ask in asks]
+    assert noted == [f"shop/g{i % 2}" for i in range(8)]
 
 
 def test_a_thousand_alike_members_look_at_five_thousand_nodes_once() -> None:

@@ -42,6 +42,9 @@ class Network(Notes):
     def of(self, pod: Pod) -> object | None:
         return NETWORK_TOPOLOGY_SELECTOR.read(pod.metadata) or None
 
+    def by_name(self, pod: Pod) -> bool:
+        return False
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         there = self.near.setdefault(str(note), {})
         there[row] = there.get(row, 0) + sign

@@ -307,6 +307,9 @@ class Allocations(Notes):
     def of(self, pod: Pod) -> object | None:
         return held_by(pod)
 
+    def by_name(self, pod: Pod) -> bool:
+        return False
+
     def cells(self, note: object, row: Row) -> Iterable[tuple[Hashable, int]]:
         """Of free CPUs not less than there would be without the pod: which of them make whole cores, or are held by
         others as well, the exact check finds out."""

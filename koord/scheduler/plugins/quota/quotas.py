@@ -160,6 +160,9 @@ class Quotas(Notes):
         """Of a pod with an overhead, what its node has granted it counts as well."""
         return not spec.overhead
 
+    def by_name(self, pod: Pod) -> bool:
+        return bool(pod.spec.overhead)
+
     def moved(self, note: object, record: PodRecord, row: Row, sign: int) -> None:
         """Counted with all others, by `pod_moved`."""
 

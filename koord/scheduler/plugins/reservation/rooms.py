@@ -159,6 +159,9 @@ class Rooms(Notes):
 
     # Pods, and what stands for reservations.
 
+    def by_name(self, pod: Pod) -> bool:
+        return is_stand_in(pod.metadata.name) or is_operating(pod)
+
     def of(self, pod: Pod) -> object | None:
         meta = pod.metadata
         if is_stand_in(meta.name):
