@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from koord.api.machinery.codec import decode
 from koord.api.machinery.struct import Struct
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import NodeMetric
+from koord.api.protocol.crd.reservation import Reservation
 from koord.api.text.manifest import Manifest, Manifests
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 from koord.kube.client import Client
@@ -83,17 +85,17 @@ async def _look(name: str, kubeconfig: str | None, context: str | None, now_s: f
             found += await _one(client, kinds.CONFIG_MAPS, each, namespace=names.NAMESPACE_KOORDINATOR)
         pods = await client.list(kinds.PODS, fields=f"spec.nodeName={name}")
         found += [_manifest(kinds.PODS, each) for each in pods]
-        found += await _reservations(client, name)
+        held = [each for each in await reservations(client) if each.status.node_name == name]
+        found += [_manifest(kinds.RESERVATIONS, each) for each in held]
         return Seen(tuple(found), written_s, await who_is_missing(client, now_s), remarks)
 
 
-async def _reservations(client: Client, node: str) -> list[Manifest]:
-    """Those of a node, where the kind is served and may be read."""
+async def reservations(client: Client) -> Sequence[Reservation]:
+    """Where the kind is served and may be read."""
     try:
-        listed = await client.list(kinds.RESERVATIONS)
+        return await client.list(kinds.RESERVATIONS)
     except (NotFound, Forbidden):
-        return []
-    return [_manifest(kinds.RESERVATIONS, each) for each in listed if each.status.node_name == node]
+        return ()
 
 
 async def _one(client: Client, kind: Kind[Any], name: str, namespace: str = "") -> list[Manifest]:

@@ -64,9 +64,11 @@ def _told(pod: CPUHolder) -> str:
 
 async def _look(kubeconfig: str | None, context: str | None) -> Sequence[CPUFigures]:
     from koord.api import kinds
+    from koord.cli.node_live import reservations
     from koord.kube.client import Client
     from koord.kube.errors import ApiError, NotFound
     from koord.scheduler.plugins.numa.figures import figures
+    from koord.scheduler.plugins.reservation.unused import unused
 
     try:
         async with Client.from_config(kubeconfig, context) as client:
@@ -74,6 +76,8 @@ async def _look(kubeconfig: str | None, context: str | None) -> Sequence[CPUFigu
             # Without koord's agents nobody reports CPUs.
             with suppress(NotFound):
                 reports = await client.list(kinds.NODE_RESOURCE_TOPOLOGIES)
-            return figures(await client.list(kinds.NODES), reports, await client.list(kinds.PODS))
+            pods = await client.list(kinds.PODS)
+            held = unused(await reservations(client), pods)
+            return figures(await client.list(kinds.NODES), reports, [*pods, *held])
     except ApiError as error:
         raise click.ClickException(str(error)) from None

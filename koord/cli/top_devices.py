@@ -62,13 +62,17 @@ def _has_room(figures: DeviceFigures) -> bool:
 
 async def _look(kubeconfig: str | None, context: str | None) -> Sequence[DeviceFigures]:
     from koord.api import kinds
+    from koord.cli.node_live import reservations
     from koord.kube.client import Client
     from koord.kube.errors import ApiError, NotFound
     from koord.scheduler.plugins.devices.figures import figures
+    from koord.scheduler.plugins.reservation.unused import unused
 
     try:
         async with Client.from_config(kubeconfig, context) as client:
-            return figures(await client.list(kinds.DEVICES), await client.list(kinds.PODS))
+            pods = await client.list(kinds.PODS)
+            held = unused(await reservations(client), pods)
+            return figures(await client.list(kinds.DEVICES), [*pods, *held])
     except NotFound:
         raise click.ClickException("this cluster does not serve Devices: koord crds | kubectl apply -f -") from None
     except ApiError as error:

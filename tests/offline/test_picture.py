@@ -121,3 +121,52 @@ status: {phase: Available, nodeName: n2}
     (section,) = picture_of(parse(text, "given"), "n1")
     (line,) = ["".join(span.text for span in line) for line in section.lines]
     assert line == "night [####......]  37%  cpu 3/8, memory 0/16Gi  shop/report"
+
+
+HELD = """
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata:
+  name: night
+  uid: uid-night
+  annotations:
+    scheduling.koordinator.sh/resource-status: '{"cpuset":"4-7"}'
+    scheduling.koordinator.sh/device-allocated: >-
+      {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}
+spec: {owners: [{object: {name: x}}], template: {spec: {containers: [{name: c}]}}}
+status: {phase: Available, nodeName: hollow-0001, allocatable: {cpu: "4"}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: owner
+  namespace: shop
+  annotations:
+    scheduling.koordinator.sh/reservation-allocated: '{"name":"night","uid":"uid-night"}'
+    scheduling.koordinator.sh/resource-status: '{"cpuset":"6-7"}'
+    scheduling.koordinator.sh/device-allocated: >-
+      {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"20","koordinator.sh/gpu-memory-ratio":"20"}}]}
+spec: {nodeName: hollow-0001, containers: [{name: main, image: db}]}
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Device
+metadata: {name: hollow-0001}
+spec:
+  devices:
+  - type: gpu
+    minor: 0
+    health: true
+    resources: {koordinator.sh/gpu-core: "100", koordinator.sh/gpu-memory-ratio: "100"}
+"""
+
+
+def test_what_a_reservation_holds_and_nobody_uses_is_not_drawn_as_free() -> None:
+    given = manifests()
+    sections = {
+        each.name: each
+        for each in picture_of(given.with_items((*given.items, *parse(HELD, "held").items)), "hollow-0001")
+    }
+    text = {name: ["".join(span.text for span in line) for line in each.lines] for name, each in sections.items()}
+    assert "reservation/night 4-5" in "\n".join(text["cpus"])
+    assert "shop/owner 6-7" in "\n".join(text["cpus"])
+    assert text["devices"] == ["gpu 0  [#####.....]  50%  reservation/night 30%, shop/owner 20%"]

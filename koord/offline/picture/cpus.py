@@ -24,7 +24,7 @@ FREE, CLOSED, SEVERAL, NO_LETTER = ".", "x", "+", "*"
 
 
 def cpus(seen: Seen) -> Section | None:
-    (found,) = figures([seen.node], [] if seen.topology is None else [seen.topology], seen.pods)
+    (found,) = figures([seen.node], [] if seen.topology is None else [seen.topology], seen.holders)
     if not found.numa_nodes:
         return None
     owners = _owners(found)

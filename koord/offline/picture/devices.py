@@ -11,7 +11,7 @@ WIDTH: Final = 10
 
 
 def devices(seen: Seen) -> Section | None:
-    found = figures([] if seen.device is None else [seen.device], seen.pods)
+    found = figures([] if seen.device is None else [seen.device], seen.holders)
     if not found:
         return None
     return Section("devices", "taken of each", tuple(_line(each) for each in found), {"devices": found})

@@ -9,6 +9,7 @@ from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.device import Device
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.crd.reservation import Reservation
+from koord.scheduler.plugins.reservation.unused import unused
 
 
 class Span(NamedTuple):
@@ -31,6 +32,11 @@ class Seen(NamedTuple):
     "That are on it."
     reservations: tuple[Reservation, ...] = ()
     "Likewise."
+
+    @property
+    def holders(self) -> tuple[Pod, ...]:
+        """Who has CPUs and devices: pods, and reservations with what nobody uses of them yet."""
+        return (*self.pods, *unused(self.reservations, self.pods))
 
 
 class Section(NamedTuple):

@@ -13,5 +13,6 @@ operating       pods that hold their room for the one that takes their place
 lifecycle       what the status of a Reservation says, and when it ends
 keeper          which status is to be written when
 told, service   what people hear
+unused          what is held of CPUs and devices and nobody uses, for pictures
 plugin          all of it as a plugin
 """

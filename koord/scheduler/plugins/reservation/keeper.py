@@ -14,7 +14,6 @@ from typing import Any
 from koord.api.configuration.scheduler_args import ReservationArgs
 from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
-from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.crd.reservation import Reservation
@@ -22,6 +21,7 @@ from koord.scheduler.framework.writes import Patch, Write
 from koord.scheduler.plugins.reservation import lifecycle
 from koord.scheduler.plugins.reservation.lifecycle import NODE_GONE_S, Owner, Surroundings
 from koord.scheduler.plugins.reservation.operating import is_operating, owner_write
+from koord.scheduler.plugins.reservation.owners import came_out_of
 from koord.scheduler.plugins.reservation.reserve_pod import ENDED
 from koord.scheduler.plugins.reservation.rooms import Rooms
 from koord.scheduler.state.cluster import Cluster
@@ -46,7 +46,7 @@ class Keeper:
     def put_pod(self, pod: Pod) -> None:
         if names.LABEL_OPERATING_MODE in pod.metadata.labels or pod.metadata.uid in self._operating:
             self._put_operating(pod)
-        key, uid = pod.metadata.key, _came_out_of(pod)
+        key, uid = pod.metadata.key, came_out_of(pod)
         self._mark(pod)
         before = self._reservation_of.get(key)
         if before is not None and before != uid:
@@ -178,17 +178,6 @@ class Keeper:
 def _cleaned(owner: Owner) -> Patch:
     body = {"metadata": {"uid": owner.uid, "annotations": {RESERVATION_ALLOCATED.key: None}}}
     return Patch(PODS, owner.name, body, owner.namespace)
-
-
-def _came_out_of(pod: Pod) -> str:
-    """The uid of the reservation that a pod on a node uses."""
-    if not pod.spec.node_name or pod.is_finished or RESERVATION_ALLOCATED.key not in pod.metadata.annotations:
-        return ""
-    try:
-        found = RESERVATION_ALLOCATED.read(pod.metadata)
-    except BadInput:
-        return ""
-    return "" if found is None else found.uid or found.name
 
 
 def _free(cluster: Cluster, node: str) -> Mapping[str, int]:

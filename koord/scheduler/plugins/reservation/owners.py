@@ -12,7 +12,9 @@ from typing import Final
 import msgspec
 
 from koord.api.kubernetes.meta import ObjectMeta, ObjectReference
+from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.faults import BadInput
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.crd.reservation import ReservationControllerReference, ReservationOwner
 from koord.api.text.selector import EVERYTHING, compile_labels
 
@@ -50,6 +52,17 @@ def faults(owners: Owners) -> str:
 def owns(owners: Owners, pod: ObjectMeta) -> bool:
     """Whether a pod is on a list."""
     return any(Entry(each).owns(pod) for each in owners)
+
+
+def came_out_of(pod: Pod) -> str:
+    """The uid of the reservation that a pod on a node uses, as it says; its name, where there is no uid."""
+    if not pod.spec.node_name or pod.is_finished or RESERVATION_ALLOCATED.key not in pod.metadata.annotations:
+        return ""
+    try:
+        found = RESERVATION_ALLOCATED.read(pod.metadata)
+    except BadInput:
+        return ""
+    return "" if found is None else found.uid or found.name
 
 
 class OwnerLists:

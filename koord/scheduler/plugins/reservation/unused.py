@@ -1,0 +1,52 @@
+"""What reservations hold of CPUs and devices that nobody uses yet, as if it were a pod's: for pictures of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.pod import Pod, PodSpec
+from koord.api.protocol.annotations.cpu import RESOURCE_STATUS
+from koord.api.protocol.annotations.device import DEVICE_ALLOCATED
+from koord.api.protocol.crd.reservation import Reservation
+from koord.scheduler.plugins.devices import grants
+from koord.scheduler.plugins.numa import allocations
+from koord.scheduler.plugins.numa.allocations import Held, OnNode, held_by
+from koord.scheduler.plugins.numa.result import status_of
+from koord.scheduler.plugins.reservation.owners import came_out_of
+from koord.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koord.scheduler.plugins.reservation.room import OPEN
+
+
+def unused(reservations: Iterable[Reservation], pods: Iterable[Pod]) -> Iterator[Pod]:
+    """A pod named `reservation/NAME` for each that holds something which none of its owners has."""
+    inside: dict[tuple[str, str], list[Pod]] = {}
+    for pod in pods:
+        if uid := came_out_of(pod):
+            inside.setdefault((uid, pod.spec.node_name), []).append(pod)
+    for each in reservations:
+        node = each.status.node_name
+        if each.status.phase in OPEN and node:
+            said = _rest(reserve_pod(each), inside.get((each.metadata.uid or each.metadata.name, node), []))
+            if said:
+                meta = ObjectMeta(name=each.metadata.name, namespace="reservation", annotations=said)
+                yield Pod(metadata=meta, spec=PodSpec(node_name=node))
+
+
+def _rest(holder: Pod, owners: list[Pod]) -> dict[str, str]:
+    said: dict[str, str] = {}
+    devices = grants.read(holder.metadata)
+    if devices is not None:
+        had = [granted for each in owners if (granted := grants.read(each.metadata)) is not None]
+        rest = grants.rest_of(devices, had)
+        if rest.by_type:
+            said[DEVICE_ALLOCATED.key] = grants.render(rest)
+    held = held_by(holder)
+    if held is not None:
+        theirs = [mine for each in owners if (mine := held_by(each)) is not None]
+        left = allocations.rest_of(held, theirs, OnNode())
+        zones = ((zone, tuple(each for each in listed if each[1])) for zone, listed in left.zones)
+        kept = Held(left.cpus, tuple(each for each in zones if each[1]))
+        if kept.cpus or kept.zones:
+            said[RESOURCE_STATUS.key] = RESOURCE_STATUS.render(status_of(kept))
+    return said
