@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from koord.cli import structured
-from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, supposing
-from koord.cli.options import kube_options, output_option, plugin_option
+from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, scheduler_gates, supposing
+from koord.cli.options import kube_options, output_option, plugin_option, scheduler_gates_option
 from koord.cli.progress import Progress
 from koord.cli.quota_tables import quota_path
 from koord.cli.tables import GAP, counted, heading, table, terminal_columns
@@ -56,6 +56,7 @@ Example: koord explain web-0 -n shop                  on the cluster
     help="The scheduler's configuration, a KubeSchedulerConfiguration. Without it, koord's own.",
 )
 @plugin_option
+@scheduler_gates_option
 @click.option("--alone", is_flag=True, help="Leave out waiting pods that come before it in the queue.")
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many nodes to compare.")
 @click.option("--now", metavar="TIME", help="The time that it is, as in 2026-11-15T04:25:02Z; otherwise the present.")
@@ -69,6 +70,7 @@ def explain(
     namespace: str,
     config: Path | None,
     plugins: tuple[str, ...],
+    feature_gates: str,
     alone: bool,
     top: int,
     now: str | None,
@@ -111,6 +113,7 @@ def explain(
     live = live or not paths
     if (kubeconfig or context) and not live:
         raise click.UsageError("--kubeconfig and --context need --live, where there are manifests")
+    gates = scheduler_gates(feature_gates)
     now_s = moment(now)
     kind, _, name = pod.partition("/")
     if kind in ("node", "nodes") and name:
@@ -134,7 +137,7 @@ def explain(
         if is_previewed:
             # As in a plan, what nodes lend follows the configuration that is given.
             _, manifests = preview(manifests, now_s=now_s)
-        profiles = profiles_of(given or SHIPPED, [load(each) for each in plugins])
+        profiles = profiles_of(given or SHIPPED, [load(each) for each in plugins], gates)
         progress.say("explaining")
         if gang is not None:
             of_gang = explain_gang(manifests, profiles, gang, now_s=now_s, seed=seed)

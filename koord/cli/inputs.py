@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from koord.api.configuration.features import SchedulerGate
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
     from koord.api.text.manifest import Manifests
 
@@ -27,6 +28,17 @@ def moment(now: str | None) -> float:
         return parse_timestamp(now)
     except TimestampError as error:
         raise click.BadParameter(str(error), param_hint="--now") from None
+
+
+def scheduler_gates(text: str) -> Mapping[SchedulerGate, bool]:
+    """The scheduler's --feature-gates. Those without an effect are named."""
+    from koord.api.configuration.features import SchedulerGate, parse_gates
+    from koord.api.configuration.idle_gates import gates_warning
+
+    gates = parse_gates(SchedulerGate, text)
+    if idle := gates_warning(gates):
+        click.echo(f"warning: {idle}", err=True)
+    return gates
 
 
 def scheduler_configuration(path: Path | None, manifests: Manifests) -> SchedulerConfiguration | None:

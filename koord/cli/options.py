@@ -67,6 +67,16 @@ def offline_options(command: F) -> F:
     return namespace(now(command))
 
 
+def scheduler_gates_option(command: F) -> F:
+    """--feature-gates of the scheduler, where it is asked what that would decide."""
+    return click.option(
+        "--feature-gates",
+        metavar="LIST",
+        default="",
+        help="The scheduler's feature gates, as in MultiQuotaTree=true, as far as they change decisions.",
+    )(command)
+
+
 def descheduler_plugin_option(command: F) -> F:
     """--plugin: plugins of the descheduler that koord does not come with."""
     return click.option(

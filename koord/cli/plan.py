@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from koord.cli import structured
-from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, supposing
+from koord.cli.inputs import everybody_answers, moment, say_of, scheduler_configuration, scheduler_gates, supposing
 from koord.cli.options import (
     config_option,
     kube_options,
@@ -19,6 +19,7 @@ from koord.cli.options import (
     offline_options,
     output_option,
     plugin_option,
+    scheduler_gates_option,
 )
 from koord.cli.plan_preview import previewed_tables
 from koord.cli.progress import Progress
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @manifest_option
 @config_option("scheduler", "KubeSchedulerConfiguration")
 @plugin_option
+@scheduler_gates_option
 @offline_options
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides between nodes with equal scores.")
 @click.option(
@@ -50,6 +52,7 @@ def plan(
     paths: tuple[str, ...],
     config: Path | None,
     plugins: tuple[str, ...],
+    feature_gates: str,
     namespace: str,
     now: str | None,
     seed: int,
@@ -89,6 +92,7 @@ def plan(
         raise click.UsageError("give manifests with -f/--filename, or --live, or both")
     if (kubeconfig or context) and not live:
         raise click.UsageError("--kubeconfig and --context go with --live")
+    gates = scheduler_gates(feature_gates)
     now_s = moment(now)
     with Progress() as progress:
         manifests = read(paths, namespace=namespace, reading=lambda file: progress.say(f"reading {file}"))
@@ -119,7 +123,7 @@ def plan(
             previewed, manifests = preview(manifests, now_s=now_s, replaced=replaced)
         planned = plan_of(
             manifests,
-            profiles_of(given or SHIPPED, [load(each) for each in plugins]),
+            profiles_of(given or SHIPPED, [load(each) for each in plugins], gates),
             now_s=now_s,
             seed=seed,
             rounds=rounds,

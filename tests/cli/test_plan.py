@@ -243,3 +243,34 @@ def test_where_no_node_would_lend_more_or_less_no_further_nodes_are_counted() ->
     found = cast("Plan", SimpleNamespace(colocation={}, evictions=()))
     assert "more node" not in previewed_tables(found, wide=False)
     assert "more node" not in previewed_tables(found, wide=True)
+
+
+WITH_OVERHEAD = """
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: team, namespace: default}
+spec: {min: {cpu: 1}, max: {cpu: 1}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: boxed, labels: {quota.scheduling.koordinator.sh/name: team}}
+spec: {overhead: {cpu: 500m}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}
+"""
+
+
+def test_feature_gates_of_the_scheduler_count_in_plans_and_explanations(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "boxed.yaml").write_text(WITH_OVERHEAD)
+    for gates, node in (((), None), (("--feature-gates", "ElasticQuotaIgnorePodOverhead=true"), "n1")):
+        assert run(["plan", "-f", str(folder), "-o", "json", *gates]) == 0
+        assert json.loads(capsys.readouterr().out)["pods"]["default/boxed"]["node"] == node
+        assert run(["explain", "boxed", "-f", str(folder), "-o", "json", *gates]) == 0
+        assert json.loads(capsys.readouterr().out)["outcome"] == ("unschedulable" if node is None else "fits")
+
+
+def test_a_feature_gate_that_does_not_exist_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-f", str(folder), "--feature-gates", "MultiQuotaTrees=true"]) == 2
+    said = capsys.readouterr().err
+    assert "MultiQuotaTrees" in said
+    assert "MultiQuotaTree" in said
