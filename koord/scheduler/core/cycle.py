@@ -156,7 +156,7 @@ class Cycle:
         else:
             remedy = engine.remedy_for_job(asks) if is_job else engine.remedy(ask)
         helped = remedy.helps
-        self._observer.helped(engine, found=helped)
+        self._observer.helped(engine, remedy, job=attempt.entity.key if attempt.entity.is_job else "")
         # What would help is found out on the state as it is: without the members of a job that would have had a place.
         suggestion = None if is_job else suggestion_for(engine, ask, placement, remedy)
         self._observer.nowhere(engine, ask, placement, remedy, suggestion)

@@ -22,8 +22,8 @@ class Observer:
     def placed(self, engine: Engine, *, found: bool) -> None:
         """That ended."""
 
-    def helped(self, engine: Engine, *, found: bool) -> None:
-        """What would help whoever fits nowhere was looked for since."""
+    def helped(self, engine: Engine, remedy: Remedy, *, job: str = "") -> None:
+        """What would help whoever fits nowhere was looked for since. `job`: the key of the entity, if it is one."""
 
     def nowhere(
         self, engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, suggestion: Suggestion | None

@@ -74,7 +74,7 @@ class Loop:
         "By key of entity, since when it waits for others."
         self._gates: dict[str, tuple[str, float, bool]] = {}
         "By key of a job that must not be tried yet, why not, since when for that reason, and whether it is told."
-        self._writing = Writing(client, clock, pod_of, under, telling.told_to_go, telling.evicted)
+        self._writing = Writing(client, clock, pod_of, under, telling.told_to_go, telling.evicted, metrics.written)
         self._stopping = False
 
     def stop(self) -> None:

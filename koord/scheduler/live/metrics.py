@@ -6,7 +6,7 @@ at most, by the loop that owns it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeAlias
@@ -14,6 +14,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from prometheus_client import Counter as Counted
 from prometheus_client import Gauge, Histogram
 
+from koord.api.kinds import ELASTIC_QUOTAS
 from koord.kube.metrics import Metrics
 from koord.scheduler.core.core import Core
 from koord.scheduler.core.entity import Attempt, Where
@@ -37,6 +38,10 @@ PLUGIN_BUCKETS: Final = tuple(0.00001 * 1.5**exponent for exponent in range(20))
 PREEMPTING_BUCKETS: Final = tuple(0.01 * 2**exponent for exponent in range(20))
 GANG_BUCKETS: Final = (0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 120.0)
 CANDIDATE_BUCKETS: Final = tuple(float(2**exponent) for exponent in range(14))
+JOB_PREEMPTION_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(20))
+WRITTEN_BUCKETS: Final = tuple(0.001 * 2**exponent for exponent in range(15))
+MOST_JOBS: Final = 500
+"""Of so many jobs and results it is told how long preemption took."""
 JOB_SIZE: Final = 100
 """Sizes of jobs are told in steps of this: 1-100, 101-200, ..."""
 MOST_SIZES: Final = 10
@@ -156,6 +161,19 @@ class SchedulerMetrics:
             "reason",
             "job_size",
         )
+        self._job_preemption = metrics.histogram(
+            "scheduler_job_preemption_duration_seconds",
+            "Seconds that it took to find out who would have to go for a job, by job and result",
+            JOB_PREEMPTION_BUCKETS,
+            "jobName",
+            "result",
+        )
+        self._preempting_jobs: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._quota_written = metrics.histogram(
+            "scheduler_update_elastic_quota_status_duration_seconds",
+            "Seconds that it took to write what an ElasticQuota is to say",
+            WRITTEN_BUCKETS,
+        )
         self._of_plugins: dict[str, Gauge | Counted | Histogram] = {
             ELASTIC_QUOTA_STATUS: metrics.gauge(
                 ELASTIC_QUOTA_STATUS,
@@ -209,6 +227,21 @@ class SchedulerMetrics:
         step = min((pods - 1) // JOB_SIZE, MOST_SIZES)
         size = f">{MOST_SIZES * JOB_SIZE}" if step == MOST_SIZES else f"{step * JOB_SIZE + 1}-{(step + 1) * JOB_SIZE}"
         self._gang_time.labels(SUCCEEDED if placed else ATTEMPTED, size).observe(took_s)
+
+    def looked_for_victims(self, job: str, result: str, took_s: float) -> None:
+        """It was tried out who would have to go for a job. Jobs that were longest not heard of are forgotten."""
+        known = self._preempting_jobs
+        known[job, result] = None
+        known.move_to_end((job, result))
+        if len(known) > MOST_JOBS:
+            oldest, _ = known.popitem(last=False)
+            self._job_preemption.remove(*oldest)
+        self._job_preemption.labels(job, result).observe(took_s)
+
+    def written(self, kind: str, took_s: float) -> None:
+        """An object of a kind says what a plugin wants it to say."""
+        if kind == ELASTIC_QUOTAS.kind:
+            self._quota_written.observe(took_s)
 
     def bound(self, attempt: Attempt, since_s: float) -> None:
         """A pod is bound, so long after it came."""

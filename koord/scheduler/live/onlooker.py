@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from koord.kube.clock import Clock
 from koord.scheduler.core.observer import Observer
@@ -11,12 +12,24 @@ from koord.scheduler.framework.engine import Engine, Placement
 from koord.scheduler.framework.plugin import Remedy
 from koord.scheduler.live.diagnosis import Inspection
 from koord.scheduler.live.metrics import Spent
+from koord.scheduler.plugins.gangs import JOB
 from koord.scheduler.suggestion import Suggestion
+
+SUCCESS: Final = "preempt success"
+"""What Koordinator calls it when somebody is to go."""
 
 
 class Onlooker(Observer):
-    def __init__(self, clock: Clock, spent: Spent, inspection: Inspection | None = None) -> None:
-        self._clock, self._spent, self._inspection = clock, spent, inspection
+    """`for_job` is told how long it took to find out who would have to go for a job, with the job and the result."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        spent: Spent,
+        inspection: Inspection | None = None,
+        for_job: Callable[[str, str, float], None] = lambda job, result, took_s: None,
+    ) -> None:
+        self._clock, self._spent, self._inspection, self._for_job = clock, spent, inspection, for_job
         self._began_s = 0.0
 
     def placing(self, engine: Engine, asks: Sequence[Ask]) -> None:
@@ -30,15 +43,21 @@ class Onlooker(Observer):
         self._spent("Filter", "Success" if found else "Unschedulable", engine.profile.name, now_s - self._began_s)
         self._began_s = now_s
 
-    def helped(self, engine: Engine, *, found: bool) -> None:
+    def helped(self, engine: Engine, remedy: Remedy, *, job: str = "") -> None:
         makers = engine.profile.at("postFilter", "post_filter")
         # The seconds are one plugin's where there is only one.
         plugin = makers[0].name if len(makers) == 1 else ""
         took_s = self._clock.monotonic() - self._began_s
-        self._spent("PostFilter", "Success" if found else "Unschedulable", engine.profile.name, took_s, plugin)
+        self._spent("PostFilter", "Success" if remedy.helps else "Unschedulable", engine.profile.name, took_s, plugin)
+        if job and (remedy.helps or remedy.message):
+            self._for_job(job.removeprefix(JOB), SUCCESS if remedy.helps else _why(remedy.message), took_s)
 
     def nowhere(
         self, engine: Engine, ask: Ask, placement: Placement, remedy: Remedy, suggestion: Suggestion | None
     ) -> None:
         if self._inspection is not None and self._inspection.flags.dumps:
             self._inspection.nowhere(engine, ask, placement, remedy, suggestion)
+
+
+def _why(message: str) -> str:
+    return message.removeprefix("preemption: ")

@@ -267,7 +267,9 @@ class Runner:
             seed=self._options.seed,
             alone=self._options.alone,
             now=moment(self._clock),
-            observer=Onlooker(self._clock, self._metrics.spent, self._options.inspection),
+            observer=Onlooker(
+                self._clock, self._metrics.spent, self._options.inspection, self._metrics.looked_for_victims
+            ),
             wake=self._ready.set,
             queued=self._metrics.queued,
         )

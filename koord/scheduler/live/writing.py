@@ -44,9 +44,11 @@ class Writing:
         under: UnderNotice | None = None,
         told: Told = lambda pod, asker, deadline: None,
         evicted: Callable[[Pod, Evict], None] = lambda pod, evict: None,
+        written: Callable[[str, float], None] = lambda kind, took_s: None,
     ) -> None:
         """`pod_of` gives a pod as it was last heard of. `told` hears of pods that are told to go, `evicted` of those
-        that go."""
+        that go, `written` of patches: their kinds, and the seconds that they took."""
+        self._written = written
         self._client, self._clock, self._pod_of, self._evicted = client, clock, pod_of, evicted
         self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told)
         self._noticed: dict[_Object, Evict] = {}
@@ -105,7 +107,10 @@ class Writing:
             try:
                 if not await self._waits(key, write):
                     pod = self._pod_of(f"{write.namespace}/{write.name}") if isinstance(write, Evict) else None
+                    began_s = self._clock.monotonic()
                     await carry_out(self._client, write)
+                    if isinstance(write, Patch):
+                        self._written(write.kind.kind, self._clock.monotonic() - began_s)
                     if isinstance(write, Evict) and pod is not None:
                         self._evicted(pod, write)
             except (NotFound, Conflict, NotLeader, EvictionRefused) as error:
