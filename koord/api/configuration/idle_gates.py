@@ -14,6 +14,7 @@ from koord.api.configuration.features import AgentGate, Gate, ManagerGate, Sched
 _READ: Final = (
     SchedulerGate.MULTI_QUOTA_TREE,
     SchedulerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD,
+    SchedulerGate.ELASTIC_QUOTA_IGNORE_TERMINATING_POD,
     SchedulerGate.ELASTIC_QUOTA_IMMEDIATE_IGNORE_TERMINATING_POD,
     SchedulerGate.ELASTIC_QUOTA_GUARANTEE_USAGE,
     SchedulerGate.DISABLE_DEFAULT_QUOTA,

@@ -136,8 +136,9 @@ class Core:
         return found if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *found]
 
     def writes_in_s(self) -> float:
-        """After how many seconds plugins want to be asked again what is to be written, though nothing may happen."""
-        return max(0.0, self.cluster.again_s - self.now.wall_s)
+        """After how many seconds plugins want to be asked again what is to be written, though nothing may happen. At
+        once, where what they found out may let somebody through."""
+        return 0.0 if self.cluster.may_ease else max(0.0, self.cluster.again_s - self.now.wall_s)
 
     def about(self, asks: Sequence[Ask]) -> list[tuple[Kind[Any], Any]]:
         """Objects, beside the pods of a job, at which users look to see how it fares."""

@@ -170,6 +170,7 @@ class ElasticQuota(Plugin):
 
     def writes(self, cluster: Cluster) -> Iterable[Write]:
         if self._is_first:
+            self.quotas.look_at_leaving()
             yield from self._revocations(cluster)
             yield from self._telling.writes(cluster.now_s)
 
@@ -230,4 +231,5 @@ def rules_of(args: ElasticQuotaArgs, gates: Mapping[SchedulerGate, bool]) -> Rul
         has_default=not is_on(SchedulerGate.DISABLE_DEFAULT_QUOTA),
         ignores_overhead=is_on(SchedulerGate.ELASTIC_QUOTA_IGNORE_POD_OVERHEAD),
         ignores_terminating=is_on(SchedulerGate.ELASTIC_QUOTA_IMMEDIATE_IGNORE_TERMINATING_POD),
+        ignores_overdue=is_on(SchedulerGate.ELASTIC_QUOTA_IGNORE_TERMINATING_POD),
     )

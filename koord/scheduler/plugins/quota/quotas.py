@@ -17,6 +17,7 @@ from koord.api.kubernetes.resources import pod_requests
 from koord.api.machinery.faults import BadInput
 from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
+from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.plugins.quota.forest import DEFAULT_TREE, OUTSIDE, Forest
 from koord.scheduler.plugins.quota.reserved import Reserved
@@ -49,6 +50,9 @@ class Rules:
     has_default: bool = True
     ignores_overhead: bool = False
     ignores_terminating: bool = False
+    "Whether pods that are being deleted count no more, from the moment on at which they are told to go."
+    ignores_overdue: bool = False
+    "The same from when they should be gone."
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +106,10 @@ class Quotas(Notes):
         self._of_quota: dict[str, list[Bucket]] = {}
         self._waiting: dict[str, Waiting] = {}
         self._homeless: dict[str, PodRecord] = {}
+        self._leaving: dict[str, tuple[str, float]] = {}
+        "By key, pods that are being deleted: their uid, and when they should be gone."
+        self._overdue: dict[str, str] = {}
+        "Uids of those that should be gone and are not: they count no more."
         self._reserved: dict[str, Reserved] = {}
         "By uid of a reservation."
         self._nodes: dict[Row, Mapping[str, int]] = {}
@@ -127,6 +135,8 @@ class Quotas(Notes):
 
     def put_pod(self, pod: Pod) -> None:
         key = pod.metadata.key
+        if pod.metadata.deletion_timestamp is not None and self.rules is not None and self.rules.ignores_overdue:
+            self._leaves(pod)
         known = self._waiting.get(key)
         if pod.spec.node_name or pod.is_finished or self._is_ignored(pod):
             if known is not None:
@@ -145,7 +155,37 @@ class Quotas(Notes):
         self._waiting[key] = found
         self._count(found.bucket, found.amounts, +1, fixed=found.fixed)
 
+    def _leaves(self, pod: Pod) -> None:
+        """A pod is being deleted. Its timestamp says when its grace period is over."""
+        meta = pod.metadata
+        try:
+            due_s = float(parse_timestamp(meta.deletion_timestamp or ""))
+        except ValueError:
+            return
+        if self._overdue.get(meta.key) != meta.uid:
+            self._leaving[meta.key] = meta.uid, due_s
+            self.look_at_leaving()
+
+    def look_at_leaving(self) -> None:
+        """Pods whose grace period is over count no more."""
+        now_s, pods = self.cluster.now_s, self.cluster.pods
+        for key in [key for key, uid in self._overdue.items() if key not in pods and key not in self._waiting]:
+            if key not in self._homeless:
+                del self._overdue[key]
+        for key, (uid, due_s) in list(self._leaving.items()):
+            if due_s > now_s:
+                self.cluster.ask_again(due_s)
+                continue
+            del self._leaving[key]
+            record = pods[key][0] if key in pods else self._homeless.get(key)
+            if record is not None and record.uid == uid and record.terminating:
+                self._use(self.bucket(record.labels, record.namespace), record, -1)
+            self._overdue[key] = uid
+            if key in self._waiting:
+                self._wait_no_more(key, self._waiting[key])
+
     def remove_pod(self, pod: Pod) -> None:
+        self._leaving.pop(pod.metadata.key, None)
         known = self._waiting.get(pod.metadata.key)
         if known is not None:
             self._wait_no_more(pod.metadata.key, known)
@@ -301,7 +341,9 @@ class Quotas(Notes):
             del self._reserved[note.uid]
 
     def _passes_over(self, record: PodRecord) -> bool:
-        return record.terminating and self.rules is not None and self.rules.ignores_terminating
+        if not record.terminating or self.rules is None:
+            return False
+        return self.rules.ignores_terminating or self._overdue.get(record.key) == record.uid
 
     def counted(self, record: PodRecord) -> Mapping[str, int]:
         for name, note in record.notes:
@@ -416,8 +458,10 @@ class Quotas(Notes):
         return dict(Ask(pod).requests)
 
     def _is_ignored(self, pod: Pod) -> bool:
-        rules = self.rules
-        return rules is not None and rules.ignores_terminating and pod.metadata.deletion_timestamp is not None
+        meta, rules = pod.metadata, self.rules
+        if rules is None or meta.deletion_timestamp is None:
+            return False
+        return rules.ignores_terminating or self._overdue.get(meta.key) == meta.uid
 
 
 def is_fixed(pod: Pod) -> bool:

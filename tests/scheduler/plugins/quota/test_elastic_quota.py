@@ -6,6 +6,7 @@ import pytest
 
 from koord.api.configuration.features import SchedulerGate
 from koord.api.kinds import NODES
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.core.decision import Bind, Nowhere
 from koord.scheduler.core.entity import Where
 from tests.scheduler.builders import node
@@ -193,6 +194,45 @@ def test_terminating_pods_count_unless_they_are_ignored() -> None:
         teams.put(quota("a", "0", "100"), runs, going)
         assert teams.status("a").used == used
         assert teams.status("a").request == used
+
+
+def test_a_pod_that_should_be_gone_counts_no_more_and_another_one_gets_its_room() -> None:
+    from msgspec.structs import replace
+
+    teams = Teams(100, gates={SchedulerGate.ELASTIC_QUOTA_IGNORE_TERMINATING_POD: True})
+    runs, waits = team_pod("p", "a", "2", on="n0"), team_pod("q", "a", "2")
+    gone_at = from_seconds(teams.now_s + 30)
+    going = replace(runs, metadata=replace(runs.metadata, deletion_timestamp=gone_at))
+    teams.put(quota("a", "2", "2"), runs, going, waits)
+    assert not teams.settle()
+    teams.core.take_writes()
+    assert teams.core.writes_in_s() <= 30
+    teams.wait(29)
+    teams.core.take_writes()
+    assert teams.status("a").used == {"cpu": 2000}
+    teams.wait(2)
+    teams.core.take_writes()
+    assert teams.core.writes_in_s() == 0, "somebody may be let through"
+    assert teams.status("a").used == {}
+    # It is heard of once more before it is gone.
+    teams.put(replace(going, status=replace(going.status, phase="Running")))
+    assert teams.settle() == {"q"}
+    teams.delete(going)
+    teams.core.take_writes()
+    assert teams.status("a").used == teams.status("a").request == {"cpu": 2000}
+
+
+def test_a_pod_of_the_same_name_counts_after_one_that_should_have_been_gone() -> None:
+    from msgspec.structs import replace
+
+    teams = Teams(100, gates={SchedulerGate.ELASTIC_QUOTA_IGNORE_TERMINATING_POD: True})
+    runs = team_pod("p", "a", "2", on="n0")
+    going = replace(runs, metadata=replace(runs.metadata, deletion_timestamp="1970-01-01T00:00:01Z"))
+    teams.put(quota("a", "0", "10"), going)
+    assert teams.status("a").used == {}
+    teams.put(replace(runs, metadata=replace(runs.metadata, uid="another")))
+    teams.core.take_writes()
+    assert teams.status("a").used == {"cpu": 2000}
 
 
 def test_members_of_a_gang_must_fit_their_quota_together() -> None:
