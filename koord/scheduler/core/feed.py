@@ -351,7 +351,8 @@ class Feed:
             for ask in moved:
                 if ask.key not in self.assumed:
                     self.ask_again(ask)
-            if not moved and self.queue.where(job) is Where.GATED:
+            # What a job needs is something else: it may fit, or must not be tried any more.
+            if not moved and (regroup or self.queue.where(job) is Where.GATED):
                 self.queue.put(known, self.now.steady_s)
                 self._wake()
 
