@@ -53,9 +53,9 @@ def deschedule(
 ) -> int:
     """Say which pods the descheduler would move, why, in which order, and where they would go.
 
-    Takes Nodes, NodeMetrics, Pods and their workloads; a pod whose workload is not there is left alone. One round is
-    played as if the load had been like this for long. Each move is tried out with the scheduler's own rules, so that
-    several pods are not promised the same room. Nothing is changed anywhere.
+    Takes Nodes, NodeMetrics, Pods and their workloads, and the scheduler's configuration; a pod whose workload is not
+    there is left alone. One round is played as if the load had been like this for long. Each move is tried out with the
+    scheduler's own rules, so that several pods are not promised the same room. Nothing is changed anywhere.
     """
     from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
     from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
@@ -64,6 +64,7 @@ def deschedule(
     from koord.descheduler.own_plugins import load
     from koord.descheduler.workloads import KINDS as WORKLOADS
     from koord.offline.deschedule import deschedule as decide
+    from koord.offline.order import require_no_fight
     from koord.scheduler.profiles import profiles_of
 
     if not dry_run and not live:
@@ -83,6 +84,7 @@ def deschedule(
         manifests.require_valid()
         given = configuration_of(DeschedulerConfiguration, "DeschedulerConfiguration", config, manifests)
         scheduler = scheduler_configuration(None, manifests) or SHIPPED_SCHEDULER
+        warnings = require_no_fight(manifests, given, scheduler) if given is not None else ()
         ready = compiled(given or SHIPPED, [load(each) for each in plugins])
         progress.say("looking at nodes and pods")
         decided = decide(manifests, ready, profiles_of(scheduler), now_s=now_s)
@@ -90,6 +92,8 @@ def deschedule(
         click.echo(
             "note: no DeschedulerConfiguration is given: nodes above cpu 75% or memory 80% count as hot", err=True
         )
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     say_of(manifests, decided.ignored)
     _print(decided, output)
     return 0

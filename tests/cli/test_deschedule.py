@@ -53,3 +53,16 @@ def test_what_cannot_be_meant_is_refused(words: tuple[str, ...], told: str, caps
     said = capsys.readouterr()
     assert said.out == ""
     assert told in said.err
+
+
+def test_marks_that_would_fight_the_scheduler_are_refused_with_both_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheduler = (EXAMPLE / "scheduler.yaml").read_text().replace("memory: 80", "memory: 90")
+    (tmp_path / "scheduler.yaml").write_text(scheduler)
+    files = [word for name in ("cluster.yaml", "config.yaml") for word in ("-f", str(EXAMPLE / name))]
+    assert run(["deschedule", "--dry-run", *files, "-f", str(tmp_path), *AT]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "usageThresholds.memory: must not be above" in said.err
+    assert "(80), not 90" in said.err

@@ -189,6 +189,9 @@ def _anomaly(given: AnomalyCondition | None, base: AnomalyCondition) -> AnomalyC
     )
 
 
+DEFAULT_POOL: Final = "__default_node_pool__"
+
+
 class UsageAggregation(Struct):
     """Which percentile of a node's usage counts, over which of the times that agents report; without a duration the
     longest. Koordinator's descheduler knows the last measurement alone; names are those of its LoadAwareScheduling."""
@@ -275,6 +278,20 @@ class LowNodeLoadArgs(PluginArgs):
             for pool in self.node_pools
         )
         return replace(self, resource_weights=weights, anomaly_condition=anomaly, node_pools=pools)
+
+    def as_pool(self) -> NodePool:
+        """What the plugin's own values say, as a pool: the first one."""
+        return NodePool(
+            name=DEFAULT_POOL,
+            node_selector=self.node_selector,
+            use_deviation_thresholds=self.use_deviation_thresholds,
+            high_thresholds=self.high_thresholds,
+            low_thresholds=self.low_thresholds,
+            prod_high_thresholds=self.prod_high_thresholds,
+            prod_low_thresholds=self.prod_low_thresholds,
+            resource_weights=self.resource_weights,
+            anomaly_condition=self.anomaly_condition,
+        )
 
     def faults(self) -> Iterable[Fault]:
         yield from _selection_faults(self.evictable_namespaces, self.node_selector, self.pod_selectors)

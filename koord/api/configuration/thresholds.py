@@ -127,7 +127,7 @@ def check(
             faults |= dict.fromkeys(_disorder(rungs))
             limits: dict[str, int | None] = {}
             for name, setting in (
-                ("schedule_max", _schedule_max(load, dimension, band)),
+                ("schedule_max", schedule_max(load, dimension, band)),
                 ("lend_max", lend_max(colocation, dimension, band)),
             ):
                 limits[name] = setting.percent if setting else None
@@ -198,7 +198,7 @@ def _disorder(rungs: Sequence[Rung]) -> Iterator[Fault]:
                 yield Fault(low.setting.source, f"must be below {high.setting}, not {low.setting.percent}")
 
 
-def _schedule_max(load: Sequence[LoadLimits], dimension: Dimension, band: PriorityClass) -> Setting | None:
+def schedule_max(load: Sequence[LoadLimits], dimension: Dimension, band: PriorityClass) -> Setting | None:
     """The limit that the scheduler's filter applies to the band: prod's own, else percentiles, else plain usage."""
     if not load:
         return None

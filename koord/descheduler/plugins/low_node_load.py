@@ -39,7 +39,6 @@ from koord.descheduler.selection import Selection, chosen_by
 from koord.descheduler.usage_estimate import estimated
 from koord.scheduler.state.table import Array
 
-DEFAULT_POOL: Final = "__default_node_pool__"
 Class: TypeAlias = Literal["high", "prodHigh", "low", "prodLow", "bothLow", "normal"]
 Memory: TypeAlias = Mapping[tuple[str, str, bool], Detector]
 """By pool, node, and whether prod pods alone count."""
@@ -95,7 +94,7 @@ class LowNodeLoad(Plugin):
         self._reading = Reading(
             args.node_metric_expiration_seconds, by.usage_aggregation_type, parse_duration(by.usage_aggregated_duration)
         )
-        self._pools = tuple((pool, chosen_by(pool.node_selector)) for pool in (_default_pool(args), *args.node_pools))
+        self._pools = tuple((pool, chosen_by(pool.node_selector)) for pool in (args.as_pool(), *args.node_pools))
 
     def propose(self, turn: Turn, memory: Memory | None) -> Memory:
         args = self.args
@@ -165,20 +164,6 @@ class LowNodeLoad(Plugin):
         weights = this.pool.resource_weights
         found.sort(key=lambda each: (-_usage_score(each.usage(prod), each.load.has, weights), each.load.name))
         return found
-
-
-def _default_pool(args: LowNodeLoadArgs) -> NodePool:
-    return NodePool(
-        name=DEFAULT_POOL,
-        node_selector=args.node_selector,
-        use_deviation_thresholds=args.use_deviation_thresholds,
-        high_thresholds=args.high_thresholds,
-        low_thresholds=args.low_thresholds,
-        prod_high_thresholds=args.prod_high_thresholds,
-        prod_low_thresholds=args.prod_low_thresholds,
-        resource_weights=args.resource_weights,
-        anomaly_condition=args.anomaly_condition,
-    )
 
 
 def _recent(memory: Memory, turn: Turn, args: LowNodeLoadArgs) -> dict[tuple[str, str, bool], Detector]:
