@@ -114,7 +114,8 @@ ANNOTATION_RAW_ALLOCATABLE: Final = AnnotationKey("node.koordinator.sh/raw-alloc
 
 # What koord adds to the protocol. Nodes; K > S.
 OWN_ANNOTATION_LAST_EVICTIONS: Final = AnnotationKey("node.koordinator.sh/last-evictions")
-"""When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`."""
+"""When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`; and when the
+descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
 
 # What koord adds to the protocol, for pods that lose work when they end. U > S, K, D, but the
 # deadline and who asked: S, K, D > U.

@@ -2,6 +2,7 @@
 
     closed:  usage / capacity >= the band's lowest rung on that node (`thresholds`), by a recent report
     closed:  for COOL_DOWN_S after the agent evicted pods of the band, which it says in the annotation last-evictions
+    closed:  for as long to pods of an owner of which the descheduler moved one away; the same annotation names owners
 
 So no pod is evicted from a node and placed there again in a loop. It comes with LoadAwareScheduling, whatever that
 one's own limits are. Rungs come from the node's NodeSLO; usage does not close a node without one.
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from koord.api.configuration.thresholds import COOL_DOWN_S, check, strategy_laye
 from koord.api.kinds import NODE_METRICS, NODE_SLOS
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.resources import amounts
-from koord.api.protocol.annotations.load import LAST_EVICTIONS
+from koord.api.protocol.annotations.load import LAST_EVICTIONS, OF_OWNER
 from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_slo import NodeSLO, NodeSLOSpec, ResourceThresholdStrategy
 from koord.api.protocol.priority import BANDS, PriorityClass
@@ -40,8 +42,11 @@ from koord.scheduler.state.watchers import Index
 REPORT_COUNTS_S: Final = 180.0
 """An older report says nothing: for all that is known, an agent that does not report does not hold anyone back."""
 EVICTED: Final = 1
+MOVED: Final = 8
 BITS: Final[Mapping[Dimension, int]] = {"cpu": 2, "memory": 4}
 COLUMNS: Final[Mapping[PriorityClass, str]] = {band: f"closed to {band}" for band in BANDS}
+OWNERS: Final = "closed to owners"
+"""Which owners those are, in a number that differs where they do; 0 where there are none."""
 
 Rungs = Mapping[tuple[Dimension, PriorityClass], int]
 
@@ -66,12 +71,17 @@ class Closings(Index):
         super().__init__(cluster)
         for column in COLUMNS.values():
             cluster.table.declare(Column(column, np.int8, Reason.LOAD))
+        cluster.table.declare(Column(OWNERS, np.int64, Reason.LOAD))
         self.bands: set[PriorityClass] = set()
         "Those to which some node was ever closed, or might have been."
         self._usage: dict[str, _Usage] = {}
         self._rungs: dict[str, Rungs] = {}
         self._said: dict[Row, Mapping[str, str]] = {}
-        self._evicted_s: dict[Row, dict[PriorityClass, float]] = {}
+        self._evicted_s: dict[Row, dict[str, float]] = {}
+        "By band, or by owner as the annotation names it."
+        self.rows_of: dict[str, set[Row]] = {}
+        "By the uid of an owner, the rows that are closed to its pods."
+        self._owners_at: dict[Row, frozenset[str]] = {}
         self._until_s: dict[Row, float] = {}
         "When a closed row is to be looked at again although nothing happens."
         self._now_s, self._next_s = cluster.now_s, math.inf
@@ -106,6 +116,7 @@ class Closings(Index):
         self._decide(row)
 
     def node_removed(self, row: Row) -> None:
+        self._close_to(row, ())
         for known in (self._said, self._evicted_s, self._until_s):
             known.pop(row, None)
 
@@ -149,15 +160,18 @@ class Closings(Index):
             return
         now_s, evicted_s = self.cluster.now_s, self._evicted_s.setdefault(row, {})
         for name, time in said.items():
-            if name not in _CLASSES or (known is not None and known.get(name) == time):
+            is_meant = name in _CLASSES or name.startswith(OF_OWNER)
+            if not is_meant or (known is not None and known.get(name) == time):
                 continue
             try:
                 at_s = parse_timestamp(time)
             except TimestampError:
                 continue
-            evicted_s[PriorityClass(name)] = min(at_s, now_s) if known is None else now_s
+            evicted_s[name] = min(at_s, now_s) if known is None else now_s
+        for name in [name for name in evicted_s if name.startswith(OF_OWNER) and name not in said]:
+            del evicted_s[name]
         self._said[row] = said
-        self.bands |= set(evicted_s)
+        self.bands |= {PriorityClass(name) for name in evicted_s if name in _CLASSES}
 
     def _look(self, name: str) -> None:
         row = self.cluster.table.row_of.get(name)
@@ -166,11 +180,16 @@ class Closings(Index):
 
     def _decide(self, row: Row) -> None:
         table, now_s, until_s = self.cluster.table, self.cluster.now_s, math.inf
-        codes = dict.fromkeys(COLUMNS, 0)
-        for band, at_s in self._evicted_s.get(row, {}).items():
+        codes: dict[str, int] = dict.fromkeys(COLUMNS, 0)
+        owners = []
+        for name, at_s in self._evicted_s.get(row, {}).items():
             if now_s < at_s + COOL_DOWN_S:
-                codes[band] |= EVICTED
+                if name in codes:
+                    codes[name] |= EVICTED
+                else:
+                    owners.append(name.removeprefix(OF_OWNER))
                 until_s = min(until_s, at_s + COOL_DOWN_S)
+        self._close_to(row, owners)
         rungs = self._rungs.get(table.names[row])
         if rungs:
             used = {dimension: self.percent_used(row, dimension) for dimension in DIMENSIONS}
@@ -179,13 +198,31 @@ class Closings(Index):
                 if share is not None and share >= percent:
                     codes[band] |= BITS[dimension]
                     until_s = min(until_s, self._usage[table.names[row]].reported_s + REPORT_COUNTS_S)
-        for band, code in codes.items():
-            table.set(COLUMNS[band], row, code)
+        for band, column in COLUMNS.items():
+            table.set(column, row, codes[band])
         if until_s == math.inf:
             self._until_s.pop(row, None)
         else:
             self._until_s[row] = until_s
             self._next_s = min(self._next_s, until_s)
+
+    def _close_to(self, row: Row, owners: Sequence[str]) -> None:
+        before = self._owners_at.get(row, frozenset())
+        closed = frozenset(owners)
+        if closed == before:
+            return
+        for uid in before - closed:
+            self.rows_of[uid].discard(row)
+            if not self.rows_of[uid]:
+                del self.rows_of[uid]
+        for uid in closed - before:
+            self.rows_of.setdefault(uid, set()).add(row)
+        if closed:
+            self._owners_at[row] = closed
+        else:
+            self._owners_at.pop(row, None)
+        if row in self.cluster.nodes:
+            self.cluster.table.set(OWNERS, row, crc32(" ".join(sorted(closed)).encode()) + 1 if closed else 0)
 
     def _capacity(self, row: Row) -> Mapping[str, int]:
         status = self.cluster.nodes[row].status
@@ -231,12 +268,18 @@ class NodeClosing(Plugin):
     def key(self, ask: Ask, cluster: Cluster) -> Hashable:
         closings = self.closings
         closings.keep_up()
+        if closings.rows_of:
+            owner = _owner(ask)
+            if owner in closings.rows_of:
+                return (_NUMBERS[ask.band], owner)
         if not closings.bands:
             return _NUMBERS[PriorityClass.NONE]
         return _NUMBERS[ask.band] if ask.band in closings.bands else _NUMBERS[PriorityClass.NONE]
 
     def compile(self, ask: Ask, cluster: Cluster) -> Judge | None:
-        band = ask.band
+        band, owner = ask.band, _owner(ask)
+        if owner in self.closings.rows_of:
+            return _OpenToOwner(self.closings, band, owner)
         return _Open(self.closings, band) if band in self.closings.bands else None
 
     def helps(self, ask: Ask, event: ClusterEvent, cluster: Cluster) -> bool:
@@ -248,6 +291,8 @@ class NodeClosing(Plugin):
         if row is None or band not in COLUMNS:
             return True
         self.closings.keep_up()
+        if row in self.closings.rows_of.get(_owner(ask), ()):
+            return False
         return not cluster.table.columns[COLUMNS[band]].item(row)
 
 
@@ -256,13 +301,15 @@ class _Open(Judge):
     eased = True
 
     def __init__(self, closings: Closings, band: PriorityClass) -> None:
-        self._closings, self._band, self._column = closings, band, COLUMNS[band]
+        self._closings, self._band, self._column = closings, band, COLUMNS.get(band)
 
     def feasible(self, cells: Cells) -> Numbers:
         return cells[self._column]
 
     def reasons(self, mask: int) -> list[str]:
         pods = self._band.removeprefix("koord-")
+        if mask & MOVED:
+            return ["node(s) had a pod of the same owner moved away a short time ago"]
         if mask & EVICTED:
             return [f"node(s) evicted {pods} pods a short time ago"]
         busy = " and ".join(dimension for dimension, bit in BITS.items() if mask & bit)
@@ -285,6 +332,31 @@ class _Open(Judge):
             words.append(f"{math.ceil(left_s)} s more since it evicted pods")
         text = " and ".join(words)
         return [Change(text, trial=lambda: closings.as_if_open(row, band), whose="node", size=3.0)] if words else []
+
+
+class _OpenToOwner(_Open):
+    """As for all pods of the band, and closed where a pod of the same owner was moved away."""
+
+    def __init__(self, closings: Closings, band: PriorityClass, owner: str) -> None:
+        super().__init__(closings, band)
+        self._owner = owner
+
+    def feasible(self, cells: Cells) -> Numbers:
+        code = cells[self._column] if self._column is not None else 0
+        rows = self._closings.rows_of.get(self._owner, ())
+        if isinstance(cells, One):
+            return code | (MOVED if cells.rows in rows else 0)
+        closed = np.zeros(len(self._closings.cluster.table.alive), np.int8)
+        closed[list(rows)] = MOVED
+        return closed[cells.rows] | code
+
+    def mend(self, ask: Ask, row: Row) -> list[Change]:
+        return super().mend(ask, row) if row not in self._closings.rows_of.get(self._owner, ()) else []
+
+
+def _owner(ask: Ask) -> str:
+    owner = ask.meta.controller
+    return "" if owner is None else owner.uid
 
 
 _CLASSES: Final = frozenset(map(str, BANDS))

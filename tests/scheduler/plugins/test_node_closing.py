@@ -184,3 +184,39 @@ def test_it_comes_with_the_look_at_the_load_unless_switched_off() -> None:
     assert "NodeClosing" in names(parse({"profiles": [{"plugins": {"filter": look}}]}))
     off = {**look, "disabled": [{"name": "NodeClosing"}]}
     assert "NodeClosing" not in names(parse({"profiles": [{"plugins": {"filter": off}}]}))
+
+
+def of_owner(name: str, uid: str) -> Pod:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": uid, "uid": uid, "controller": True}
+    metadata = {"name": name, "namespace": "default", "ownerReferences": [owner]}
+    return convert(Pod, {"metadata": metadata, "spec": {"priority": 9500, "containers": [{"name": "c"}]}})
+
+
+def moved_from(uid: str, seconds_ago: float = 0.0) -> Node:
+    return node("n", annotations={LAST_EVICTIONS: json.dumps({f"owner/{uid}": from_seconds(NOW_S - seconds_ago)})})
+
+
+MOVED_AWAY = ("node(s) had a pod of the same owner moved away a short time ago",)
+
+
+@pytest.mark.parametrize(
+    ("uid", "seconds_ago", "verdict"),
+    [("web", 0.0, MOVED_AWAY), ("web", COOL_DOWN_S - 1, MOVED_AWAY), ("web", COOL_DOWN_S, ()), ("api", 0.0, ())],
+)
+def test_no_replica_comes_back_to_where_its_sibling_was_moved_from(
+    uid: str, seconds_ago: float, verdict: tuple[str, ...]
+) -> None:
+    world = World(moved_from("web", seconds_ago))
+    assert verdicts(world.engine, of_owner("p", uid))["n"] == verdict
+
+
+def test_news_of_a_move_closes_a_node_at_once_and_time_opens_it() -> None:
+    world = World()
+    assert verdicts(world.engine, of_owner("p", "web"))["n"] == ()
+    world.cluster.put_node(moved_from("web"))
+    assert verdicts(world.engine, of_owner("p", "web"))["n"] == MOVED_AWAY
+    assert verdicts(world.engine, of_owner("q", "api"))["n"] == ()
+    world.cluster.now_s = NOW_S + COOL_DOWN_S
+    assert verdicts(world.engine, of_owner("p", "web"))["n"] == ()
+    world.cluster.put_node(node("n"))
+    assert verdicts(world.engine, of_owner("p", "web"))["n"] == ()

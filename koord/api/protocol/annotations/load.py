@@ -70,7 +70,9 @@ LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED: Final = Annotation(
 )
 
 LAST_EVICTIONS: Final = Annotation(names.OWN_ANNOTATION_LAST_EVICTIONS, json_map(str), EMPTY, on=NODE, bad=EMPTY)
-"""Times by priority class. The agent writes it before it evicts; the scheduler keeps the node closed for a while."""
+"""Times by priority class, which the agent writes before it evicts, and by owner of pods, which the descheduler writes
+before it moves one: `owner/UID`. The scheduler keeps the node closed to them for a while."""
+OF_OWNER: Final = "owner/"
 
 EVICTION_COST: Final = Annotation(names.ANNOTATION_EVICTION_COST, Form(_parse_cost, str), 0, bad=0)
 SOFT_EVICTION: Final = Annotation(names.ANNOTATION_SOFT_EVICTION, json_object(SoftEviction), None)
