@@ -1,0 +1,40 @@
+"""What a node says after a pod was moved away from it, so that the scheduler does not undo the move.
+
+For a while (`COOL_DOWN_S`) it takes no pods of the same owner. A node that was hot takes none of the same band: what
+the descheduler calls hot, the scheduler does not fill.
+"""
+
+from __future__ import annotations
+
+from koord.api.configuration.thresholds import COOL_DOWN_S
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.protocol.annotations.load import LAST_EVICTIONS, OF_OWNER
+from koord.api.protocol.priority import BANDS, priority_class
+from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
+
+HOT = frozenset({"LowNodeLoad"})
+"""Plugins that move pods because their node is used too much."""
+
+
+def note_of_move(node: Node, pod: Pod, by: str, now_s: float) -> dict[str, str] | None:
+    """The annotation that a node gets before a pod leaves it by the wish of a plugin; None where there is nothing to
+    say. What is over is left out."""
+    owner, band = pod.metadata.controller, priority_class(pod)
+    added = {}
+    if owner is not None:
+        added[f"{OF_OWNER}{owner.uid}"] = from_seconds(now_s)
+    if by in HOT and band in BANDS:
+        added[str(band)] = from_seconds(now_s)
+    if not added:
+        return None
+    said = LAST_EVICTIONS.read(node.metadata, "Node")
+    kept = {name: time for name, time in said.items() if not name.startswith(OF_OWNER) or _counts(time, now_s)}
+    return {LAST_EVICTIONS.key: LAST_EVICTIONS.render({**kept, **added})}
+
+
+def _counts(time: str, now_s: float) -> bool:
+    try:
+        return now_s < parse_timestamp(time) + COOL_DOWN_S
+    except TimestampError:
+        return False
