@@ -70,10 +70,13 @@ def descheduler(
     from msgspec.structs import replace
 
     from koord.api.configuration.descheduler_config import SHIPPED, DeschedulerConfiguration
+    from koord.api.configuration.descheduler_order import of_descheduler
     from koord.api.configuration.features import DeschedulerGate, parse_gates
     from koord.api.configuration.idle_gates import gates_warning
     from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULER
     from koord.api.configuration.scheduler_config import SchedulerConfiguration
+    from koord.api.configuration.threshold_order import Findings, load_limits
+    from koord.api.machinery.faults import Invalid
     from koord.cli.inputs import configuration_file
     from koord.descheduler.compiled import compiled
     from koord.descheduler.own_plugins import load
@@ -82,14 +85,19 @@ def descheduler(
         found = SHIPPED
         if config is not None:
             found = configuration_file(config, DeschedulerConfiguration, "DeschedulerConfiguration")
+        findings = of_descheduler(found, load_limits(scheduler)) if config is not None else Findings()
+        if findings.faults:
+            raise Invalid("thresholds of usage", findings.faults)
+        for warning in findings.warnings:
+            click.echo(f"warning: {warning}", err=True)
         if namespace:
             found = replace(found, leader_election=replace(found.leader_election, resource_namespace=namespace))
         return found
 
-    configuration = read()
     scheduler = SHIPPED_SCHEDULER
     if scheduler_config is not None:
         scheduler = configuration_file(scheduler_config, SchedulerConfiguration, "KubeSchedulerConfiguration")
+    configuration = read()
     own = tuple(load(each) for each in plugins)
     compiled(configuration, own)
     gates = parse_gates(DeschedulerGate, feature_gates)

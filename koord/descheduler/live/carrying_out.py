@@ -9,20 +9,23 @@ from typing import Any
 
 import msgspec
 
-from koord.api.kinds import DEPLOYMENTS, PODS, RESERVATIONS, Kind
+from koord.api.kinds import DEPLOYMENTS, NODES, PODS, RESERVATIONS, Kind
+from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.load import SOFT_EVICTION, SoftEviction
 from koord.api.protocol.crd.pod_migration_job import DeleteOptions, PodMigrationJob
 from koord.api.text.timestamp import from_seconds
+from koord.descheduler.cooling import note_of_move
 from koord.descheduler.migration import Action, DropReservation, EvictPod, MakeReservation, OrderReservation
 from koord.descheduler.parting import Change
 from koord.descheduler.replacement import ORDER, reservation_for
 from koord.kube.client import Client
 from koord.kube.clock import Clock
-from koord.kube.errors import AlreadyExists, Conflict, NotFound
+from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
 INITIATOR = "koord-descheduler"
+NOTE_TRIES = 3
 
 
 class CarryingOut:
@@ -47,6 +50,24 @@ class CarryingOut:
                 await self._evict(action)
             case Change():
                 await self._change(action)
+
+    async def note(self, pod: Pod, by: str) -> None:
+        """Before a pod goes, its node says so: the scheduler sends no replica back for a while. Where that cannot be
+        written the pod goes nevertheless."""
+        name = pod.spec.node_name
+        for _ in range(NOTE_TRIES):
+            try:
+                node = await self._client.get(NODES, name)
+                said = note_of_move(node, pod, by, self._clock.now())
+                if said is not None:
+                    version = node.metadata.resource_version
+                    patch = {"metadata": {"resourceVersion": version, "annotations": said}}
+                    await self._client.patch(NODES, name, patch, field_manager=INITIATOR)
+            except Conflict:
+                continue
+            except ApiError as error:
+                log.warning("cannot note on a node that a pod leaves it: %s", error, extra={"node": name})
+            return
 
     async def _change(self, action: Change) -> None:
         """A version that is not the newest is a conflict: the job is looked at again."""

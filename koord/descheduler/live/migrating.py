@@ -19,6 +19,7 @@ from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, RESERVATIONS,
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment
 from koord.api.machinery.struct import Struct
+from koord.api.protocol.annotations.load import EVICT_TRIGGER
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.descheduler.live.carrying_out import CarryingOut
@@ -125,6 +126,8 @@ class Migrating:
     ) -> Requeue | None:
         ttl = args.default_job_ttl if job.spec.ttl is None else job.spec.ttl
         for action in taken.actions:
+            if isinstance(action, EvictPod) and seen.pod is not None:
+                await self._carrying_out.note(seen.pod, EVICT_TRIGGER.read(job.metadata))
             try:
                 await self._carrying_out.act(job, action, ttl)
             except ApiError as error:

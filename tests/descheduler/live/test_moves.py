@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from koord.api.kinds import NODES
+from koord.api.protocol.annotations.load import LAST_EVICTIONS
 from tests.descheduler.live.cluster import (
     all_ready,
     ask,
@@ -35,10 +37,17 @@ async def test_a_user_moves_pods_with_room_first_and_directly(tmp_path: Path) ->
             assert [each.type for each in done.status.conditions if each.type in steps] == steps
             await until(lambda: all_ready(client, "web", 3))
 
-            other = (await deploy(client, "api", 3))[0]
+            apis = await deploy(client, "api", 3)
+            other = apis[0]
             await ask(client, other, "at-once", mode="EvictDirectly")
             assert (await ends(client, "at-once")).status.phase == "Succeeded"
             assert other.metadata.name not in {pod.metadata.name for pod in await pods_of(client, "api")}
+            left = await client.get(NODES, other.spec.node_name)
+            assert other.metadata.controller is not None
+            assert f"owner/{other.metadata.controller.uid}" in LAST_EVICTIONS.read(left.metadata, "Node")
+            await until(lambda: all_ready(client, "api", 3))
+            back = [pod for pod in await pods_of(client, "api") if pod.spec.node_name == left.metadata.name]
+            assert all(pod.metadata.name in {each.metadata.name for each in apis} for pod in back), "nobody went back"
 
             await ask(client, pods[1], "too-soon", mode="EvictDirectly")
 
