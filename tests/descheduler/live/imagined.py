@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+from koord.api import kinds
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
 from koord.api.machinery.codec import convert
@@ -49,6 +50,7 @@ class Server:
         self.objects: dict[Kind[Any], dict[str, Plain]] = {
             kind: {} for kind in (PODS, POD_MIGRATION_JOBS, RESERVATIONS, REPLICA_SETS, PRIORITY_CLASSES, DEPLOYMENTS)
         }
+        self.objects[kinds.NODES] = {name: {"metadata": {"name": name, "resourceVersion": "0"}} for name in NODES}
         self.version = 0
         self.evicted: list[str] = []
         self.ended: list[tuple[str, str]] = []
@@ -146,7 +148,9 @@ class FrailClient:
     async def create(self, kind: Kind[Any], body: Plain) -> Any:
         return convert(kind.type, self._call(lambda: self._server.create(kind, body)))
 
-    async def patch(self, kind: Kind[Any], name: str, patch: Plain, *, namespace: str = "") -> Any:
+    async def patch(
+        self, kind: Kind[Any], name: str, patch: Plain, *, namespace: str = "", field_manager: str = ""
+    ) -> Any:
         key = self._key(kind, name, namespace)
         return convert(kind.type, self._call(lambda: self._server.merge(kind, key, patch)))
 
