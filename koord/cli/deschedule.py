@@ -124,10 +124,20 @@ def _print(decided: Descheduled, output: str) -> None:
         ]
         click.echo(table([("ORDER", "POD", "FROM", "TO", "NOW", "WHY"), *rows], right=frozenset({0})))
         click.echo()
-    changed = {name: seen for name, seen in decided.nodes.items() if seen.usage != seen.after}
+    changed = {
+        name: seen
+        for name, seen in decided.nodes.items()
+        if seen.usage != seen.after or seen.requested != seen.requested_after
+    }
     shown = decided.nodes if output == "wide" else changed
     if shown:
         click.echo(table(list(_node_rows(shown)), colours=_COLOURS))
+        click.echo()
+    for name in decided.cordons:
+        click.echo(f"{name} would be cordoned before its pods move")
+    if decided.deletion_costs:
+        costs = sorted(decided.deletion_costs.items(), key=lambda each: (each[1], each[0]))
+        click.echo(table([("POD", "DELETION COST"), *((pod, str(cost)) for pod, cost in costs)], right=frozenset({1})))
         click.echo()
     allowed = sum(each.allowed for each in decided.migrations)
     waiting = len(decided.migrations) - allowed
@@ -139,10 +149,12 @@ def _node_rows(nodes: Mapping[str, NodeSeen]) -> Iterator[tuple[str, ...]]:
     yield ("NODE", "CLASS", *(heading for name in _SHOWN for heading in (f"{name.upper()} NOW", "THEN", "")))
     for name, seen in nodes.items():
         cells = []
+        # What is measured says more than what is asked for, where somebody looked at it.
+        now, then = (seen.usage, seen.after) if seen.usage else (seen.requested, seen.requested_after)
         for resource in _SHOWN:
-            before, after = _percent(seen, seen.usage, resource), _percent(seen, seen.after, resource)
+            before, after = _percent(seen, now, resource), _percent(seen, then, resource)
             cells += [f"{before:.0f}%", f"{after:.0f}%", _bar(before, after)]
-        yield (name, seen.class_, *cells)
+        yield (name, seen.class_ if seen.usage else "by requests", *cells)
 
 
 def _percent(seen: NodeSeen, usage: Mapping[str, str], resource: str) -> float:

@@ -19,7 +19,7 @@ MIGRATION: Final = "MigrationController"
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledProfile:
+class ReadyProfile:
     name: str
     nodes: LabelMatcher
     deschedule: tuple[Plugin, ...]
@@ -32,7 +32,7 @@ class Compiled:
     config: DeschedulerConfiguration
     interval_s: float
     nodes: LabelMatcher
-    profiles: tuple[CompiledProfile, ...]
+    profiles: tuple[ReadyProfile, ...]
 
 
 def compiled(config: DeschedulerConfiguration, own: Sequence[type[Plugin]] = ()) -> Compiled:
@@ -45,7 +45,7 @@ def compiled(config: DeschedulerConfiguration, own: Sequence[type[Plugin]] = ())
     )
 
 
-def _profile(profile: DeschedulerProfile, own: Sequence[type[Plugin]]) -> CompiledProfile:
+def _profile(profile: DeschedulerProfile, own: Sequence[type[Plugin]]) -> ReadyProfile:
     resolved = profile.resolved()
     mine = tuple(kind() for kind in own)
     proposing = {
@@ -55,7 +55,7 @@ def _profile(profile: DeschedulerProfile, own: Sequence[type[Plugin]]) -> Compil
         )
         for point in ("deschedule", "balance")
     }
-    return CompiledProfile(
+    return ReadyProfile(
         profile.name,
         chosen_by(profile.node_selector),
         proposing["deschedule"],

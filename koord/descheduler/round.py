@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from koord.api.configuration.descheduler_config import DeschedulerConfiguration
 from koord.api.kubernetes.pod import Pod
-from koord.descheduler.compiled import Compiled, CompiledProfile
+from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.evictable import Moves, never, not_yet
 from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
 from koord.descheduler.sight import Sight
@@ -47,7 +47,7 @@ class Outcome:
     skipped: str = ""
     "Why there was no round."
 
-    asked_by: dict[str, CompiledProfile] = field(default_factory=dict)
+    asked_by: dict[str, ReadyProfile] = field(default_factory=dict)
     "The profile that a move is asked for by, by the pod's key."
 
 
@@ -97,7 +97,7 @@ def _have_its_turn(plugin: Plugin, gate: _Gate, interval_s: float, outcome: Outc
 class _Gate:
     """One profile's rules in a round."""
 
-    def __init__(self, profile: CompiledProfile, nodes: Sequence[str], sight: Sight, letting: _Letting) -> None:
+    def __init__(self, profile: ReadyProfile, nodes: Sequence[str], sight: Sight, letting: _Letting) -> None:
         self.profile, self.sight, self.letting = profile, sight, letting
         self.nodes = [name for name in nodes if profile.nodes.matches(sight.nodes[name].metadata.labels)]
         self._rules = profile.rules.with_priorities(sight.priorities)
@@ -155,7 +155,7 @@ class _Letting:
         """No replica goes where another of its workload has just been moved from."""
         return self._left.get(self._sight.workloads.uid_of(pod) or "", ())
 
-    def let(self, proposal: Proposal, profile: CompiledProfile) -> None:
+    def let(self, proposal: Proposal, profile: ReadyProfile) -> None:
         pod = proposal.pod
         self.moves.add(pod)
         self._per_node[proposal.node] += 1

@@ -15,8 +15,9 @@ from koord.api import kinds
 from koord.api.text.manifest import Manifests
 from koord.api.text.quantity import render
 from koord.descheduler.arbitration import Asked, arbitrate
-from koord.descheduler.compiled import Compiled, CompiledProfile
+from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.evictable import Moves
+from koord.descheduler.load import add, has_of
 from koord.descheduler.places import Places
 from koord.descheduler.plugin import Proposal
 from koord.descheduler.round import Outcome, run
@@ -24,6 +25,7 @@ from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
 from koord.descheduler.workloads import workloads_of
 from koord.offline.world import World, world_of
+from koord.scheduler.framework.ask import Ask
 from koord.scheduler.profiles import Profiles
 
 
@@ -46,6 +48,9 @@ class NodeSeen(msgspec.Struct, frozen=True, rename="camel"):
     allocatable: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
     "Usage when all that may move has moved."
+    requested: Mapping[str, str] = {}
+    "What pods there ask for."
+    requested_after: Mapping[str, str] = {}
 
 
 class Descheduled(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,6 +59,10 @@ class Descheduled(msgspec.Struct, frozen=True, rename="camel"):
     skipped: str = ""
     "Why there was no round."
     ignored: Mapping[str, int] = {}
+    deletion_costs: Mapping[str, int] = {}
+    "What pods would be annotated with as their deletion cost (ScaleDownBinPack)."
+    cordons: tuple[str, ...] = ()
+    "Nodes that would take no pods while theirs move (CustomPriority)."
 
 
 def deschedule(
@@ -64,7 +73,14 @@ def deschedule(
     sight = _sight(manifests, world, now_s)
     outcome = run(compiled, sight, at_once=True)
     ignored = {kind: number for kind, number in world.ignored.items() if kind not in {each.kind for each in WORKLOADS}}
-    return Descheduled(_nodes(sight, outcome), _migrations(sight, outcome), outcome.skipped, ignored)
+    return Descheduled(
+        _nodes(sight, outcome),
+        _migrations(sight, outcome),
+        outcome.skipped,
+        ignored,
+        outcome.deletion_costs,
+        tuple(outcome.cordons),
+    )
 
 
 def _sight(manifests: Manifests, world: World, now_s: float) -> Sight:
@@ -93,7 +109,7 @@ def _migrations(sight: Sight, outcome: Outcome) -> tuple[Migration, ...]:
     """In the order in which they begin, profile by profile, then those that must wait."""
     found: list[Migration] = []
     moves = Moves()
-    by_profile: dict[str, tuple[CompiledProfile, dict[str, Proposal]]] = {}
+    by_profile: dict[str, tuple[ReadyProfile, dict[str, Proposal]]] = {}
     for each in outcome.moves:
         key = each.pod.metadata.key
         profile = outcome.asked_by[key]
@@ -115,13 +131,21 @@ def _told(proposal: Proposal, order: int, allowed: bool, why: str) -> Migration:
 
 
 def _nodes(sight: Sight, outcome: Outcome) -> dict[str, NodeSeen]:
+    to = {move.pod.metadata.key: move.to for move in outcome.moves}
+    before: dict[str, dict[str, int]] = {name: {} for name in sight.nodes}
+    after: dict[str, dict[str, int]] = {name: {} for name in sight.nodes}
+    for name, pods in sight.pods_on.items():
+        for pod in pods:
+            asks = dict(Ask(pod).requests)
+            add(before.get(name, {}), asks)
+            add(after.get(to.get(pod.metadata.key, name), {}), asks)
     found = {}
     for name in sorted(sight.nodes):
-        seen = outcome.nodes.get(name)
-        if seen is None:
-            found[name] = NodeSeen("unknown")
-        else:
-            found[name] = NodeSeen(seen.class_, _texts(seen.usage), _texts(seen.has), _texts(seen.after))
+        seen, has = outcome.nodes.get(name), has_of(sight.nodes[name])
+        class_, usage, then = ("unknown", {}, {}) if seen is None else (seen.class_, seen.usage, seen.after)
+        found[name] = NodeSeen(
+            class_, _texts(usage), _texts(has), _texts(then), _texts(before[name]), _texts(after[name])
+        )
     return found
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from koord.cli.main import run
 
@@ -66,3 +67,28 @@ def test_marks_that_would_fight_the_scheduler_are_refused_with_both_numbers(
     assert said.out == ""
     assert "usageThresholds.memory: must not be above" in said.err
     assert "(80), not 90" in said.err
+
+
+def test_the_page_about_large_jobs_tells_what_moves_and_the_job_fits_where_it_left(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    guide = (ROOT / "docs" / "defragment-for-a-large-job.md").read_text()
+    folder = ROOT / "examples" / "defragment"
+    cluster, job = folder / "cluster.yaml", folder / "job.yaml"
+    assert run(["plan", "-f", str(cluster), "-f", str(job)]) == 0
+    assert capsys.readouterr().out in guide
+    words = ["deschedule", "--dry-run", "-f", str(cluster), "--config", str(folder / "config.yaml")]
+    assert run(words) == 0
+    assert capsys.readouterr().out in guide
+    assert run([*words, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["nodes"]["d"]["requestedAfter"] == {}
+    moved = {each["pod"].partition("/")[2]: each["to"] for each in found["migrations"]}
+    documents = [each for each in yaml.safe_load_all(cluster.read_text()) if each]
+    for each in documents:
+        if each["kind"] == "Pod":
+            each["spec"]["nodeName"] = moved.get(each["metadata"]["name"], each["spec"]["nodeName"])
+    (tmp_path / "after.yaml").write_text(yaml.safe_dump_all(documents))
+    assert run(["plan", "-f", str(tmp_path), "-f", str(job), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["pods"]["train/large"]["node"] == "d"
