@@ -21,7 +21,7 @@ from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo, PodMe
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import PriorityClass, priority_class
 from koord.api.text.duration import parse_duration
-from koord.api.text.quantity import Number, ResourceList
+from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 Amounts: TypeAlias = Mapping[str, int]
@@ -132,21 +132,21 @@ def _percentile(info: NodeMetricInfo, reading: Reading) -> dict[str, int] | None
 def _total(lists: Iterable[ResourceList]) -> dict[str, int]:
     """The sum of some lists. All pods of a cluster are added up in every round, so this is spelled out."""
     found: dict[str, int] = {}
+    get = found.get
     for resources in lists:
         for name, quantity in resources.items():
-            found[name] = found.get(name, 0) + amount_of(name, quantity)
+            # What agents write, without a call for each: `1250m` of cpu, and plain numbers of all else.
+            if type(quantity) is str and len(quantity) < _PLAIN:
+                if name == "cpu":
+                    if quantity[-1:] == "m" and quantity[:-1].isdecimal():
+                        found[name] = get(name, 0) + int(quantity[:-1])
+                        continue
+                elif quantity.isdecimal():
+                    found[name] = get(name, 0) + int(quantity)
+                    continue
+            (amount,) = amounts({name: quantity}, capped=True).values()
+            found[name] = get(name, 0) + amount
     return dict(with_current_names(found))
-
-
-def amount_of(name: str, quantity: Number) -> int:
-    """As `amounts` has it, at once for what agents write: `1250m` and plain numbers."""
-    if type(quantity) is str and len(quantity) < _PLAIN:
-        if name == "cpu":
-            if quantity[-1:] == "m" and quantity[:-1].isdecimal():
-                return int(quantity[:-1])
-        elif quantity.isdecimal():
-            return int(quantity)
-    return next(iter(amounts({name: quantity}, capped=True).values()))
 
 
 def _is_fresh(metric: NodeMetric, now_s: float, fresh_s: float) -> bool:
@@ -163,7 +163,7 @@ def has_of(node: Node) -> dict[str, int]:
         raw = RAW_ALLOCATABLE.read(node.metadata, "Node")
     except AnnotationError:
         raw = None
-    return {**amounts(node.status.allocatable, capped=True), **amounts(raw or {}, capped=True)}
+    return {**amounts(node.status.allocatable, capped=True), **(amounts(raw, capped=True) if raw else {})}
 
 
 def add(total: dict[str, int], more: Amounts, sign: int = 1) -> None:
