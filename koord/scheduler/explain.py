@@ -158,6 +158,8 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         placement = engine.place(ask)
         gets = engine.told(ask.key)
         transaction.undo()
+    # What is tried out below has rows judged anew, and nodes that an exact check has turned away would seem to do.
+    standings = _standings(engine, found, placement.node)
     nodes = len(cluster.table)
     told: tuple[ChangeTold, ...] = ()
     preemption = suggestion = None
@@ -170,7 +172,6 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         told = tuple(_told(way) for way in ways(engine, ask, most=most)) if nodes and not placement.refusal else ()
     else:
         message = f"{placement.node} has the highest score of all nodes that would do"
-    standings = _standings(engine, found, placement.node)
     return Explanation(
         pod=ask.key,
         profile=engine.profile.name,

@@ -24,9 +24,10 @@ from koord.scheduler.plugins.devices.adapters import cannot_tell
 from koord.scheduler.plugins.devices.allocate import Score, allocate, insufficient
 from koord.scheduler.plugins.devices.changes import changes
 from koord.scheduler.plugins.devices.grants import Grant, Granted, alone_on_pcie, granted
-from koord.scheduler.plugins.devices.inventory import Unit
+from koord.scheduler.plugins.devices.inventory import UNTOLD, Unit
 from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEFT, Devices, Usage, left, number
 from koord.scheduler.plugins.devices.locks import LOCKED, Locks, lock_of
+from koord.scheduler.plugins.devices.partitions import NO_FREE_SET, NO_SUCH_SET, table_of
 from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, NAMES_OF, RATIO, WHOLE, Request, Wanted
 from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.devices.scoring import Policy
@@ -222,14 +223,36 @@ class DeviceJudge(Judge):
         columns = self._cluster.table.columns if self.view is None else self.view.columns
         cells = Many(columns, np.array(rows, np.intp))
         for request, counting in zip(self.wanted.requests, self._counting, strict=True):
-            if reason == insufficient(request).reason and counting.of_slot:
-                number = int(np.max(_fitting(cells, counting)))
-                if number >= counting.needed:
-                    return "not where they must lie"
-                if counting.needed > 1:
-                    return f"{number} on one node with enough left, {counting.needed} needed"
-                return _most_left(cells, counting, [name for name, _ in request.each if name in COUNTED[request.type]])
+            if reason == insufficient(request).reason:
+                return self._shortage(request, counting, cells, rows)
+        gpu = self.wanted.of(GPU)
+        if gpu is not None and reason in (NO_SUCH_SET, NO_FREE_SET):
+            tables = [table_of(room)[0] for row in rows if (room := self._plain_room(row)) is not None]
+            sizes = listed(map(str, sorted({size for table in tables for size in table or ()})))
+            return f"sets are of {sizes} GPUs, {gpu.count} needed" if reason == NO_SUCH_SET else _no_set(gpu.count)
         return ""
+
+    def _shortage(self, request: Request, counting: _Counting, cells: Many, rows: Sequence[Row]) -> str:
+        machines = [machine for row in rows if (machine := self._devices.machine(row)) is not None]
+        if all(machine is UNTOLD for machine in machines):
+            return "no Device object tells of them yet"
+        units = [unit for machine in machines for unit in machine.units.get(request.type, ())]
+        if units and not any(unit.total for unit in units):
+            return f"none of {len(units)} is healthy"
+        if units and not any(request.selector.matches(unit.labels) for unit in units):
+            return "the selector of device-allocate-hint matches none"
+        if not counting.of_slot:
+            return ""
+        number = int(np.max(_fitting(cells, counting)))
+        if number >= counting.needed:
+            return "not where they must lie"
+        if counting.needed > 1:
+            return f"{number} on one node with enough left, {counting.needed} needed"
+        return _most_left(cells, counting, [name for name, _ in request.each if name in COUNTED[request.type]])
+
+    def _plain_room(self, row: Row) -> Room | None:
+        machine = self._devices.machine(row)
+        return None if machine is None else Room(machine, labels=self._cluster.nodes[row].metadata.labels)
 
     def lack(self, cells: Cells) -> Numbers:
         missing: Numbers = 0.0
@@ -330,12 +353,17 @@ def _fitting(cells: Cells, counting: _Counting) -> Numbers:
 
 
 def _most_left(cells: Many, counting: _Counting, resources: Sequence[str]) -> str:
-    short = []
+    left, needed = [], []
     for (columns, amount), name in zip(counting.slots, resources, strict=True):
         most = max(0, int(np.max(cells.block(columns))))
         if most < amount:
-            short.append(f"{render(name, most)} {name.partition('/')[2]}, {render(name, amount)} needed")
-    return f"on one device at most {listed(short)}" if short else "no device has all of it"
+            left.append(f"{render(name, most)} {name.partition('/')[2]}")
+            needed.append(render(name, amount))
+    return f"at most {listed(left)} free on one device, {listed(needed)} needed" if left else "no device has all of it"
+
+
+def _no_set(gpus: int) -> str:
+    return f"no linked set of {gpus} is free"
 
 
 def _held(records: Collection[PodRecord]) -> frozenset[tuple[str, int]]:

@@ -22,6 +22,8 @@ from koord.scheduler.plugins.devices.room import Room
 
 _LINKED_MODELS: Final = frozenset({"H100", "H800", "H20"})
 _NVIDIA: Final = frozenset({"", "nvidia"})
+NO_SUCH_SET: Final = "node(s) Unsupported number of GPU requests"
+NO_FREE_SET: Final = "Insufficient Partitioned GPU Devices"
 _WEIGHTS: Final = ((8, 10000), (4, 100), (2, 1))
 
 
@@ -55,10 +57,10 @@ def partitioned(room: Room, wanted: Wanted, request: Request) -> tuple[Unit, ...
         return Objection("node(s) missing GPU Partition Table", resolvable=False) if must else None
     of_size = table.get(request.count)
     if not of_size:
-        return Objection("node(s) Unsupported number of GPU requests", resolvable=False) if must else None
+        return Objection(NO_SUCH_SET, resolvable=False) if must else None
     found = _best(room, wanted, request, table, of_size)
     if found is None:
-        return Objection("Insufficient Partitioned GPU Devices") if must else None
+        return Objection(NO_FREE_SET) if must else None
     return found
 
 

@@ -30,11 +30,20 @@ def other_policy(pod: Pod, node: Node, wants: Wants, facts: Facts) -> Iterator[C
     yield from relabelled(node, {names.LABEL_NUMA_TOPOLOGY_POLICY: wants.policy})
 
 
-def weaker_policy(node: Node, wants: Wants, facts: Facts) -> Iterator[Change]:
-    """NUMA nodes have too little for the policy of the node."""
+def not_alone(pod: Pod, wants: Wants) -> Iterator[Change]:
+    """The pod shares its NUMA nodes."""
+    if wants.alone:
+        wanted = replace(NUMA_TOPOLOGY_SPEC.read(pod.metadata), single_numa_node_exclusive="Preferred")
+        text = "a NUMA node that others may use too (singleNUMANodeExclusive: Preferred in numa-topology-spec)"
+        yield Change(text, pod=_annotated(pod, NUMA_TOPOLOGY_SPEC.key, NUMA_TOPOLOGY_SPEC.render(wanted)))
+
+
+def weaker_policy(node: Node, wants: Wants, facts: Facts, *, aligned: bool) -> Iterator[Change]:
+    """NUMA nodes have too little for the policy of the node; or, not `aligned`, what the pod needs is on different
+    ones, which no weaker policy that insists on anything mends."""
     if wants.policy or not facts.policy or names.LABEL_NUMA_TOPOLOGY_POLICY not in node.metadata.labels:
         return
-    if facts.policy == "SingleNUMANode":
+    if aligned and facts.policy == "SingleNUMANode":
         yield from relabelled(node, {names.LABEL_NUMA_TOPOLOGY_POLICY: "Restricted"})
     yield from relabelled(node, {names.LABEL_NUMA_TOPOLOGY_POLICY: None})
 

@@ -13,6 +13,7 @@ bit n stands for node n.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -140,6 +141,20 @@ def is_open(nodes: int, rule: Rule) -> bool:
     return not any(nodes >> number & 1 and use == refused for number, use in enumerate(rule.uses))
 
 
+UNALIGNED: Final = "Unaligned NUMA Hint cause "
+_CAUSE: Final = re.compile(r"(\S+) prefer \[([01 ]*)\]")
+
+
+def in_words(unaligned: str) -> str:
+    """What such a reason says: `cpu prefers NUMA node 1, gpu prefers NUMA node 0`."""
+    causes = re.split(r",| & ", unaligned.removeprefix(UNALIGNED))
+    told = []
+    for match in filter(None, map(_CAUSE.match, causes)):
+        sets = [[str(i) for i, bit in enumerate(reversed(each)) if bit == "1"] for each in match[2].split()]
+        told.append(f"{match[1]} prefers NUMA node {' or '.join('+'.join(each) for each in sets)}")
+    return ", ".join(told)
+
+
 def _unaligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> str:
     width = rule.all_nodes.bit_length()
 
@@ -150,4 +165,4 @@ def _unaligned(hints: Mapping[str, tuple[Hint, ...]], rule: Rule) -> str:
         f"{name} prefer {told(h.nodes for h in each if h.preferred)} among {told(h.nodes for h in each)}"
         for name, each in sorted(hints.items())
     ]
-    return f"Unaligned NUMA Hint cause {(',' if rule.policy == 'SingleNUMANode' else ' & ').join(causes)}"
+    return f"{UNALIGNED}{(',' if rule.policy == 'SingleNUMANode' else ' & ').join(causes)}"

@@ -7,7 +7,7 @@ with those of other plugins, amounts are split over the nodes agreed upon, and C
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,7 +17,7 @@ from koord.api.text.quantity import render
 from koord.scheduler.framework.amount_scores import ScoreShape
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Cells, Many, Numbers, One
-from koord.scheduler.framework.change import Change
+from koord.scheduler.framework.change import Change, without_pods
 from koord.scheduler.framework.judge import Door, Judge, Objection
 from koord.scheduler.plugins.numa import changes
 from koord.scheduler.plugins.numa.accumulator import NOT_ENOUGH, Wish, take, trimmed
@@ -42,9 +42,10 @@ from koord.scheduler.plugins.numa.allocations import (
     Amounts,
     Held,
     OnNode,
+    held_among,
 )
 from koord.scheduler.plugins.numa.facts import CPU, Facts
-from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hint, Hints, Offer, Rule
+from koord.scheduler.plugins.numa.hints import NUMA, UNALIGNED, Agreed, Hint, Hints, Offer, Rule, in_words
 from koord.scheduler.plugins.numa.split import split
 from koord.scheduler.plugins.numa.topology import Topology
 from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
@@ -78,6 +79,8 @@ UNSATISFIED: Final = "Unsatisfied NUMA "
 NOT_BY_POLICY: Final = "insufficient CPUs to satisfy required cpu bind policy"
 LASTING: Final = MISMATCH | FRACTION | INVALID | CONFLICT | UNEVEN | NO_ZONES
 """No pod that leaves helps."""
+MOST_TRIED: Final = 8
+"""Other pods whose leaving is tried out, on one node."""
 
 
 class Through(One):
@@ -164,10 +167,15 @@ class NUMAJudge(Judge):
         return Bound(binding, full, spread, per_core, ratio)
 
     def _lacks_amplified(self, cells: Cells, bound: Bound) -> Numbers:
+        need, left = self._amplified(cells, bound)
+        return (cells[RATIO] > 1) * (need > left)
+
+    def _amplified(self, cells: Cells, bound: Bound) -> tuple[Numbers, Numbers]:
+        """What the pod takes of a node's CPUs, and what is left of them."""
         ratio, held, requested = cells[RATIO], cells[BOUND], cells["requested", CPU]
         need = self._cpu + bound.binding * (_ceil(self._cpu * ratio) - self._cpu)
         used = requested + (requested >= held) * (_ceil(held * ratio) - held)
-        return (ratio > 1) * (need > cells["allocatable", CPU] - used)
+        return need, cells["allocatable", CPU] - used
 
     def score(self, cells: Cells) -> Numbers:
         policy = cells[POLICY]
@@ -362,12 +370,26 @@ class NUMAJudge(Judge):
             found += changes.no_requirement(ask.pod, wish)
         if mask & (FRACTION | UNEVEN | CONFLICT | TOO_FEW):
             found += changes.no_node_binding(node)
+        if mask & TOO_FEW:
+            found += self._others_gone(row, self._cpu // 1000 - int(_free(cells, bound)))
+        elif CPU in self.zones.needs and mask >> FIRST_RESOURCE:
+            most = self._most_left(cells, CPU, facts.policy or self.wants.policy)
+            found += self._others_gone(row, -(-(self._cpu - most) // 1000))
+        if not mask:
+            found += changes.not_alone(ask.pod, self.wants)
         if mask >> FIRST_RESOURCE or not mask:
-            found += changes.weaker_policy(node, self.wants, facts)
+            found += changes.weaker_policy(node, self.wants, facts, aligned=bool(mask))
             if CPU in self.zones.needs:
                 policy = facts.policy or self.wants.policy
                 found += changes.fewer_cpus(ask.pod, self._cpu, self._most_left(cells, CPU, policy))
         return found
+
+    def _others_gone(self, row: Row, lacking: int) -> Iterator[Change]:
+        """One pod gone that has enough CPUs of its own: those with the fewest of them."""
+        pods = self._cluster.pods_on[row].values()
+        held = sorted((each.cpus.bit_count(), pod.key) for pod in pods for each in held_among([pod]) if each.cpus)
+        for number, key in [each for each in held if each[0] >= lacking > 0][:MOST_TRIED]:
+            yield without_pods({key}, f"which would free {number} CPU{'s' if number > 1 else ''}")
 
     def _most_left(self, cells: Cells, name: str, policy: str) -> int:
         """What a pod could get of a resource under a policy."""
@@ -377,6 +399,9 @@ class NUMAJudge(Judge):
     def detail(self, reason: str, rows: Sequence[Row]) -> str:
         """How near the nearest of some rows is."""
         name = reason.removeprefix(UNSATISFIED)
+        told = {self._in_words(reason, row) for row in rows}
+        if told != {""}:
+            return told.pop() if len(told) == 1 else ""
         if reason == NOT_ENOUGH:
             most = max(int(_free(cells, self._bound(cells))) for cells in map(self._cells, rows))
             kind = {"FullPCPUs": "free CPUs in whole cores", "SpreadByPCPUs": "cores with a free CPU"}
@@ -390,6 +415,29 @@ class NUMAJudge(Judge):
         where = "on one NUMA node" if policies[0] == "SingleNUMANode" else "on all NUMA nodes together"
         left, need = render(name, most), render(name, self.zones.needs[name])
         return f"at most {left} {name} free {where}, {need} needed ({', '.join(policies)})"
+
+    def _in_words(self, reason: str, row: Row) -> str:
+        """What a reason means on a row."""
+        facts, cells = self._allocations.on[row].facts, self._cells(row)
+        if reason == REASONS[MISMATCH]:
+            return f"the pod wants {self.wants.policy}, the node has {facts.policy}"
+        if reason == REASONS[CONFLICT]:
+            return f"the pod requires {self.wants.bind}, the node binds by {facts.bind}"
+        if reason == REASONS[UNEVEN] and facts.topology is not None:
+            number = self._cpu // 1000
+            return f"{number} CPU{'s' if number > 1 else ''}, {facts.topology.cpus_per_core} in a core"
+        if reason in (REASONS[NO_ZONES], REASONS[INVALID]):
+            return "its NodeResourceTopology tells none"
+        if reason == REASONS[AMPLIFIED]:
+            need, left = self._amplified(cells, self._bound(cells))
+            counted = f", where a CPU of a pod's own counts {facts.ratio:g}" if int(need) != self._cpu else ""
+            return f"{render(CPU, max(0, int(left)))} cpu free, {render(CPU, int(need))} needed{counted}"
+        if reason.startswith(UNALIGNED):
+            spanned = [str(zone) for zone, use in enumerate(self._allocations.on[row].uses()) if use == "shared"]
+            if self.wants.alone and spanned:
+                return f"it wants a NUMA node for itself, and pods span NUMA nodes {' and '.join(spanned)}"
+            return in_words(reason)
+        return ""
 
     def _wish_on(self, row: Row) -> Wish | None:
         return self.wish(self._allocations.on[row].facts)

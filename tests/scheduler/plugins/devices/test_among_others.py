@@ -25,7 +25,7 @@ from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
 from tests.scheduler.build import pod
 from tests.scheduler.gangs import PREFIX
-from tests.scheduler.plugins.devices.machines import HINT, K, Scene, device, eight, gpu, held, rdma, share
+from tests.scheduler.plugins.devices.machines import HINT, PARTITION, K, Scene, device, eight, gpu, held, rdma, share
 
 UNALIGNED = "Unaligned NUMA Hint cause gpu prefer [11] among [11]"
 FOUR = [gpu(i, pcie=i // 2, numa=i // 2) for i in range(4)]
@@ -218,8 +218,8 @@ def test_an_explanation_says_which_devices_a_pod_would_get() -> None:
 @pytest.mark.parametrize(
     ("requests", "detail"),
     [
-        ({"gpu": 60}, "on one device at most 40 gpu-core, 60 needed and 40 gpu-memory-ratio, 60 needed"),
-        ({"gpu_memory": "50Gi"}, "on one device at most 32Gi gpu-memory, 50Gi needed"),
+        ({"gpu": 60}, "at most 40 gpu-core and 40 gpu-memory-ratio free on one device, 60 and 60 needed"),
+        ({"gpu_memory": "50Gi"}, "at most 32Gi gpu-memory free on one device, 50Gi needed"),
         ({"gpu": 200}, "0 on one node with enough left, 2 needed"),
     ],
 )
@@ -229,6 +229,35 @@ def test_an_explanation_says_how_much_is_left_and_how_much_it_takes(requests: di
     scene.busy(1, percent=70)
     (against,) = explain(scene.engine, asking("p", **requests)).why_not
     assert (against.reason, against.detail) == ("Insufficient gpu devices", detail)
+
+
+FAST = {HINT: '{"gpu": {"selector": {"matchLabels": {"speed": "fast"}}}}'}
+LINKED = {PARTITION: '{"allocatePolicy": "Restricted"}'}
+
+
+@pytest.mark.parametrize(
+    ("devices", "annotations", "percent", "why"),
+    [
+        (None, {}, 50, "Insufficient gpu devices: no Device object tells of them yet"),
+        ([gpu(0, health=False), gpu(1, health=False)], {}, 50, "Insufficient gpu devices: none of 2 is healthy"),
+        ([gpu(0)], FAST, 50, "Insufficient gpu devices: the selector of device-allocate-hint matches none"),
+        (
+            [gpu(i) for i in range(8)],
+            LINKED,
+            300,
+            "node(s) Unsupported number of GPU requests: sets are of 1, 2, 4 and 8 GPUs, 3 needed",
+        ),
+        ([gpu(0), gpu(2)], LINKED, 200, "Insufficient Partitioned GPU Devices: no linked set of 2 is free"),
+    ],
+)
+def test_an_explanation_says_what_is_the_matter_with_devices(
+    devices: Any, annotations: dict[str, str], percent: int, why: str
+) -> None:
+    scene, offers = Scene(), {f"{K}/gpu-core": "800"}
+    scene.node(devices=devices, labels={"node.koordinator.sh/gpu-model": "H100"}, more=offers)
+    asks = Ask(pod("p", requests={f"{K}/gpu": percent}, annotations=annotations))
+    (against,) = explain(scene.engine, asks).why_not
+    assert f"{against.reason}: {against.detail}" == why
 
 
 @pytest.mark.parametrize(

@@ -40,28 +40,29 @@ def told(labels: dict[str, str], ask: Any) -> tuple[str, set[str]]:
         pytest.param(
             {},
             bound("p", "3", spec=FULL),
-            "node(s) requested cpus not multiple cpus per core: ",
+            "node(s) requested cpus not multiple cpus per core: 3 CPUs, 2 in a core",
             {"a request of 2 cpu instead of 3"},
             id="half a core",
         ),
         pytest.param(
             {},
             bound("p", "1", spec=FULL),
-            "node(s) requested cpus not multiple cpus per core: ",
+            "node(s) requested cpus not multiple cpus per core: 1 CPU, 2 in a core",
             {"FullPCPUs as the preferred instead of the required CPU bind policy"},
             id="less than a core",
         ),
         pytest.param(
             {BIND: "SpreadByPCPUs"},
             bound("p", "4", spec=FULL),
-            "node(s) cpu bind policy conflicts with pod's required cpu bind policy: ",
+            "node(s) cpu bind policy conflicts with pod's required cpu bind policy: the pod requires FullPCPUs, "
+            "the node binds by SpreadByPCPUs",
             {f"the label {BIND} taken off it"},
             id="another bind policy",
         ),
         pytest.param(
             {POLICY: "Restricted"},
             pod("p", "4", numa={"numaTopologyPolicy": "SingleNUMANode"}),
-            "node(s) NUMA Topology policy not match: ",
+            "node(s) NUMA Topology policy not match: the pod wants SingleNUMANode, the node has Restricted",
             {
                 "the NUMA policy Restricted instead of SingleNUMANode",
                 f"the label {POLICY}=SingleNUMANode on it",
@@ -74,6 +75,46 @@ def test_changes_are_the_smallest_that_help(labels: dict[str, str], ask: Any, wh
     reason, changes = told(labels, ask)
     assert reason == why
     assert changes >= change
+
+
+def test_a_pod_whose_cpus_would_do_is_proposed_to_go() -> None:
+    world = World()
+    world.put(big("n1", "60"), report("n1"))
+    for name, cpus in (("large", "12"), ("small", "4"), ("tiny", "2")):
+        world.place(bound(name, cpus))
+    found = explain(world.engine, bound("p", "10", spec=FULL))
+    assert found.why_not[0].detail == "at most 6 free CPUs in whole cores, 10 needed"
+    gone = [step.text for each in found.changes for step in each.steps if step.on == "others"]
+    assert [text.partition("/")[2] for text in gone] == ["small gone, which would free 4 CPUs"]
+
+
+def test_a_numa_node_that_a_pod_cannot_have_for_itself_is_told_and_may_be_shared() -> None:
+    world = World()
+    world.put(big("n1"), report("n1"))
+    world.place(bound("spans", "14"))
+    wants = bound("p", "2", numa={"numaTopologyPolicy": "SingleNUMANode"})
+    found = explain(world.engine, wants)
+    assert found.feasible == 0
+    assert found.why_not[0].detail == "it wants a NUMA node for itself, and pods span NUMA nodes 0 and 1"
+    (change,) = found.changes
+    assert "singleNUMANodeExclusive: Preferred" in change.steps[0].text
+
+
+def test_amplified_cpus_are_told_as_they_count() -> None:
+    world = World()
+    ratio = {"node.koordinator.sh/resource-amplification-ratio": '{"cpu": 1.5}'}
+    world.put(big("n1", "36", annotations=ratio), report("n1"))
+    world.place(bound("there", "12"))
+    (against,) = explain(world.engine, bound("p", "14")).why_not
+    detail = "18 cpu free, 21 needed, where a CPU of a pod's own counts 1.5"
+    assert (against.reason, against.detail) == ("Insufficient amplified cpu", detail)
+
+
+def test_what_is_not_reported_is_told() -> None:
+    world = World()
+    world.put(big("n1", labels={POLICY: "SingleNUMANode"}))
+    (against,) = explain(world.engine, pod("p", "2")).why_not
+    assert against.detail == "its NodeResourceTopology tells none"
 
 
 def test_an_explanation_names_the_cpus_that_the_pod_would_get() -> None:

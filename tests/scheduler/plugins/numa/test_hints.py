@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 from koord.api.kubernetes.pod import Pod
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Objection
-from koord.scheduler.plugins.numa.hints import ANYWHERE, NUMA, Agreed, Hint, Hints, Offer, Policy, Rule, Use, merged
+from koord.scheduler.plugins.numa.hints import (
+    ANYWHERE,
+    NUMA,
+    UNALIGNED,
+    Agreed,
+    Hint,
+    Hints,
+    Offer,
+    Policy,
+    Rule,
+    Use,
+    in_words,
+    merged,
+)
 
 BOTH = 0b11
 ASK = Ask(Pod())
@@ -85,6 +98,23 @@ def test_worked_examples(offered: dict[str, Hints], rule: Rule, nodes: int) -> N
 )
 def test_refusals_are_told_in_the_words_of_the_spec(offered: dict[str, Hints], rule: Rule, why: str) -> None:
     assert merged(offered, rule) == Objection(why)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (
+            "cpu prefer [10] among [10 11],gpu prefer [01] among [01]",
+            "cpu prefers NUMA node 1, gpu prefers NUMA node 0",
+        ),
+        (
+            "cpu prefer [01 11] among [01 11] & gpu prefer [10] among [10]",
+            "cpu prefers NUMA node 0 or 0+1, gpu prefers NUMA node 1",
+        ),
+    ],
+)
+def test_a_refusal_is_told_in_numbers_of_numa_nodes(reason: str, words: str) -> None:
+    assert in_words(f"{UNALIGNED}{reason}") == words
 
 
 @pytest.mark.parametrize("policy", ["BestEffort", "Restricted", "SingleNUMANode"])
