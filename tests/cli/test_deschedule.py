@@ -92,3 +92,44 @@ def test_the_page_about_large_jobs_tells_what_moves_and_the_job_fits_where_it_le
     (tmp_path / "after.yaml").write_text(yaml.safe_dump_all(documents))
     assert run(["plan", "-f", str(tmp_path), "-f", str(job), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["pods"]["train/large"]["node"] == "d"
+
+
+OWN = """
+from koord.descheduler.plugin import Plugin
+
+
+class KeepShops(Plugin):
+    name = "KeepShops"
+
+    def keeps(self, pod):
+        return "shops are open" if pod.metadata.namespace == "shop" else None
+"""
+
+
+def test_a_plugin_of_ones_own_takes_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shops.py").write_text(OWN)
+    words = ["deschedule", "--dry-run", "-f", str(EXAMPLE), *AT, "-o", "name"]
+    assert run([*words, "--plugin", f"{tmp_path / 'shops.py'}:KeepShops"]) == 0
+    assert capsys.readouterr().out.split() == ["pod/jobs/encode-0"]
+    assert run([*words, "--plugin", "shops"]) == 2
+    assert "module:Class" in capsys.readouterr().err
+
+
+def test_every_fault_of_a_configuration_is_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.yaml").write_text(
+        """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: -1s
+profiles:
+- plugins: {deschedule: {enabled: [{name: RemoveFailedPods}]}, balance: {enabled: [{name: LowNodeLoad}]}}
+  pluginConfig:
+  - {name: LowNodeLoad, args: {numberOfNodes: -1, highThreshold: {cpu: 5}}}
+"""
+    )
+    words = ["deschedule", "--dry-run", "-f", str(EXAMPLE / "cluster.yaml"), "--config", str(tmp_path / "config.yaml")]
+    assert run(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    for part in ("deschedulingInterval", "RemoveFailedPods", "PodLifeTime", "numberOfNodes", "highThreshold"):
+        assert part in said.err

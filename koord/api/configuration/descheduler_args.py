@@ -48,7 +48,8 @@ EvictionGate: TypeAlias = Literal[
 
 
 def _check_scaled(value: object) -> None:
-    if isinstance(value, str) and not _PERCENTAGE.fullmatch(value):
+    wrong = not _PERCENTAGE.fullmatch(value) if isinstance(value, str) else isinstance(value, int) and value < 0
+    if wrong:
         raise ValueError(f'must be a number of pods or a percentage such as "10%", not {value!r}')
 
 

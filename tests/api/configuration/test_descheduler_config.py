@@ -206,6 +206,8 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("MigrationController", {"skipEvictionGates": ["PVC", "Nope"]}, ["skipEvictionGates[1]"]),
     ("MigrationController", {"maxMigratingPerNode": -1}, ["maxMigratingPerNode"]),
     ("MigrationController", {"maxMigratingPerWorkload": "ten"}, ["maxMigratingPerWorkload"]),
+    ("MigrationController", {"maxUnavailablePerWorkload": -1}, ["maxUnavailablePerWorkload"]),
+    ("MigrationController", {"objectLimiters": {"pod": {"duration": "5m"}}}, ["objectLimiters.pod"]),
     ("MigrationController", {"evictQPS": 0}, ["evictQPS"]),
     ("MigrationController", {"evictQPS": "fast"}, ["evictQPS"]),
     ("MigrationController", {"evictBurst": 0}, ["evictBurst"]),
