@@ -236,7 +236,8 @@ def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_
         return None
     pod, begun = seen.pod, _condition(job, "Eviction")
     if not _is_still_there(job, seen):
-        if begun is None and _condition(job, "Notice") is None:
+        told = _condition(job, "Notice")
+        if begun is None and (told is None or told.reason != "Given"):
             return _failed(job, seen, "MissingPod", "the pod is gone, or another has its name", now_s)
         said = f"pod {job.spec.pod_ref.namespace}/{job.spec.pod_ref.name} is gone"
         return Step(_with(job, "Eviction", True, "EvictComplete", said, now_s), again_s=0.0)
@@ -266,6 +267,9 @@ def _notice(job: PodMigrationJob, pod: Pod, args: MigrationControllerArgs, now_s
     verdict = verdict_on(job, pod, left_s, now_s)
     if isinstance(verdict, Go):
         return None
+    if verdict is None:
+        said = "the pod asks for notice, and the job has no time left to give it"
+        return Step(_with(job, "Notice", False, "TooLate", said, now_s), again_s=min(AGAIN_S, max(0.1, left_s)))
     said = f"the pod is told to go at {from_seconds(verdict.until_s)}, or when it says that it is ready"
     told = _with(job, "Notice", False, "Given", said, now_s)
     return Step(told, telling(pod, verdict, asker_of(job)), min(AGAIN_S, max(0.1, verdict.until_s - now_s)))

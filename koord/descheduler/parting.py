@@ -7,7 +7,6 @@ Deployment.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -18,7 +17,7 @@ from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.scale_first import Scene, record_of, undo, unmark
-from koord.notice.decision import Asker, Go, Tell, Verdict, concerns, decide, withdrawal
+from koord.notice.decision import Asker, Go, Tell, Verdict, asked_by, concerns, decide, is_of, withdrawal
 
 KEPT_S: Final = 30.0
 """So much of a job's time is left for what follows a notice: the eviction, and the replacement."""
@@ -55,11 +54,15 @@ def asker_of(job: PodMigrationJob) -> Asker:
     return Asker(CREATED_BY_DESCHEDULER, trigger, reason, job.metadata.name)
 
 
-def verdict_on(job: PodMigrationJob, pod: Pod, left_s: float, now_s: float) -> Verdict:
-    """Whether the pod goes now. `left_s`: how long the job may still take."""
+def verdict_on(job: PodMigrationJob, pod: Pod, left_s: float, now_s: float) -> Verdict | None:
+    """Whether the pod goes now. `left_s`: how long the job may still take. None: there is no time left to tell it."""
     if not concerns(pod.metadata):
         return Go("no notice")
-    return decide(pod, asker_of(job), now_s, left_s - KEPT_S if math.isfinite(left_s) else left_s)
+    asker = asker_of(job)
+    can_wait_s = left_s - KEPT_S
+    if can_wait_s > 0 or any(is_of(each, asker) for each in asked_by(pod.metadata, now_s)):
+        return decide(pod, asker, now_s, can_wait_s)
+    return Go("ready") if isinstance(decide(pod, asker, now_s), Go) else None
 
 
 def telling(pod: Pod, verdict: Verdict, by: Asker) -> tuple[Change, ...]:

@@ -88,10 +88,11 @@ def is_told(meta: ObjectMeta) -> bool:
 
 
 def decide(pod: Pod, asker: Asker, now_s: float, at_most_s: float = LONGEST_S) -> Verdict:
-    """What happens to a pod that `asker` wants gone. `at_most_s`: the longest notice that it can give."""
+    """What happens to a pod that `asker` wants gone. `at_most_s`: the longest notice that it can give. One that it has
+    given it keeps to."""
     meta = pod.metadata
     notice_s = EVICTION_NOTICE.read(meta)
-    if notice_s is None or at_most_s <= 0:
+    if notice_s is None:
         return Go("no notice")
     if meta.deletion_timestamp is not None or pod.status.phase is not PodPhase.RUNNING:
         return Go("not running")
@@ -101,6 +102,8 @@ def decide(pod: Pod, asker: Asker, now_s: float, at_most_s: float = LONGEST_S) -
     if any(parse_timestamp(each.deadline) <= now_s for each in standing):
         return Go("deadline")
     own = next((each for each in standing if is_of(each, asker)), None)
+    if own is None and at_most_s <= 0:
+        return Go("no notice")
     wanted = _entry(asker, own, now_s, min(notice_s, at_most_s))
     entries = _with(standing, wanted)
     if entries != EVICTION_ASKED_BY.read(meta) or not _says_so(pod):

@@ -95,10 +95,15 @@ def test_no_notice_is_longer_than_the_job_has_time(notice: str, ttl: str, after_
     assert (cluster.evicted, cluster.job.status.phase) == (1, "Succeeded")
 
 
-def test_a_job_with_hardly_any_time_left_gives_none() -> None:
+def test_a_job_without_time_to_give_notice_leaves_the_pod_alone() -> None:
     cluster = Cluster(pod("5m"), job(ttl="20s"))
     cluster.go_on()
-    assert (cluster.told, cluster.evicted) == (0, 1)
+    assert (cluster.told, cluster.evicted, cluster.job.status.reason) == (0, 0, "TooLate")
+    cluster.go_on(20.0)
+    assert (cluster.evicted, cluster.job.status.phase, cluster.job.status.reason) == (0, "Failed", "Timeout")
+    ready = Cluster(annotated(pod("5m")), job(ttl="20s"))
+    ready.go_on()
+    assert (ready.evicted, ready.job.status.phase) == (1, "Succeeded")
 
 
 def test_a_job_that_fails_withdraws_its_notice() -> None:

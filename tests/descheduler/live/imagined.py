@@ -7,6 +7,7 @@ One service of three replicas on three nodes, and some jobs that move its pods.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
@@ -16,7 +17,8 @@ from koord.api import kinds
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
 from koord.api.machinery.codec import convert
-from koord.api.text.timestamp import from_seconds
+from koord.api.protocol.annotations.notice import EVICTION_DEADLINE, EVICTION_NOTICE
+from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
@@ -30,6 +32,7 @@ from koord.kube.metrics import Metrics
 from tests.kube.manual_clock import ManualClock
 
 REPLICAS = 3
+NOTICE, DEADLINE = str(EVICTION_NOTICE.key), str(EVICTION_DEADLINE.key)
 NODES = ("n1", "n2", "n3")
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
@@ -55,8 +58,17 @@ class Server:
         self.evicted: list[str] = []
         self.ended: list[tuple[str, str]] = []
         "Every time that a job came to its end."
+        self.deadlines: list[float] = []
+        "At each eviction, how long the pod would still have had; negative infinity where it asks for no notice."
         self.missed: list[str] = []
         "Pods that jobs found gone, by uid."
+
+    @staticmethod
+    def told_until_s(pod: Plain) -> float:
+        said = pod["metadata"].get("annotations", {})
+        if NOTICE not in said or not is_ready(pod):
+            return -math.inf
+        return parse_timestamp(said[DEADLINE]) if DEADLINE in said else math.inf
 
     def find(self, kind: Kind[Any], key: str, uid: str = "") -> Plain:
         found = self.objects[kind].get(key)
@@ -107,9 +119,11 @@ class Server:
 
 
 def _merged(old: Any, patch: Any) -> Any:
-    if not isinstance(old, dict) or not isinstance(patch, dict):
+    if not isinstance(patch, dict):
         return patch
-    return {**old, **{key: _merged(old.get(key), value) for key, value in patch.items()}}
+    old = old if isinstance(old, dict) else {}
+    found = {**old, **{key: _merged(old.get(key), value) for key, value in patch.items()}}
+    return {key: value for key, value in found.items() if patch.get(key, value) is not None}
 
 
 class FrailClient:
@@ -149,9 +163,14 @@ class FrailClient:
         return convert(kind.type, self._call(lambda: self._server.create(kind, body)))
 
     async def patch(
-        self, kind: Kind[Any], name: str, patch: Plain, *, namespace: str = "", field_manager: str = ""
+        self, kind: Kind[Any], name: str, patch: Plain, *, namespace: str = "", type: str = "merge", **_: Any
     ) -> Any:
         key = self._key(kind, name, namespace)
+        if type == "strategic":
+            known = self._server.objects[kind].get(key, {}).get("status", {}).get("conditions", ())
+            new = patch["status"]["conditions"]
+            kept = [each for each in known if each["type"] not in {one["type"] for one in new}]
+            patch = {**patch, "status": {**patch["status"], "conditions": [*kept, *new]}}
         return convert(kind.type, self._call(lambda: self._server.merge(kind, key, patch)))
 
     async def update(self, kind: Kind[Any], obj: Any, *, subresource: str) -> Any:
@@ -179,6 +198,7 @@ class FrailClient:
                 raise error_for(Status(code=429, reason="TooManyRequests", message="disruption budget"))
             if "deletionTimestamp" not in found["metadata"]:
                 self._server.evicted.append(uid)
+                self._server.deadlines.append(self._server.told_until_s(found) - self._server.clock.now())
             self._server.delete(PODS, key, uid)
 
         self._call(act)
@@ -267,13 +287,15 @@ class Process:
         for job in self.picture.all_jobs():
             if is_forgotten(job, self._args, self._clock.now()):
                 await self.tidying._remove(job)
+        await self.tidying._put_back(self._clock.now())
 
 
 class Imagined:
     """The whole of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, notice: str = "") -> None:
         self.chance = Random(seed)
+        self.said = {NOTICE: notice} if notice else {}
         self.clock = ManualClock(1_700_000_000.0)
         self.server = Server(self.clock)
         self.args = MigrationControllerArgs(skip_check_expected_replicas=True, object_limiters={}).completed()
@@ -378,7 +400,8 @@ class Imagined:
         alive = [pod for pod in self.server.objects[PODS].values() if "deletionTimestamp" not in pod["metadata"]]
         if len(alive) < REPLICAS:
             self.made += 1
-            meta = {"name": f"web-{self.made}", "namespace": "default", "ownerReferences": [OWNER]}
+            meta: Plain = {"name": f"web-{self.made}", "namespace": "default", "ownerReferences": [OWNER]}
+            meta |= {"annotations": self.said}
             spec = {"schedulerName": "koord-scheduler", "containers": [CONTAINER]}
             self.server.create(PODS, {"metadata": meta, "spec": spec})
 

@@ -9,10 +9,10 @@ from koord.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
 from tests.descheduler.live.imagined import REPLICAS, Imagined, is_ready
 
 
-@settings(max_examples=12)
-@given(st.integers(0, 2**32 - 1))
-async def test_each_job_ends_once_no_pod_is_lost_and_no_reservation_is_left_over(seed: int) -> None:
-    story = Imagined(seed)
+@settings(max_examples=16)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["", "", "10s"]))
+async def test_each_job_ends_once_no_pod_is_lost_and_no_reservation_is_left_over(seed: int, notice: str) -> None:
+    story = Imagined(seed, notice)
     await story.live(200)
     await story.come_to_rest()
     server = story.server
@@ -25,3 +25,6 @@ async def test_each_job_ends_once_no_pod_is_lost_and_no_reservation_is_left_over
     assert len(server.evicted) == len(set(server.evicted)), "nobody is evicted twice"
     assert story.taken_for_vanished() == set()
     assert story.fewest_ready >= REPLICAS - 1, "the budget holds"
+    assert all(left_s <= 0 for left_s in server.deadlines), "nobody goes before its notice is over"
+    said = [pod["metadata"].get("annotations", {}) for pod in server.objects[PODS].values()]
+    assert all(each == story.said for each in said), "no notice is left over"
