@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from koord.api.kubernetes.pod import Pod
@@ -62,7 +63,8 @@ class Noticing:
         self._began_s = clock.monotonic()
         self._lost_s: dict[str, float] = {}
         "By uid, since when the reason of a pod that was told is missing."
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        "By uid, notices that are being withdrawn."
 
     async def ask(self, pod: Pod, asker: Asker) -> Verdict:
         """Raises what the API raises."""
@@ -88,7 +90,7 @@ class Noticing:
                 (each for each in EVICTION_ASKED_BY.read(meta) if each.by == COMPONENT and self._owns(each.reason)),
                 None,
             )
-            if entry is None or meta.deletion_timestamp is not None:
+            if entry is None or meta.deletion_timestamp is not None or meta.uid in self._tasks:
                 continue
             answer = stands(pod, entry.about)
             if answer:
@@ -98,12 +100,17 @@ class Noticing:
             if answer is False or now_s - since_s >= enough_s:
                 asker = Asker(entry.by, entry.reason, entry.message, entry.about)
                 task = asyncio.create_task(self._withdraw(pod, asker), name=f"let {meta.key} stay")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks[meta.uid] = task
+                task.add_done_callback(partial(self._ended, meta.uid))
 
     def finish(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
+
+    def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(uid, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s ended with an error", task.get_name(), exc_info=error)
 
     async def _withdraw(self, pod: Pod, asker: Asker) -> None:
         try:

@@ -84,7 +84,7 @@ class Preempting:
         for ask, move, profile in list(self._waiting.values()):
             if not self._is_promised(ask.key, move):
                 del self._waiting[ask.key]
-            elif any(self._goes(key, ask, profile) for key in move.victims):
+            elif self._goes_on(ask, move, profile):
                 del self._waiting[ask.key]
                 self._begin(ask, move, profile)
         self._noticing.let_stay(self._stands)
@@ -98,11 +98,15 @@ class Preempting:
         promise = self._core.cluster.nominations.of(pod)
         return promise is not None and {key for key, _ in promise.victims} == set(move.victims)
 
-    def _goes(self, key: str, ask: Ask, profile: str) -> bool:
-        victim = self._pod_of(key)
-        if victim is None or victim.metadata.deletion_timestamp is not None:
-            return True
-        return concerns(victim.metadata) and self._noticing.goes(victim, _asker(ask, profile))
+    def _goes_on(self, ask: Ask, move: Move, profile: str) -> bool:
+        """Whether one of the victims that are waited for goes now, or none is left."""
+        victims = (self._pod_of(key) for key in move.victims)
+        awaited = [
+            each
+            for each in victims
+            if each is not None and each.metadata.deletion_timestamp is None and concerns(each.metadata)
+        ]
+        return not awaited or any(self._noticing.goes(each, _asker(ask, profile)) for each in awaited)
 
     def _stands(self, victim: Pod, pod: str) -> bool | None:
         """Whether a pod that was told to go still has to, for another one."""
