@@ -8,12 +8,19 @@ import pytest
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import Deployment
 from koord.api.machinery.codec import convert
-from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, EVICTION_DEADLINE
+from koord.api.protocol.annotations.notice import (
+    EVICTION_ASKED_BY,
+    EVICTION_DEADLINE,
+    SCALE_FIRST,
+    SCALED_FIRST,
+    ScaledFirst,
+)
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.text.timestamp import from_seconds, parse_timestamp
-from koord.descheduler.migration import EvictPod, Seen, step
-from koord.descheduler.parting import Change
+from koord.descheduler.migration import EvictPod, MakeReservation, Seen, step
+from koord.descheduler.parting import Change, Scaling
 from tests.notice.build import START_S, annotated, patched, pod
 
 ARGS = MigrationControllerArgs().completed()
@@ -140,3 +147,38 @@ def test_an_operator_that_moves_pods_itself_is_asked_at_once_and_the_job_times_o
     cluster.step()
     assert (cluster.job.status.phase, cluster.job.status.reason) == ("Failed", "Timeout")
     assert cluster.pod is not None
+
+
+def deployment(replicas: int, **annotations: str) -> Deployment:
+    meta = {"name": "shop", "namespace": "shop", "uid": "d1", "resourceVersion": "7", "annotations": annotations}
+    return convert(Deployment, {"metadata": meta, "spec": {"replicas": replicas}, "status": {"replicas": replicas}})
+
+
+def running(moved: PodMigrationJob) -> PodMigrationJob:
+    return step(moved, Seen(pod(None)), ARGS, START_S).job
+
+
+def test_the_only_replica_of_an_autoscaled_deployment_stays() -> None:
+    scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}), autoscaled=True)
+    taken = step(running(job()), Seen(pod(None), scaling=scaling), ARGS, START_S)
+    assert (taken.job.status.phase, taken.job.status.reason) == ("Failed", "ForbiddenMigratePod")
+    assert taken.actions == ()
+
+
+def test_a_deployment_that_asks_for_it_has_room_reserved_first_whatever_the_mode() -> None:
+    scaling = Scaling(deployment(1, **{SCALE_FIRST.key: "true"}))
+    taken = step(running(job()), Seen(pod(None), scaling=scaling), ARGS, START_S)
+    assert [type(each) for each in taken.actions] == [MakeReservation]
+
+
+def test_a_job_that_fails_takes_its_replica_back_and_leaves_what_others_set() -> None:
+    record = SCALED_FIRST.render(ScaledFirst("job-1", "u1", 1, 2, from_seconds(START_S)))
+    said = {SCALE_FIRST.key: "true", SCALED_FIRST.key: record}
+    for replicas, back in ((2, 1), (5, 5)):
+        scaling = Scaling(deployment(replicas, **said))
+        taken = step(running(job()), Seen(pod(None), scaling=scaling), ARGS, START_S + 301)
+        assert taken.job.status.reason == "Timeout"
+        (change,) = taken.actions
+        assert isinstance(change, Change)
+        assert change.patch["spec"] == {"replicas": back}
+        assert change.patch["metadata"]["annotations"] == {SCALED_FIRST.key: None}
