@@ -21,7 +21,7 @@ from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
 from koord.kube.errors import ApiError
 from koord.kube.store import Delta
-from koord.notice.decision import Asker, Go, Tell, Verdict, concerns, decide, is_told
+from koord.notice.decision import Asker, Go, Tell, Verdict, Wait, concerns, decide, is_told
 from koord.notice.live.asking import ask, withdraw
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ class Noticing:
             self._told(pod, asker, from_seconds(verdict.until_s))
         return verdict
 
-    def goes(self, pod: Pod, asker: Asker) -> bool:
-        """Whether a pod that was told goes now, or is not what it was: somebody has to ask again."""
-        return not concerns(pod.metadata) or isinstance(decide(pod, asker, self._clock.now()), Go)
+    def is_due(self, pod: Pod, asker: Asker) -> bool:
+        """Whether a pod has to be asked again: it goes, or could not be told, or does not say so any more."""
+        return not concerns(pod.metadata) or not isinstance(decide(pod, asker, self._clock.now()), Wait)
 
     def let_stay(self, stands: Callable[[Pod, str], bool | None]) -> None:
         """Withdraws what stands on pods without a reason. `stands` says whether a pod has to go for an object; None

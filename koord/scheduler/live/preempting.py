@@ -99,14 +99,14 @@ class Preempting:
         return promise is not None and {key for key, _ in promise.victims} == set(move.victims)
 
     def _goes_on(self, ask: Ask, move: Move, profile: str) -> bool:
-        """Whether one of the victims that are waited for goes now, or none is left."""
+        """Whether one of the victims that are waited for has to be asked again, or none is left."""
         victims = (self._pod_of(key) for key in move.victims)
         awaited = [
             each
             for each in victims
             if each is not None and each.metadata.deletion_timestamp is None and concerns(each.metadata)
         ]
-        return not awaited or any(self._noticing.goes(each, _asker(ask, profile)) for each in awaited)
+        return not awaited or any(self._noticing.is_due(each, _asker(ask, profile)) for each in awaited)
 
     def _stands(self, victim: Pod, pod: str) -> bool | None:
         """Whether a pod that was told to go still has to, for another one."""

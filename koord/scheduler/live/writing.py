@@ -72,7 +72,7 @@ class Writing:
             pod = self._pod_of(f"{evict.namespace}/{evict.name}")
             if pod is None or pod.metadata.uid != evict.uid or not (evict.stands() or is_told(pod.metadata)):
                 del self._noticed[key]
-            elif evict.stands() and self._noticing.goes(pod, _asker(evict)):
+            elif evict.stands() and self._noticing.is_due(pod, _asker(evict)):
                 del self._noticed[key]
                 self.put(evict)
         self._noticing.let_stay(self._stands)

@@ -116,8 +116,12 @@ class Api(FakeClient):
         super().__init__()
         self.fed = fed
         self.deleted: list[str] = []
+        self.fails = 0
 
     async def patch(self, kind: Any, name: str, patch: Any, **_: Any) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise error_for(Status("Failure", 500))
         self.calls.append((patch["status"]["conditions"][0]["reason"], name))
         if "annotations" in patch["metadata"]:
             found = self.fed.pods.get(f"shop/{name}")
@@ -191,6 +195,16 @@ async def test_a_victim_that_is_ready_goes_before_its_deadline() -> None:
     story.fed.put(annotated(train))
     await story.settle()
     assert story.api.deleted == ["train"]
+
+
+async def test_a_victim_that_could_not_be_told_is_told_in_the_next_look() -> None:
+    story = Story(asks("train", cpu="4"))
+    story.api.fails = 1
+    await story.decide()
+    assert story.api.calls == []
+    await story.settle()
+    assert story.api.calls == [("PreemptionByScheduler", "train")]
+    assert story.api.deleted == []
 
 
 async def test_a_scheduler_that_starts_anew_waits_on_and_does_not_tell_again() -> None:
