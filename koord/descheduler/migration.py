@@ -53,6 +53,8 @@ from koord.notice.decision import Go
 
 AGAIN_S: Final = 3.0
 """How long until a job that waits is looked at again, should nothing be heard."""
+SOON_S: Final = 0.3
+"""The same after a change of the job's own, of which nothing may be heard."""
 KEPT_AFTER_TTL_S: Final = 300.0
 KEPT_S: Final = 1800.0
 """How long jobs without a time to live are kept."""
@@ -304,7 +306,7 @@ def _scale_first(
     meta = scaling.deployment.metadata
     if isinstance(taken, PatchDeployment):
         scaled = _with(job, "ScaledFirst", False, "Scaling", taken.what, now_s)
-        return Step(scaled, (Change("Deployment", meta.namespace, meta.name, taken.patch),), AGAIN_S)
+        return Step(scaled, (Change("Deployment", meta.namespace, meta.name, taken.patch),), SOON_S)
     if isinstance(taken, Wait):
         waiting = _with(job, "ScaledFirst", False, "WaitForReplacement", taken.why, now_s) if begun else job
         return Step(waiting, again_s=AGAIN_S if taken.again_s is None else min(AGAIN_S, taken.again_s))
@@ -317,7 +319,7 @@ def _scale_first(
         if waiting_step is not None:
             return waiting_step
         evicting = _evicting(job, old, now_s)
-        return Step(evicting, (Change("Pod", old.metadata.namespace, old.metadata.name, taken.patch),), AGAIN_S)
+        return Step(evicting, (Change("Pod", old.metadata.namespace, old.metadata.name, taken.patch),), SOON_S)
     done = job if isinstance(taken, EvictOld) else _with(job, "ScaledFirst", True, "Replaced", "", now_s)
     return _evict(done, apart, args, now_s) or _await_replacement(done, seen, reservation, now_s)
 

@@ -1,4 +1,4 @@
-"""A service with one replica is moved, and never is without a pod that is ready."""
+"""A service with one replica is moved by two deschedulers in turn, and never is without a pod that is ready."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 
 from koord.api.kinds import DEPLOYMENTS, PODS
 from koord.api.kubernetes.pod import Pod
-from koord.api.protocol.annotations.notice import SCALE_FIRST
+from koord.api.protocol.annotations.notice import SCALE_FIRST, SCALED_FIRST
 from koord.descheduler.evictable import is_available
 from koord.kube.informers import Informers
 from koord.kube.store import Delta
-from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, descheduling, ends, pods_of
+from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, descheduling, job, pods_of
 from tests.scheduler.live.embedded import until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
+PATIENCE_S = 60.0
 
 
 async def test_a_single_replica_is_replaced_before_it_goes(tmp_path: Path) -> None:
@@ -30,12 +31,23 @@ async def test_a_single_replica_is_replaced_before_it_goes(tmp_path: Path) -> No
             ready[delta.key] = delta.new is not None and is_available(delta.new)
             fewest.append(sum(ready.values()))
 
-        async with Informers(client) as informers, descheduling(client):
+        async def is_scaled() -> bool:
+            deployment = await client.get(DEPLOYMENTS, "web", namespace="default")
+            return SCALED_FIRST.is_on(deployment.metadata)
+
+        async def is_over() -> bool:
+            return (await job(client)).is_over
+
+        async with Informers(client) as informers:
             pods = informers.get(PODS, namespace="default", labels="app=web")
             await informers.synced()
             pods.add_handler(hear)
-            await ask(client, old)
-            done = await ends(client)
+            async with descheduling(client):
+                await ask(client, old)
+                await until(is_scaled, PATIENCE_S)
+            async with descheduling(client):
+                await until(is_over, PATIENCE_S)
+            done = await job(client)
             assert (done.status.phase, done.status.status) == ("Succeeded", "Complete"), done.status
             await until(lambda: all_ready(client, "web", 1))
             (new,) = await pods_of(client, "web")
@@ -44,6 +56,5 @@ async def test_a_single_replica_is_replaced_before_it_goes(tmp_path: Path) -> No
             assert done.status.pod_ref.name == new.metadata.name
             deployment = await client.get(DEPLOYMENTS, "web", namespace="default")
             assert deployment.spec.replicas == 1
-            assert dict(deployment.metadata.annotations).keys() >= {SCALE_FIRST.key}
-            assert not [key for key in deployment.metadata.annotations if "scaled-first" in key]
+            assert not SCALED_FIRST.is_on(deployment.metadata)
             assert min(fewest) == 1
