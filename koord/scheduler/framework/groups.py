@@ -35,6 +35,8 @@ FEW_GROUPS: Final = 64
 """Up to so many groups are compared as plain numbers: a list of them takes less than a dozen calls of numpy."""
 FEW_POINTS: Final = 1 << 20
 """Up to so many points, a total fits into a float with all the bits that decide among equals."""
+MANY_MOVES: Final = 256
+"""More rows than that are cheaper to group all anew than one by one, where several facets decide."""
 KEPT: Final = 96
 LONGEST_HEAP: Final = 1024
 _POINT: Final = 1 << TIE_BITS
@@ -61,6 +63,8 @@ class Groups:
         self._heaps: list[list[tuple[int, Row]] | None] = []
         self._floors: list[int] = []
         self._ids: dict[tuple[int, ...], int] = {}
+        self._most_groups = 0
+        "Groups that no row is in any more stay until they are so many."
         self._sorted: _Sorted | None = None
         self._moves: int | None = None
         "How often rows had changed their groups, by a facet that counts that."
@@ -127,9 +131,9 @@ class Groups:
         twice, with its newest base last. Whether that changes how many candidates each group has; None where only a
         new grouping will do."""
         self._best = None
-        if len(self.facets) > 1:
+        regrouped = self._are_regrouped(rows)
+        if regrouped is None:
             return None
-        regrouped = bool(self.facets) and self._are_regrouped(self.facets[0], rows)
         if regrouped:
             self._sorted, self._steady = None, 0
         else:
@@ -146,7 +150,7 @@ class Groups:
         if not regrouped and are.tobytes() == were.tobytes():
             return False
         before = self.of_row[rows]
-        now = self.facets[0].groups[rows] if regrouped else before
+        now = self._groups_of(rows) if regrouped else before
         size = self.size
         self.number -= np.bincount(before[were], minlength=size)
         self.number += np.bincount(now[are], minlength=size)
@@ -154,8 +158,15 @@ class Groups:
         self._present = self._candidates = None
         return True
 
-    def _are_regrouped(self, facet: Facet, rows: Array) -> bool:
-        """Whether rows that have changed are in other groups now, of the only facet."""
+    def _are_regrouped(self, rows: Array) -> bool | None:
+        """Whether rows that have changed are in other groups now; None where only a new grouping tells."""
+        if not self.facets:
+            return False
+        if len(self.facets) > 1:
+            if len(rows) > MANY_MOVES or self.size > self._most_groups:
+                return None
+            return self._groups_of(rows).tobytes() != self.of_row[rows].tobytes()
+        facet = self.facets[0]
         self._widen(facet.size)
         moves = getattr(facet, "moves", None)
         if moves is not None and moves == self._moves:
@@ -163,6 +174,13 @@ class Groups:
         self._moves = moves
         # Comparing bytes is much cheaper than comparing arrays.
         return facet.groups[rows].astype(np.int32).tobytes() != self.of_row[rows].tobytes()
+
+    def _groups_of(self, rows: Array) -> Array:
+        """The groups that some rows are in now."""
+        if len(self.facets) == 1:
+            return self.facets[0].groups[rows]
+        codes = zip(*[facet.groups[rows].tolist() for facet in self.facets], strict=True)
+        return np.array([self._numbered(each) for each in codes], np.int32)
 
     def best_of_all(self, worth: Array) -> Row | None:
         """The row with the highest total, by a pass over all rows."""
@@ -270,7 +288,10 @@ class Groups:
             if code >= len(self.number):
                 self._widen(facets[0].size)
             return code
-        codes = tuple([facet.groups.item(row) for facet in facets])
+        return self._numbered(tuple([facet.groups.item(row) for facet in facets]))
+
+    def _numbered(self, codes: tuple[int, ...]) -> int:
+        """The group of rows with these codes."""
         group = self._ids.get(codes)
         if group is None:
             group = self._ids[codes] = self.size
@@ -302,6 +323,7 @@ class Groups:
         member[groups] = np.arange(len(groups))
         self.codes = [codes[member] for codes in by_facet]
         self._ids = {tuple(codes): group for group, codes in enumerate(np.stack(self.codes, axis=1).tolist())}
+        self._most_groups = 2 * len(member) + 256
         return len(member)
 
 
