@@ -150,6 +150,9 @@ class Judge:
     them. None: it is asked alone."""
     numbers: Hashable = ()
     "Those in which judges that are alike differ, as `of_row` takes them."
+    only_about: set[Row] | None = None
+    """For speed: the only rows of which `feasible` may say more than 0, or may have said so since the class was made;
+    None: any row. A row that comes into it is one that the table logged as changed."""
     gains: Mapping[Hashable, Gain] | None = None
     """What the columns that its formulas read gain by one more pod of the class on a row, beside what every pod adds
     (`Shape.gains`); None: it cannot tell. For speed: see `alike`, the module."""

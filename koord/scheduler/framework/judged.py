@@ -30,6 +30,8 @@ OF_PODS: Final = int(Reason.REQUESTED | Reason.PODS | Reason.LOAD | Reason.EXACT
 _ALL_BITS: Final = 0xFFFFFFFF
 _CANDIDATE: Final = 1
 _JOINTLY_OUT: Final = 2
+FEW_APART: Final = 12
+"""Up to so many rows are judged one by one, where answers for all others can be taken over."""
 
 _Body: TypeAlias = Callable[[Cells], Numbers]
 
@@ -76,6 +78,17 @@ class Judged:
         self._singles: dict[int, _Single] = {}
         "By reasons. What is in it is good for as long as the table has not grown."
         self._other_scorers = [part for part in self.scorers if part not in self._joining]
+        self._about_some = [
+            part.judge for part in self.filters if part not in self._joining and part.judge.only_about is not None
+        ]
+        "Filters that have nothing to say of most rows."
+        self._alone_on = 0
+        "After which changes others have to be asked, alone."
+        for part in self.filters:
+            if part not in self._joining and part.judge.only_about is None:
+                self._alone_on |= int(part.judge.filters_on)
+        for part in self._other_scorers:
+            self._alone_on |= int(part.judge.scores_on)
         self._plans: dict[tuple[int, bool], _Plan] = {}
         self.columns = cluster.table.columns if view is None else view.columns
         "As the class sees them."
@@ -159,11 +172,15 @@ class Judged:
         self.verdicts = None
         places = self._places(changed)
         if places is not None:
-            found = self._take_over(changed, reasons, places)
-            if found is not None:
-                return *found, None
             assert self._seat is not None
-            self._panels.fill_in(self._seat, places, changed.entries)
+            apart = None if reasons & (_NODE | self._alone_on) else self._apart(changed)
+            found = None if apart is None else self._take_over(changed, places, apart)
+            if found is not None:
+                return found
+            if self._seat.panel.view is self._view:
+                self._panels.fill_in(self._seat, places, changed.entries)
+            else:
+                places = None
         return changed.index, *self._judge(changed.index, reasons, places, changed.lasts)
 
     def bar(self, row: Row, plugin: str, objection: Objection) -> int:
@@ -189,31 +206,61 @@ class Judged:
             return None
         return self._panels.places(self._seat, changed.since)
 
-    def _take_over(self, changed: Changes, reasons: int, places: slice) -> tuple[Array, Array] | None:
-        """Take answers as they are, in the common case: nobody else has anything to say, and no row is turned away by
-        those who gave them, now or before. None where it is otherwise."""
-        seat, plan, rows = self._seat, self._plan(reasons, True), changed.entries
+    def _apart(self, changed: Changes) -> list[Row] | None:
+        """The rows for which answers that were given together with others do not count: the class sees them otherwise,
+        or someone has more to say of them. None where they are many."""
+        seat = self._seat
         assert seat is not None
-        if plan.bodies or reasons & _NODE:
-            return None
+        lists = [judge.only_about for judge in self._about_some if judge.only_about]
+        if self._view is not None and seat.panel.view is None and self._view.rows:
+            lists.append(self._view.rows)
+        if not lists:
+            return []
+        changed_rows, found = changed.rows, set[Row]()
+        for rows in lists:
+            found |= rows.intersection(changed_rows)
+        return sorted(found) if len(found) <= FEW_APART else None
+
+    def _take_over(
+        self, changed: Changes, places: slice, apart: Sequence[Row]
+    ) -> tuple[Array, Array, Array | None] | None:
+        """Take answers as they are, in the common case: no row is turned away by those who gave them, now or before.
+        None where it is otherwise. Rows `apart` are judged by themselves."""
+        seat, rows = self._seat, changed.entries
+        assert seat is not None
         standing = self._standing[rows]
+        for row in apart:
+            standing[rows == row] = 0
         if _JOINTLY_OUT in standing.tobytes():
             return None
         # Of rows that others turn away, nobody needs to know more.
         self._panels.fill_in(seat, places, rows, standing)
         panel, number = seat.panel, seat.number
         for answers in panel.turned_away:
-            if np.count_nonzero(answers[number, places]):
+            out = answers[number, places]
+            if np.count_nonzero(out) and not (apart and frozenset(apart).issuperset(rows[out].tolist())):
                 return None
         base = panel.bases[number, places]
         if self._other_scorers:
             base = base + (self._others[rows].astype(np.int64) << TIE_BITS)
         base = np.where(standing, base, NEVER)
+        were = [self.base.item(row) > LOW for row in apart]
         # Of a row that changed more than once, what is written last stays.
         self.base[rows] = base
         self.rows_judged += len(rows)
         self.bodies_run += len(rows) * panel.bodies
-        return rows, base
+        return self._judge_apart(changed, apart, were) if apart else (rows, base, None)
+
+    def _judge_apart(self, changed: Changes, apart: Sequence[Row], were: Sequence[bool]) -> tuple[Array, Array, Array]:
+        """Judge some rows by themselves, after answers for all others were taken. `were`: which were candidates."""
+        for row in apart:
+            self.judge_one(row, _ANY)
+        index = changed.index
+        bases = self.base[index]
+        candidates = bases > LOW
+        for row, was in zip(apart, were, strict=True):
+            candidates[index == row] = was
+        return index, bases, candidates
 
     def _plan(self, reasons: int, answered: bool) -> _Plan:
         """`answered`: those who join others have given their answers."""

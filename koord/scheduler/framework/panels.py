@@ -34,6 +34,8 @@ MOST_ANSWERS: Final = 1 << 13
 FIRST_SEATS: Final = 16
 FEW_OF_A_VIEW: Final = 4
 """Fewer classes that share a view are not asked together: every change would be judged for them, asked for or not."""
+FEW_PARTS: Final = 64
+"""A view that shows no more than such a part of all rows otherwise is of no account."""
 PATIENCE: Final = 16
 """Newcomers wait for each other so many rounds at most: numbers are put into arrays for all of them at once."""
 WAITING: Final = -1
@@ -125,6 +127,11 @@ class Panel:
         by_seat = [[part.judge for part in seat.parts] for seat in self.seats]
         self._joint = [alike[0].together(alike) for alike in zip(*by_seat, strict=True)]
 
+    @property
+    def view(self) -> View | None:
+        """How its classes see the cluster; None: as it is."""
+        return self._view
+
     def columns(self) -> dict[Hashable, Array]:
         """As all of its classes see them."""
         return self._table.columns if self._view is None else self._view.columns
@@ -187,9 +194,12 @@ class Panels:
 
     def seat(self, parts: Sequence[Part], salt: int, behind: int, view: View | None) -> Seat | None:
         """A seat for those judges of a class that can be asked with others. The class has caught up with so many
-        changes; None where these were too many for it to profit."""
+        changes; None where these were too many for it to profit. A view that shows few rows otherwise counts as none:
+        of those rows the class asks its own judges."""
         if behind >= WINDOW:
             return None
+        if view is not None and len(view.rows) * FEW_PARTS <= len(self._table):
+            view = None
         key = view, *[(type(part.judge), part.judge.alike, part.weight) for part in parts]
         panel = self._panels.get(key)
         if panel is None:

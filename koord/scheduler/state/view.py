@@ -51,6 +51,8 @@ class View:
     def __init__(self, cluster: Cluster) -> None:
         self._table = cluster.table
         self._added: dict[Hashable, Array] = {}
+        self.rows: set[Row] = set()
+        "Rows whose cells look otherwise than they are, or did once."
         self._columns: dict[Hashable, Array] = {}
         self._copies: list[tuple[Array, Array, Array]] = []
         "Of each column with amounts: what is seen, what is there, and what is added."
@@ -65,6 +67,7 @@ class View:
         """From now on, a cell looks as if it had so much more, or less."""
         if not amount:
             return
+        self.rows.add(row)
         added = self._added.get(column)
         if added is None:
             added = self._added[column] = np.zeros(self._table.capacity, np.int64)

@@ -88,6 +88,9 @@ class OwnerJudge(Judge):
 
     def __init__(self, rooming: Rooming, cluster: Cluster) -> None:
         self._rooming, self._cluster = rooming, cluster
+        self._spoken: set[Row] = set()
+        if not rooming.must:
+            self.only_about = self._spoken
         self.facets = (Filling(rooming.raw, rooming.matching.at, cluster),)
         self.doors = rooming.doors
 
@@ -98,9 +101,11 @@ class OwnerJudge(Judge):
 
     def feasible(self, cells: Cells) -> Numbers:
         rooming = self._rooming
-        if type(cells) is not Many:
-            return rooming.verdict(cells.rows)
         at, rows = rooming.matching.at, cells.rows
+        if not at.keys() <= self._spoken:
+            self._spoken.update(at)
+        if type(cells) is not Many:
+            return rooming.verdict(rows)
         elsewhere = NO_ROOM if rooming.must else 0
         if isinstance(rows, np.ndarray):
             verdict, listed = rooming.verdict, rows.ravel().tolist()
@@ -159,15 +164,14 @@ class Filling:
         if self.flat and not is_new:
             return False
         groups, moved, seen = self._groups, is_new, self._seen
-        for row in changed.rows:
+        # Most rows that change have no room.
+        for row in sorted(seen.union(at).intersection(changed.rows)):
             if row in at:
                 code = self._code(self._raw(row))
                 seen.add(row)
-            elif row in seen:
+            else:
                 code = 0
                 seen.discard(row)
-            else:
-                continue
             if groups.item(row) != code:
                 groups[row] = code
                 moved = True
