@@ -1,0 +1,118 @@
+"""Real processes killed in the middle of moves.
+
+The suite kills a descheduler beside a cluster in this process, three times. KOORD_KILLS=50 kills descheduler, scheduler
+and API server of a whole `koord up`, so many of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from koord.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
+from koord.kube.client import Client
+from koord.kube.errors import ApiError
+from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, pods_of
+from tests.minicluster.up.test_end_to_end import up
+from tests.scheduler.live.embedded import until
+
+KILLS = int(os.environ.get("KOORD_KILLS", "0"))
+REPLICAS = 4
+CONFIG = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+profiles:
+- name: p
+  pluginConfig:
+  - name: MigrationController
+    args: {objectLimiters: {workload: {duration: 1ms}}, evictQPS: 100}
+"""
+
+
+class Descheduler:
+    def __init__(self, data: Path) -> None:
+        self._config = data.parent / "descheduler.yaml"
+        self._config.write_text(CONFIG)
+        self._where, self._log = str(data / "kubeconfig"), data.parent / "descheduler.log"
+        self._start()
+
+    def _start(self) -> None:
+        flags = ("--kubeconfig", self._where, "--config", str(self._config), "--alone", "--no-leader-elect")
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "koord", "descheduler", *flags], stderr=log)
+
+    def kill(self) -> None:
+        self.end()
+        self._start()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=10)
+
+
+@contextmanager
+def descheduler(data: Path) -> Iterator[Descheduler]:
+    running = Descheduler(data)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+@pytest.mark.timeout(300)
+async def test_a_descheduler_that_is_killed_is_gone_on_with_by_the_next_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "data") as client:
+        with descheduler(tmp_path / "data") as moving:
+            await moves_go_on(client, 3, lambda _: moving.kill())
+
+
+@pytest.mark.skipif(not KILLS, reason="takes minutes: KOORD_KILLS=50 says how many")
+@pytest.mark.timeout(120 + 60 * KILLS)
+async def test_whoever_is_killed_each_job_ends_and_nothing_is_lost_or_left(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with up(data, "--nodes", "3", "--descheduler", "off") as running, descheduler(data) as moving:
+
+        def kill(number: int) -> None:
+            whom = ("descheduler", "apiserver", "scheduler", "descheduler", "descheduler")[number % 5]
+            if whom == "descheduler":
+                moving.kill()
+            else:
+                os.kill(running.component(whom)["pid"], signal.SIGKILL)
+
+        async with Client.from_config(str(data / "kubeconfig")) as client:
+            await moves_go_on(client, KILLS, kill)
+
+
+async def moves_go_on(client: Client, kills: int, kill: Callable[[int], None]) -> None:
+    chance = Random(kills)
+    await deploy(client, "web", REPLICAS)
+    for number in range(kills):
+        name, pod = f"move-{number}", chance.choice(await pods_of(client, "web"))
+        await ask(client, pod, name, ttl="60s")
+        await asyncio.sleep(chance.uniform(0.0, 1.0))
+        kill(number)
+        await until(partial(is_over, client, name), 90)
+        await until(partial(all_ready, client, "web", REPLICAS), 60)
+    jobs = await client.list(POD_MIGRATION_JOBS)
+    assert len(jobs) == kills
+    moved = {job.metadata.uid for job in jobs if job.status.phase == "Succeeded"}
+    assert len(moved) > kills // 2, [(job.status.reason, job.status.message) for job in jobs]
+    left = {each.metadata.name for each in await client.list(RESERVATIONS)}
+    assert left <= moved, "those of moves that came to their end, until the jobs are forgotten"
+
+
+async def is_over(client: Client, name: str) -> bool:
+    try:
+        return (await client.get(POD_MIGRATION_JOBS, name)).is_over
+    except ApiError:
+        return False
