@@ -16,6 +16,7 @@ from koord.descheduler.arbitration import Ruling, arbitrate
 from koord.descheduler.job_request import forbidden, held_back, sorted_out
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.picture import Picture
+from koord.descheduler.live.scales import Scales
 from koord.descheduler.rules import Rules
 from koord.descheduler.told import ACTION
 from koord.kube.client import Client
@@ -36,12 +37,13 @@ class Arbitrating:
         client: Client,
         picture: Picture,
         rules: Callable[[], Rules],
+        scales: Scales,
         events: EventRecorder,
         metrics: DeschedulerMetrics,
         clock: Clock,
     ) -> None:
         self._client, self._picture, self._rules = client.limited(attempts=1), picture, rules
-        self._events, self._metrics, self._clock = events, metrics, clock
+        self._scales, self._events, self._metrics, self._clock = scales, events, metrics, clock
         self._told_s: dict[str, float] = {}
         "When a job was last told why it waits, by its uid."
 
@@ -60,6 +62,7 @@ class Arbitrating:
             self._told_s.clear()
             return
         pods = [each.pod for each in asked if each.pod is not None]
+        picture.scales |= await self._scales.of(pods)
         rules = self._rules().with_priorities(picture.priorities())
         rulings = arbitrate(asked, rules, picture.workloads_of([*pods, *moves.pods.values()]), moves)
         async with asyncio.TaskGroup() as tasks:

@@ -56,6 +56,8 @@ class Picture:
         self._classes = informers.get(kinds.PRIORITY_CLASSES)
         self._has_metrics = False
         self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False)
+        self.scales: dict[str, int] = {}
+        "Replicas of workloads of other kinds, by uid, as whoever asks has heard."
         self._assumed: dict[str, tuple[PodMigrationJob, float]] = {}
         self._disconnect: Callable[[], None] = lambda: None
 
@@ -73,7 +75,7 @@ class Picture:
         """Everything is there: the scheduler's state is fed from now on."""
         self._disconnect = together(self._sources.connect(self._core), self.jobs.add_handler(self._heard))
 
-    def sight(self, scales: dict[str, int] | None = None) -> Sight:
+    def sight(self) -> Sight:
         """What a round looks at."""
         core = self._core
         core.at(moment(self._clock))
@@ -92,7 +94,7 @@ class Picture:
             {each.metadata.name: each for each in self.nodes.list()},
             pods_on,
             {each.metadata.name: each for each in metrics},
-            workloads_of(known, pods, scales),
+            workloads_of(known, pods, self.scales),
             Places(core.cluster, core.feed.engine_of),
             self.moving(),
             finished_on,
@@ -102,14 +104,16 @@ class Picture:
     def priorities(self) -> dict[str, int]:
         return {each.metadata.name: each.value for each in self._classes.list()}
 
-    def workloads_of(self, pods: Iterable[Pod], scales: dict[str, int] | None = None) -> Workloads:
+    def workloads_of(self, pods: Iterable[Pod]) -> Workloads:
         """The workloads of some pods, with all of their pods."""
         known: dict[str, Any] = {}
+        owners: dict[str, None] = {}
         for pod in pods:
-            self._climb(pod, known)
-        found = [pod for uid in known for pod in self.pods.by_index("controller", uid)]
-        found += [pod for pod in pods if pod.metadata.controller is None or pod.metadata.controller.uid not in known]
-        return workloads_of(known.values(), found, scales)
+            if pod.metadata.controller is not None:
+                owners[pod.metadata.controller.uid] = None
+                self._climb(pod, known)
+        found = [pod for uid in owners | dict.fromkeys(known) for pod in self.pods.by_index("controller", uid)]
+        return workloads_of(known.values(), found, self.scales)
 
     def _climb(self, pod: Pod, known: dict[str, Any]) -> None:
         """A pod's controller, what is above it, and what else that has."""

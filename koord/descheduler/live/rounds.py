@@ -19,6 +19,7 @@ from koord.descheduler.job_request import job_request
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture
+from koord.descheduler.live.scales import Scales
 from koord.descheduler.plugin import Proposal
 from koord.descheduler.round import Outcome, run
 from koord.descheduler.sight import Sight
@@ -39,6 +40,7 @@ class Rounds:
         picture: Picture,
         ready: Callable[[], Compiled],
         pace: Pace,
+        scales: Scales,
         events: EventRecorder,
         metrics: DeschedulerMetrics,
         clock: Clock,
@@ -47,6 +49,7 @@ class Rounds:
         identity: str,
     ) -> None:
         self._client, self._picture, self._ready, self._pace = client, picture, ready, pace
+        self._scales = scales
         self._events, self._metrics, self._clock, self._changed = events, metrics, clock, changed
         self._identity = identity
         self._memory: dict[tuple[str, str], Any] = {}
@@ -65,6 +68,7 @@ class Rounds:
 
     async def round(self) -> Outcome | None:
         ready = self._ready()
+        self._picture.scales = await self._scales.of(self._picture.pods.list())
         began_s = self._clock.monotonic()
         try:
             sight = self._picture.sight()

@@ -36,6 +36,7 @@ from koord.descheduler.live.migrating import Migrating
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import OTHERS, REQUIRED, Picture
 from koord.descheduler.live.rounds import Rounds
+from koord.descheduler.live.scales import Scales
 from koord.descheduler.live.tidying import Tidying
 from koord.descheduler.plugin import Plugin
 from koord.descheduler.rules import Rules
@@ -163,6 +164,7 @@ class Runner:
     async def _lead(self, client: Client, identity: str, picture: Picture) -> None:
         """Decides and writes until cancelled."""
         pace, metrics, clock = Pace(), self._metrics, self._clock
+        scales = Scales(client, clock)
         claims = not self._options.gates.get(DeschedulerGate.DISABLE_PVC_RESERVATION, False)
         async with (
             EventRecorder(client, controller=CONTROLLER, observer=metrics.metrics.events(), clock=clock) as events,
@@ -171,12 +173,13 @@ class Runner:
         ):
             stack.callback(picture.tell_malformed(MalformedTeller(events, READ)))
             migrating = Migrating(client, picture, self._args, pace, events, metrics, clock, claims=claims)
-            arbitrating = Arbitrating(client, picture, self._rules, events, metrics, clock)
+            arbitrating = Arbitrating(client, picture, self._rules, scales, events, metrics, clock)
             rounds = Rounds(
                 client,
                 picture,
                 lambda: self._ready,
                 pace,
+                scales,
                 events,
                 metrics,
                 clock,

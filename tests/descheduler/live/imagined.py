@@ -24,6 +24,7 @@ from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture, _controller, _pods_of, _reservation_of, _scaled_for
+from koord.descheduler.live.scales import Scales
 from koord.descheduler.live.tidying import Tidying
 from koord.descheduler.migration import is_forgotten
 from koord.descheduler.rules import Rules
@@ -232,7 +233,7 @@ class Lagging:
 
 class LaggingPicture(Picture):
     def __init__(self, server: Server, clock: Any) -> None:
-        self._clock, self._assumed = clock, {}
+        self._clock, self._assumed, self.scales = clock, {}, {}
         self._classes: Any = Lagging(server, PRIORITY_CLASSES, {})
         picture: Any = self
         picture.pods = Lagging(server, PODS, {"controller": _controller})
@@ -264,7 +265,9 @@ class Process:
         events: Any = Silent()
         self.migrating = Migrating(client, self.picture, lambda: args, Pace(), events, METRICS, clock)
         rules = Rules.of(args)
-        self.arbitrating = Arbitrating(client, self.picture, lambda: rules, events, METRICS, clock)
+        self.arbitrating = Arbitrating(
+            client, self.picture, lambda: rules, Scales(client, clock), events, METRICS, clock
+        )
         self.tidying = Tidying(client, self.picture, lambda: args, clock)
         self._args, self._clock = args, clock
 
