@@ -24,6 +24,7 @@ from koord.kube.client import Client
 from koord.kube.errors import AlreadyExists, ApiError
 from koord.minicluster.up.bootstrap import bootstrap, priority_classes
 from koord.scheduler.live.run import SchedulerOptions
+from tests.descheduler.live.cluster import ask, cluster, deploy, descheduling, ends
 from tests.scheduler.live.embedded import (
     make_nodes,
     node_manifest,
@@ -59,13 +60,13 @@ class Refusals:
     def retried(self, method: str, code: int | None) -> None: ...
 
 
-async def as_the_example_allows(admin: Client) -> Client:
-    """A client with the rights of examples/scheduler/rbac.yaml, and no others."""
+async def as_the_example_allows(admin: Client, example: str = "scheduler", account: str = "koord-scheduler") -> Client:
+    """A client with the rights of examples/EXAMPLE/rbac.yaml, and no others."""
     known = {kind.kind: kind for kind in (*kinds.ALL, _BINDINGS)}
-    for each in yaml.safe_load_all((EXAMPLES / "scheduler" / "rbac.yaml").read_text()):
+    for each in yaml.safe_load_all((EXAMPLES / example / "rbac.yaml").read_text()):
         with suppress(AlreadyExists):
             await admin.create(known[each["kind"]], each)
-    path = "/api/v1/namespaces/koordinator-system/serviceaccounts/koord-scheduler/token"
+    path = f"/api/v1/namespaces/koordinator-system/serviceaccounts/{account}/token"
     body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
     _, _, answer = await admin.raw("POST", path, body=body)
     token = json.loads(answer)["status"]["token"]
@@ -96,6 +97,34 @@ async def test_the_rights_in_the_example_are_enough_for_all_that_a_scheduler_doe
                 await until(lambda: _says(admin, "room", "Available"))
                 await until(lambda: _says(admin, "too-much", "Unschedulable"))
                 await until(lambda: _announced(admin))
+    assert refusals.codes[403] == 0, refusals.codes
+    assert refusals.codes[401] == 0, refusals.codes
+
+
+async def test_the_rights_in_the_example_are_enough_for_all_that_a_descheduler_does(tmp_path: Path) -> None:
+    refusals = Refusals()
+    async with cluster(tmp_path) as admin:
+        pods = {policy: await deploy(admin, policy.lower(), 2) for policy in ("Eviction", "Delete", "SoftEviction")}
+        async with await as_the_example_allows(admin, "moves", "koord-descheduler") as client:
+            client.observe(refusals)
+            with pytest.raises(ApiError):
+                await client.delete(kinds.NODES, "hollow-0000")
+            refusals.codes.clear()
+            async with descheduling(client, elect=True):
+                for policy, (first, *_) in pods.items():
+                    label = {"metadata": {"labels": {"koordinator.sh/evict-policy": policy}}}
+                    await admin.patch(PODS, first.metadata.name, label, namespace="default")
+                    mode = "ReservationFirst" if policy == "Eviction" else "EvictDirectly"
+                    await ask(admin, first, policy.lower(), mode=mode)
+                for name in ("eviction", "delete"):
+                    assert (await ends(admin, name)).status.phase == "Succeeded"
+
+                async def is_asked() -> bool:
+                    first = pods["SoftEviction"][0].metadata
+                    found = await admin.get(PODS, first.name, namespace="default")
+                    return "scheduling.koordinator.sh/soft-eviction" in found.metadata.annotations
+
+                await until(is_asked)
     assert refusals.codes[403] == 0, refusals.codes
     assert refusals.codes[401] == 0, refusals.codes
 
