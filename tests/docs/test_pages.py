@@ -148,11 +148,17 @@ def free_port() -> int:
 
 
 @pytest.mark.kubectl
-def test_the_page_about_moving_a_pod_by_hand(tmp_path: Path) -> None:
-    printed = on_a_cluster(commands("move-a-pod-by-hand.md"), tmp_path)
+def test_the_pages_about_moving_pods(tmp_path: Path) -> None:
+    page, moving = commands("cool-down-hot-nodes.md"), commands("move-a-pod-by-hand.md")
+    # What `koord deschedule` prints on that page comes before, and is tested where the command is.
+    cooling = page[next(number for number, line in enumerate(page) if line.startswith("koord up ")) :]
+    assert moving[0].startswith("koord up "), "one cluster serves both pages"
+    assert moving[1] == cooling[1]
+    printed = on_a_cluster([*cooling[:-2], *moving[2:-1], *cooling[-2:], moving[-1]], tmp_path)
+    assert "3 nodes, 0 hot; 0 pods would move now, 0 must wait" in printed
     assert "podmigrationjob.scheduling.koordinator.sh/move-web condition met" in printed
     assert re.search(r"move-web +Succeeded +Complete +hollow-\d+ ", printed)
-    for step in ("ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "Complete"):
+    for step in ("ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "Complete", "Descheduled"):
         assert step in printed
 
 
