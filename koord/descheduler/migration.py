@@ -58,6 +58,8 @@ SOON_S: Final = 0.3
 KEPT_AFTER_TTL_S: Final = 300.0
 KEPT_S: Final = 1800.0
 """How long jobs without a time to live are kept."""
+_ITS_END: Final = ("Eviction", "Notice", "ScaledFirst")
+"""Conditions of a job that has begun to make its pod go."""
 Policy: TypeAlias = Literal["Eviction", "Delete", "SoftEviction"]
 
 
@@ -144,7 +146,7 @@ def step(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s:
     if only and not _condition(job, "Eviction"):
         why = "it is the only replica, and a HorizontalPodAutoscaler sets their number"
         return _failed(job, seen, "ForbiddenMigratePod", why, now_s)
-    if _mode(job, args) == "EvictDirectly" and not _scales_first(job, seen):
+    if _is_direct(job, seen, args) and not _scales_first(job, seen):
         return _evict(job, seen, args, now_s) or _succeeded(job, now_s)
     return _reserve_first(job, seen, args, now_s)
 
@@ -159,8 +161,13 @@ def ttl_of(job: PodMigrationJob, args: MigrationControllerArgs) -> float:
     return parse_duration(args.default_job_ttl if job.spec.ttl is None else job.spec.ttl)
 
 
-def _mode(job: PodMigrationJob, args: MigrationControllerArgs) -> str:
-    return job.spec.mode or args.default_job_mode
+def _is_direct(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs) -> bool:
+    """Whether a pod goes without room for another: so it was asked for, or nothing would make another."""
+    if (job.spec.mode or args.default_job_mode) == "EvictDirectly":
+        return True
+    if seen.pod is not None and _is_still_there(job, seen):
+        return bool(seen.pod.spec.node_name) and seen.pod.metadata.controller is None
+    return _condition(job, "Eviction") is not None and _condition(job, "ReservationCreated") is None
 
 
 def _begin(job: PodMigrationJob, seen: Seen, now_s: float) -> Step:
@@ -190,6 +197,8 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
     job = _with_reference(_with(job, "ReservationCreated", True, "", "", now_s), reservation)
     if name != job.metadata.uid and not RESERVATION_ORDER.read(reservation.metadata, "Reservation"):
         return Step(job, (OrderReservation(name),), AGAIN_S)
+    if not _is_still_there(job, seen) and not any(_condition(job, each) for each in _ITS_END):
+        return _failed(job, seen, "MissingPod", "the pod is gone, or another has its name", now_s)
     waiting = _unscheduled(job, seen, reservation, now_s)
     if waiting is not None:
         return waiting

@@ -20,6 +20,7 @@ from koord.descheduler.migration import (
     DropReservation,
     EvictPod,
     MakeReservation,
+    OrderReservation,
     Seen,
     Step,
     is_forgotten,
@@ -158,6 +159,17 @@ def test_a_pod_that_asks_for_nothing_has_moved_once_it_is_gone() -> None:
     assert not cluster.reservation
 
 
+def test_for_a_pod_that_nothing_makes_anew_no_room_is_held() -> None:
+    cluster = Cluster(job())
+    assert cluster.pod is not None
+    cluster.pod = replace(cluster.pod, metadata=replace(cluster.pod.metadata, owner_references=()))
+    cluster.until_rest()
+    assert (cluster.made, cluster.evictions) == (0, ["uid-web-1"])
+    cluster.pod_ends()
+    cluster.until_rest()
+    assert cluster.phase == "Succeeded"
+
+
 def reserved() -> Cluster:
     cluster = Cluster(job())
     cluster.until_rest()
@@ -193,6 +205,10 @@ def replaced(cluster: Cluster) -> None:
     cluster.scheduler_places()
 
 
+def gone_by_itself(cluster: Cluster) -> None:
+    cluster.pod = None
+
+
 def late(cluster: Cluster) -> None:
     cluster.now_s = NOW_S + 300
 
@@ -206,6 +222,7 @@ def late(cluster: Cluster) -> None:
         (lambda cluster: cluster.scheduler_places("n1"), "ForbiddenMigratePod"),
         (taken_by_another, "ForbiddenMigratePod"),
         (replaced, "MissingPod"),
+        (gone_by_itself, "MissingPod"),
         (late, "Timeout"),
     ],
 )
@@ -216,6 +233,37 @@ def test_what_cannot_go_on_fails_for_a_reason_and_leaves_nothing_behind(happens:
     assert (cluster.phase, cluster.job.status.reason) == ("Failed", reason)
     assert cluster.reservation is None
     assert cluster.evictions == [], "nobody is evicted for a move that fails"
+
+
+MINE = {"reservationOptions": {"reservationRef": {"name": "mine"}}}
+
+
+def with_my_reservation() -> Cluster:
+    """A reservation that the user made, for a job that names it."""
+    cluster = Cluster(job(**MINE))
+    cluster.act(MakeReservation("mine"))
+    return cluster
+
+
+def test_a_reservation_that_the_user_made_is_used_first_and_stays_the_users() -> None:
+    cluster = with_my_reservation()
+    cluster.step()
+    assert cluster.step().actions == (OrderReservation("mine"),), "it comes before others from now on"
+    assert cluster.reservation is not None
+    cluster.reservation["metadata"]["labels"] = {"scheduling.koordinator.sh/reservation-order": "1"}
+    cluster.scheduler_places()
+    cluster.until_rest()
+    assert (cluster.made, cluster.evictions) == (1, ["uid-web-1"])
+    late(cluster)
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason) == ("Failed", "Timeout")
+    assert cluster.reservation, "whoever made it takes it away"
+
+
+def test_a_reservation_that_is_named_and_not_there_is_told_at_once() -> None:
+    cluster = Cluster(job(**MINE))
+    cluster.until_rest()
+    assert (cluster.phase, cluster.job.status.reason, cluster.made) == ("Failed", "MissingReservation", 0)
 
 
 @pytest.mark.parametrize(

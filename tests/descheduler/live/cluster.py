@@ -87,7 +87,9 @@ def descheduling(client: Client, config: str = QUIET, **options: Any) -> Any:
     return running(lambda ready: run_descheduler(client, configured(config), options=wanted, on_ready=ready))
 
 
-async def deploy(client: Client, name: str, replicas: int, *, cpu: str = "1", **spec: Any) -> list[Pod]:
+async def deploy(
+    client: Client, name: str, replicas: int, *, cpu: str = "1", namespace: str = "default", **spec: Any
+) -> list[Pod]:
     """A Deployment whose pods are all ready."""
     labels = {"app": name}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
@@ -98,7 +100,7 @@ async def deploy(client: Client, name: str, replicas: int, *, cpu: str = "1", **
     await client.create(
         DEPLOYMENTS,
         {
-            "metadata": {"name": name, "namespace": "default"},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
         },
     )
@@ -107,7 +109,7 @@ async def deploy(client: Client, name: str, replicas: int, *, cpu: str = "1", **
 
 
 async def pods_of(client: Client, app: str) -> list[Pod]:
-    return list(await client.list(PODS, namespace="default", labels=f"app={app}"))
+    return list(await client.list(PODS, labels=f"app={app}"))
 
 
 async def all_ready(client: Client, app: str, number: int) -> bool:

@@ -7,6 +7,7 @@ and API server of a whole `koord up`, so many of them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ from koord.kube.errors import ApiError
 from tests.descheduler.live.cluster import all_ready, ask, cluster, deploy, pods_of
 from tests.minicluster.up.test_end_to_end import up
 from tests.scheduler.live.embedded import until
+
+log = logging.getLogger(__name__)
 
 KILLS = int(os.environ.get("KOORD_KILLS", "0"))
 REPLICAS = 4
@@ -94,19 +97,21 @@ async def test_whoever_is_killed_each_job_ends_and_nothing_is_lost_or_left(tmp_p
 
 
 async def moves_go_on(client: Client, kills: int, kill: Callable[[int], None]) -> None:
-    chance = Random(kills)
+    chance, outcomes = Random(kills), dict[str, str]()
     await deploy(client, "web", REPLICAS)
     for number in range(kills):
         name, pod = f"move-{number}", chance.choice(await pods_of(client, "web"))
-        await ask(client, pod, name, ttl="60s")
+        uid = (await ask(client, pod, name, ttl="60s")).metadata.uid
         await asyncio.sleep(chance.uniform(0.0, 1.0))
         kill(number)
         await until(partial(is_over, client, name), 90)
         await until(partial(all_ready, client, "web", REPLICAS), 60)
-    jobs = await client.list(POD_MIGRATION_JOBS)
-    assert len(jobs) == kills
-    moved = {job.metadata.uid for job in jobs if job.status.phase == "Succeeded"}
-    assert len(moved) > kills // 2, [(job.status.reason, job.status.message) for job in jobs]
+        # Here, since old jobs are forgotten.
+        status = (await client.get(POD_MIGRATION_JOBS, name)).status
+        outcomes[uid] = str(status.phase)
+        log.info("%s ended: %s %s", name, status.phase, status.reason)
+    moved = {uid for uid, phase in outcomes.items() if phase == "Succeeded"}
+    assert len(moved) > kills // 2, outcomes
     left = {each.metadata.name for each in await client.list(RESERVATIONS)}
     assert left <= moved, "those of moves that came to their end, until the jobs are forgotten"
 

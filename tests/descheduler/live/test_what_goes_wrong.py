@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from koord.api.kinds import (
+    NAMESPACES,
     NODES,
     POD_DISRUPTION_BUDGETS,
     POD_MIGRATION_JOBS,
@@ -90,20 +91,25 @@ def refusing_evictions() -> dict[str, Any]:
 async def test_jobs_go_on_with_another_process_and_end_with_their_cause(tmp_path: Path) -> None:
     async with cluster(tmp_path) as client:
         names = [node.metadata.name for node in await client.list(NODES)]
-        pods = await deploy(client, "web", 6)
+        # Each of a workload of its own: a pod may use any room that is held for its workload.
+        names_of_jobs = ("moves", "vanishes", "taken-back", "too-late", "stops")
+        pods = {name: (await deploy(client, name, 2, cpu="500m"))[0] for name in names_of_jobs}
+        await client.create(NAMESPACES, {"metadata": {"name": "away"}})
+        await deploy(client, "away", 2, namespace="away")
         for name in names:
             await client.patch(NODES, name, {"spec": {"unschedulable": True}})
         async with descheduling(client, PATIENT):
-            for pod, name in zip(pods, ("moves", "vanishes", "taken-back", "too-late", "stops"), strict=False):
-                await ask(client, pod, name, **({"ttl": "4s"} if name == "too-late" else {}))
+            for name, pod in pods.items():
+                await ask(client, pod, name, ttl="4s" if name == "too-late" else "10m")
             await until(lambda: says(client, "too-late", "Unschedulable"))
             await until(lambda: has_reservations(client, 5))
             await client.patch(POD_MIGRATION_JOBS, "stops", {"spec": {"paused": True}})
             await client.delete(POD_MIGRATION_JOBS, "taken-back")
             assert (await ends(client, "too-late")).status.reason == "Timeout"
             await until(lambda: has_reservations(client, 3))
+            await a_namespace_goes_away(client)
         # Nobody is there while a pod goes by itself and room comes.
-        await client.delete(PODS, pods[1].metadata.name, namespace="default", grace_s=0)
+        await client.delete(PODS, pods["vanishes"].metadata.name, namespace="default", grace_s=0)
         for name in names:
             await client.patch(NODES, name, {"spec": {"unschedulable": None}})
         async with descheduling(client, PATIENT):
@@ -112,10 +118,20 @@ async def test_jobs_go_on_with_another_process_and_end_with_their_cause(tmp_path
             assert (await job(client, "stops")).status.phase == "Running"
             await client.patch(POD_MIGRATION_JOBS, "stops", {"spec": {"paused": False}})
             assert (await ends(client, "stops")).status.phase == "Succeeded"
-            await until(lambda: all_ready(client, "web", 6))
+            await until(lambda: all_ready(client, "moves", 2))
             for each in ("moves", "stops", "vanishes", "too-late"):
                 await client.delete(POD_MIGRATION_JOBS, each)
             await until(lambda: no_reservations(client))
+
+
+async def a_namespace_goes_away(client: Client) -> None:
+    pod = next(iter(await client.list(PODS, namespace="away")))
+    await ask(client, pod, "goes-away")
+    await until(lambda: has_reservations(client, 4))
+    await client.delete(NAMESPACES, "away")
+    assert (await ends(client, "goes-away")).status.reason == "MissingPod"
+    await until(lambda: has_reservations(client, 3))
+    await client.delete(POD_MIGRATION_JOBS, "goes-away")
 
 
 async def has_reservations(client: Client, number: int) -> bool:
