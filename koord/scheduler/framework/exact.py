@@ -37,7 +37,7 @@ def exact_checks(
         if not isinstance(found, tuple):
             found[door.plugin] = door
             return found
-        if told is None or door.holder is None:
+        if told is None or not door.holders:
             told = found[0], replace(found[1], reason=f"{door.words}{found[1].reason}")
     return told or _checked(parts, ask, row, None)
 

@@ -118,14 +118,14 @@ class Joint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """One way onto a row, of pods that see room there which another pod holds: by that room, or beside all of them."""
+    """One way onto a row, of pods that see room there which other pods hold: by their room, or beside all of it."""
 
     plugin: str
     "Whose rooms they are: its `reserve` gets the door that was taken."
-    holder: PodRecord | None = None
-    "The pod whose room it takes; None: nobody's."
+    holders: tuple[PodRecord, ...] = ()
+    "The pods whose room it takes."
     limited: frozenset[str] = frozenset()
-    "Resources of which it gets no more than is left in the room."
+    "Resources of which it gets no more than is left in the room: that of one pod alone."
     words: str = ""
     "What objections to it begin with, for users."
 

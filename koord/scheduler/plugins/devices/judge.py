@@ -185,14 +185,14 @@ class DeviceJudge(Judge):
         labels = self._cluster.nodes[row].metadata.labels
         rests = [rest for each in hidden if (rest := self._devices.counts_as(each, row)) is not None]
         preferred = frozenset((type_, grant.minor) for rest in rests for type_, of in rest.by_type for grant in of)
-        most = EMPTY if door is None or not rests else _limits(hidden[0], rests[0], door.limited)
+        most = EMPTY if door is None or not door.limited or not rests else _limits(hidden[0], rests[0], door.limited)
         mates = frozenset[int]() if usage is None else self._mates(ask, row)
         return Room(machine, usage or Usage(), labels, numa_nodes, preferred, mates, row, most)
 
     def _given_up(self, row: Row, door: Door | None) -> list[PodRecord]:
         """Pods whose devices are the pod's to have."""
         if door is not None:
-            return [] if door.holder is None else [door.holder]
+            return list(door.holders)
         return [] if self.view is None else list(self.view.hidden(row))
 
     def score_in(self, room: Room) -> Score:

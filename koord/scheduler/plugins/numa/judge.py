@@ -7,7 +7,7 @@ with those of other plugins, amounts are split over the nodes agreed upon, and C
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -60,6 +60,7 @@ from koord.scheduler.plugins.numa.zones import (
     choice_of_one,
 )
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.pods import PodRecord
 from koord.scheduler.state.table import Array, Reason, Row
 
 MISMATCH, FRACTION, AMPLIFIED, INVALID, CONFLICT, UNEVEN, TOO_FEW, NO_ZONES = (1 << i for i in range(8))
@@ -284,21 +285,26 @@ class NUMAJudge(Judge):
         door, it sees what is left of that room, and no other."""
         state = self._allocations.on[row]
         if door is None:
-            hidden = () if self.view is None else self.view.hidden(row)
-            lent = {each.key: held for each in hidden if (held := self._allocations.counts_as(each, row)) is not None}
-            preferred = 0
-            for held in lent.values():
-                preferred |= held.cpus
-            return state.without(lent) if lent else state, self._cells(row), preferred
+            hidden: Collection[PodRecord] = () if self.view is None else self.view.hidden(row)
+        else:
+            hidden = door.holders
+        lent = {each.key: held for each in hidden if (held := self._allocations.counts_as(each, row)) is not None}
+        preferred = 0
+        for held in lent.values():
+            preferred |= held.cpus
+        if lent:
+            state = state.without(lent)
+        if door is None:
+            return state, self._cells(row), preferred
         columns = self._cluster.table.columns
-        whole = None if door.holder is None else door.holder.note(NAME)
-        if door.holder is None or not isinstance(whole, Held):
+        if not lent:
             return state, Through(columns, row), 0
-        rest = self._allocations.counts_as(door.holder, row) or whole
-        state = state.without({door.holder.key: rest})
         if door.limited:
-            state = state.limited(whole, rest, door.limited)
-        return state, Through(columns, row, self._allocations.overlay(row, state)), rest.cpus
+            (holder,) = door.holders
+            whole = holder.note(NAME)
+            assert isinstance(whole, Held)
+            state = state.limited(whole, lent[holder.key], door.limited)
+        return state, Through(columns, row, self._allocations.overlay(row, state)), preferred
 
     def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> Held | Objection | None:
         facts = self._allocations.on[row].facts

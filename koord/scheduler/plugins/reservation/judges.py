@@ -61,7 +61,7 @@ class Rooming:
         here = self.matching.at.get(row, ())
         found = [_door(room) for room in self._fitting(row, here)] if here else []
         if not self.must and not fitting.alone(self.requests, self.free(row), self._ignored):
-            found.append(_BESIDE)
+            found.append(BESIDE)
         return found
 
     def raw(self, row: Row) -> int:
@@ -73,12 +73,13 @@ class Rooming:
         return 0 if room is None else fitting.score(self.requests, room)
 
 
-_BESIDE: Final = Door(NAME)
+BESIDE: Final = Door(NAME)
 
 
 def _door(room: Room) -> Door:
+    assert room.record is not None
     limited = frozenset(name for name, _ in room.resources() if room.restricts(name))
-    return Door(NAME, room.record, limited, "Reservation(s) ")
+    return Door(NAME, (room.record,), limited, "Reservation(s) ")
 
 
 class OwnerJudge(Judge):

@@ -141,12 +141,13 @@ class Reservation(Plugin):
             note, wanted = self.rooms.of(ask.pod), self._pre_allocation(ask, cluster)
             if wanted is None or not isinstance(note, StandsFor):
                 return note
-            return note._replace(takes=tuple((each.key, each.uid) for each in wanted[0].taken(row).pods))
+            pods = found.holders if isinstance(found, Door) else wanted[0].taken(row).pods
+            return note._replace(takes=tuple((each.key, each.uid) for each in pods))
         wish = self.rooms.wish(ask)
         if wish is None or wish.ignores:
             return None
         if isinstance(found, Door):
-            room = self.rooms.of_holder(found.holder)
+            room = self.rooms.of_holder(found.holders[0]) if found.holders else None
         else:
             room = self._rooming(ask, wish, cluster).chosen(row)
         return None if room is None else CameOutOf(room.terms.uid, room.name)

@@ -12,7 +12,7 @@ Where nobody has to be taken over and the node has the room, pods are taken over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,10 +21,14 @@ from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.protocol.annotations.reservation import PRE_ALLOCATION_REQUIRED
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.cells import Cells, Many, Numbers
-from koord.scheduler.plugins.reservation.judges import Filling, HolderJudge
+from koord.scheduler.framework.judge import Door
+from koord.scheduler.plugins.devices.ledger import Devices
+from koord.scheduler.plugins.numa.allocations import Allocations
+from koord.scheduler.plugins.reservation.judges import BESIDE, Filling, HolderJudge
 from koord.scheduler.plugins.reservation.owners import Entry
 from koord.scheduler.plugins.reservation.room import RESTRICTED
 from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.insiders import NAME
 from koord.scheduler.state.pods import Amounts, PodRecord
 from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
@@ -77,6 +81,8 @@ class PreAllocation:
         for row, records in self.candidates.items():
             for column, amount in self._lent(records).items():
                 self.view.add(column, row, -amount)
+            for column, amount in self._noted(records, row):
+                self.view.add(column, row, -amount)
 
     def _found(self, reservation: Reservation, marked: Mapping[str, int] | None) -> Iterable[tuple[Row, PodRecord]]:
         pods = self._cluster.pods
@@ -100,13 +106,37 @@ class PreAllocation:
                     found[column] = before + amount if self.many else max(before, amount)
         return found
 
-    def taken(self, row: Row) -> Taken:
-        """The pods that the reservation takes over on a row."""
+    def _noted(self, records: Sequence[PodRecord], row: Row) -> Iterator[tuple[Hashable, int]]:
+        """Devices, CPUs and NUMA amounts of pods: of all together, since exact checks look at each."""
+        noting = self._cluster.noting
+        for record in records:
+            for name, note in record.notes:
+                if name in (Devices.name, Allocations.name):
+                    yield from noting[name].cells(note, row)
+
+    def _free(self, row: Row) -> dict[str, int]:
         columns = self._cluster.table.columns
-        free = {
+        return {
             name: columns["allocatable", name].item(row) - columns["requested", name].item(row)
             for name, _ in self.requests
         }
+
+    def doors(self, row: Row) -> list[Door]:
+        """Whose room the reservation may take, the best first; or nobody's, where there is room without."""
+        free, records = self._free(row), self.candidates.get(row, ())
+        found: list[Door] = []
+        if self.many:
+            several = self._several(records, free).pods if records else ()
+            found += [Door(NAME, several)] if several else []
+        else:
+            found += [Door(NAME, (each,)) for each in self._able(records, free)]
+        if not self.required and not self._short(free):
+            found.insert(0 if self._spares else len(found), BESIDE)
+        return found
+
+    def taken(self, row: Row) -> Taken:
+        """The pods that the reservation takes over on a row, where nothing but amounts matters."""
+        free = self._free(row)
         short = self._short(free)
         does_without = not short and not self.required
         records = self.candidates.get(row, ())
@@ -115,23 +145,30 @@ class PreAllocation:
         found = self._several(records, free) if self.many else self._one(records, free)
         return Taken() if found.is_none and does_without else found
 
+    def _able(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> list[PodRecord]:
+        """The pods of which one is enough, the best first."""
+        able = [each for each in records if not any(self._lacks(each, free))]
+        return able if self._by_priority else sorted(able, key=self._filled, reverse=True)
+
+    def _lacks(self, record: PodRecord, free: Mapping[str, int]) -> tuple[int, int]:
+        """With a pod taken over: what the node lacks, and of what the pod has more than is reserved."""
+        asked = dict(record.requests)
+        short = self._short({name: amount + asked.get(name, 0) for name, amount in free.items()})
+        return short, self._too_large(asked)
+
     def _one(self, records: Sequence[PodRecord], free: Mapping[str, int]) -> Taken:
+        able = self._able(records, free)
+        if able:
+            return Taken((able[0],))
+        if not self.required:
+            # It could do without them: what keeps it from the node is that this is full.
+            return Taken(by_node=self._short(free))
         by_node = by_room = 0
-        able = []
         for record in records:
-            asked = dict(record.requests)
-            too_large = self._too_large(asked)
-            short = self._short({name: amount + asked.get(name, 0) for name, amount in free.items()})
-            if not too_large and not short:
-                able.append(record)
+            short, too_large = self._lacks(record, free)
             by_node |= short
             by_room |= too_large
-        if able:
-            return Taken((able[0] if self._by_priority else max(able, key=self._filled),))
-        if self.required:
-            return Taken(by_node=0 if by_room else by_node, by_room=by_room)
-        # It could do without them: what keeps it from the node is that this is full.
-        return Taken(by_node=self._short(free))
+        return Taken(by_node=0 if by_room else by_node, by_room=by_room)
 
     def _filled(self, record: PodRecord) -> int:
         """How full a pod makes the reservation."""
@@ -176,6 +213,7 @@ class PreAllocationJudge(HolderJudge):
         super().__init__(policy, node, cluster)
         self._wanted, self._table = wanted, cluster.table
         self.facets = (Filling(wanted.score, wanted.candidates, cluster),)
+        self.doors = wanted.doors
 
     def feasible(self, cells: Cells) -> Numbers:
         before = super().feasible(cells)

@@ -146,9 +146,9 @@ class Rooms(Notes):
         uid = self._by_name.get(name)
         return None if uid is None else self.all.get(uid)
 
-    def of_holder(self, record: PodRecord | None) -> Room | None:
+    def of_holder(self, record: PodRecord) -> Room | None:
         """The room that a pod holds."""
-        about = None if record is None else room_note(record)
+        about = room_note(record)
         return self.all.get(about.uid) if isinstance(about, StandsFor) else None
 
     def of_stand_in(self, meta: ObjectMeta) -> Reservation | None:

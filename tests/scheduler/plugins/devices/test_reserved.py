@@ -167,3 +167,20 @@ def test_a_pod_hears_that_its_reservation_has_no_such_devices_though_enough_in_a
     assert told.placement.rejections == {"Reservation(s) Insufficient gpu devices": 1}
     text = "0/1 reservations are available: 1 Reservation(s) Insufficient gpu devices."
     assert told.remedy.event == ("FailedScheduling-Reservation", text)
+
+
+def test_a_reservation_that_takes_a_running_pod_over_holds_the_devices_of_that_pod() -> None:
+    found = world()
+    found.put(pod("other", app="other", more=WHOLE))
+    found.settle()
+    found.put(pod("runs", more=WHOLE))
+    found.settle()
+    assert (minors(found, "shop/other"), minors(found, "shop/runs")) == ([0], [1])
+    found.put(reservation(more=WHOLE, preAllocation=True, **ONLY))
+    assert found.settle() == {"reservation:r": "n0"}
+    assert found.inside("shop/runs") == "r"
+    assert json.loads(found.reservations["r"].metadata.annotations[ALLOCATED])["gpu"][0]["minor"] == 1
+    found.delete("shop/runs")
+    found.put(pod("late", app="other", more=HALF), pod("owner", more=WHOLE))
+    found.settle()
+    assert (minors(found, "shop/late"), minors(found, "shop/owner")) == ([], [1])
