@@ -59,8 +59,7 @@ class QuotaCounting:
         one = _Waiting(pod, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(key, []).append(one)
         if key not in self._tasks:
-            task = self._tasks[key] = asyncio.create_task(self._work(key), name=f"count pods of {key}")
-            task.add_done_callback(lambda _: self._tasks.pop(key, None))
+            self._tasks[key] = asyncio.create_task(self._work(key), name=f"count pods of {key}")
         try:
             async with asyncio.timeout(LIMIT_S):
                 return await one.answer
@@ -68,6 +67,13 @@ class QuotaCounting:
             return f"quota {name} could not be asked within {LIMIT_S:g} seconds; try again"
 
     async def _work(self, key: str) -> None:
+        try:
+            await self._answer_all(key)
+        finally:
+            # Not in a callback, which comes later: a pod that comes in between would get no answer.
+            del self._tasks[key]
+
+    async def _answer_all(self, key: str) -> None:
         while batch := self._waiting.pop(key, None):
             try:
                 answers = await self._counted(key, [each.pod for each in batch])

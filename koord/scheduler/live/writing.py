@@ -63,8 +63,7 @@ class Writing:
         key = _kind(write), write.namespace, write.name
         self._wanted[key] = write
         if key not in self._tasks:
-            task = self._tasks[key] = asyncio.create_task(self._write(key), name=f"write {' '.join(key)}")
-            task.add_done_callback(lambda _: self._tasks.pop(key, None))
+            self._tasks[key] = asyncio.create_task(self._write_all(key), name=f"write {' '.join(key)}")
 
     def look(self) -> None:
         """Now and then: pods whose notice is over go, and those that need not go any more stay."""
@@ -100,6 +99,13 @@ class Writing:
         self._noticing.finish()
         for task in self._tasks.values():
             task.cancel()
+
+    async def _write_all(self, key: _Object) -> None:
+        try:
+            await self._write(key)
+        finally:
+            # Not in a callback, which comes later: a word that is put in between would never be written.
+            del self._tasks[key]
 
     async def _write(self, key: _Object) -> None:
         tries, told = 0, ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
+from koord.api.kinds import RESERVATIONS
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.store import Delta
-from koord.scheduler.framework.writes import Evict
+from koord.scheduler.framework.writes import Evict, Patch
 from koord.scheduler.live.noticing import UnderNotice
 from koord.scheduler.live.writing import Writing
 from tests.kube.manual_clock import ManualClock
@@ -105,3 +107,27 @@ async def test_after_a_restart_a_reason_that_is_not_found_again_counts_no_more()
     assert story.api.reasons == ["QuotaOverused"]
     await story.settle(301)
     assert story.api.reasons == ["QuotaOverused", "EvictionWithdrawn"]
+
+
+class Reservations:
+    """A server on which something happens just when it has answered."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.then: Callable[[], None] = lambda: None
+
+    async def patch(self, kind: Any, name: str, patch: Any, **_: Any) -> None:
+        self.written.append(patch["status"])
+        asyncio.get_running_loop().call_soon(self.then)
+        self.then = lambda: None
+
+
+async def test_a_word_that_comes_as_the_last_one_is_written_is_written_too() -> None:
+    api = Reservations()
+    writing = Writing(cast(Client, api), ManualClock(START_S))
+    api.then = lambda: writing.put(Patch(RESERVATIONS, "room", {"status": {"owners": 2}}))
+    writing.put(Patch(RESERVATIONS, "room", {"status": {"owners": 1}}))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert api.written == [{"owners": 1}, {"owners": 2}]
+    assert len(writing) == 0
