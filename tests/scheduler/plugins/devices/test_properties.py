@@ -17,7 +17,7 @@ from koord.scheduler.plugins.devices.grants import Granted, read, render
 from koord.scheduler.plugins.devices.judge import DeviceJudge, ShareJudge
 from koord.scheduler.plugins.devices.ledger import Usage
 from tests.scheduler.build import node, pod
-from tests.scheduler.plugins.devices.machines import ALLOCATED, HINT, Got, K, Scene, device, eight, gpu, rdma
+from tests.scheduler.plugins.devices.machines import ALLOCATED, HINT, JOINT, Got, K, Scene, device, eight, gpu, rdma
 
 REQUESTS: list[dict[str, int]] = [
     {"gpu": 20},
@@ -182,6 +182,59 @@ def test_whole_gpus_are_as_close_together_as_any_that_are_free(busy: set[int], c
     hint = {HINT: json.dumps({"gpu": {"requiredTopologyScope": scope}})} if scope else {}
     got = scene.place(nvidia=count, annotations=hint)
     assert (depth(tuple(got.minors())) == deepest) if deepest >= required else got.node is None
+
+
+PAIRS = [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+QUADS = [{0, 1, 2, 3}, {4, 5, 6, 7}]
+TABLE = {1: [{minor} for minor in range(8)], 2: PAIRS, 4: QUADS, 8: [set(range(8))]}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.integers(0, 7)), st.sampled_from([1, 2, 3, 4, 8]))
+def test_linked_gpus_are_a_set_of_the_table_that_leaves_most_of_the_larger_ones_whole(
+    busy: set[int], count: int
+) -> None:
+    """Brute force over the built-in table."""
+    labels = {"node.koordinator.sh/gpu-model": "H100", "node.koordinator.sh/gpu-partition-policy": "Honor"}
+    scene = Scene().node(devices=eight(), labels=labels)
+    for minor in busy:
+        scene.busy(minor)
+
+    def whole(taken: set[int]) -> int:
+        left = set(range(8)) - busy - taken
+        sizes = ((8, 10000), (4, 100), (2, 1))
+        return sum(points for size, points in sizes if size >= count for each in TABLE[size] if each <= left)
+
+    free = [each for each in TABLE.get(count, []) if not each & busy]
+    got = set(scene.place(nvidia=count).minors())
+    assert got in free if free else not got
+    assert not free or whole(got) == max(map(whole, free))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.integers(0, 3)), st.sets(st.integers(0, 1)), st.integers(1, 4), st.booleans())
+def test_joint_devices_are_free_and_on_the_same_switches_where_they_must_be(
+    busy: set[int], full: set[int], count: int, must: bool
+) -> None:
+    """Brute force: network cards on all switches of the GPUs are needed, or taken where there are any."""
+    scene = Scene().node(devices=devices(15))
+    for minor in busy:
+        scene.busy(minor)
+    if full:
+        scene.holds(rdma={minor: {"rdma": 100} for minor in full})
+    said = {"deviceTypes": ["gpu", "rdma"], **({"requiredScope": "SamePCIe"} if must else {})}
+    got = scene.place(nvidia=count, rdma=1, annotations={JOINT: json.dumps(said)})
+    gpus, cards = set(got.minors()), set(got.minors("rdma"))
+    free = [set(each) for each in combinations(sorted(set(range(4)) - busy), count)]
+    good = [each for each in free if not must or not {minor // 2 for minor in each} & full]
+    if not free or full == {0, 1} or not good:
+        assert got.node is None
+        return
+    if got.node is not None:
+        assert gpus in free
+        assert not cards & full
+        switches = {minor // 2 for minor in gpus}
+        assert cards == switches if must else cards >= switches - full
 
 
 @settings(max_examples=20, deadline=None)
