@@ -27,6 +27,7 @@ from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
 from koord.descheduler.live.picture import Picture
 from koord.descheduler.migration import (
+    Action,
     EvictPod,
     Seen,
     Step,
@@ -126,7 +127,7 @@ class Migrating:
     ) -> Requeue | None:
         ttl = args.default_job_ttl if job.spec.ttl is None else job.spec.ttl
         for action in taken.actions:
-            if isinstance(action, EvictPod) and seen.pod is not None:
+            if _lets_go(action, taken) and seen.pod is not None:
                 await self._carrying_out.note(seen.pod, EVICT_TRIGGER.read(job.metadata))
             try:
                 await self._carrying_out.act(job, action, ttl)
@@ -242,6 +243,11 @@ class Migrating:
                 extra={"job": meta.name, "phase": str(after.status.phase), "reason": after.status.reason},
             )
         return True
+
+
+def _lets_go(action: Action, taken: Step) -> bool:
+    """Whether the pod leaves its node by this: evicted, or marked as the one that its workload gives up."""
+    return isinstance(action, EvictPod) or (isinstance(action, Change) and action.of == "Pod" and not taken.job.is_over)
 
 
 def _begins_to_evict(before: PodMigrationJob, after: PodMigrationJob) -> bool:
