@@ -6,10 +6,11 @@ preferred...     another node that takes them has more of what they prefer
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from koord.api.configuration.descheduler_upstream_args import RemovePodsViolatingNodeAffinityArgs
-from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.descheduler.plugin import Plugin, Proposal, Terms, Turn
 from koord.descheduler.selection import Selection
@@ -26,6 +27,7 @@ class RemovePodsViolatingNodeAffinity(Plugin):
 
     def propose(self, turn: Turn, memory: None) -> None:
         wishes = AllWishes()
+        by_weight: dict[bytes, Mapping[int, Sequence[str]]] = {}
         here = turn.sight.places.rows(turn.nodes)
         for kind in self._args.node_affinity_type:
             for name in turn.nodes:
@@ -35,29 +37,36 @@ class RemovePodsViolatingNodeAffinity(Plugin):
                         if _requires(pod) and not wishes.of(pod).suits(node) and self._may_go(turn, pod):
                             reason = "the node no longer matches the pod's required node affinity"
                             turn.ask(Proposal(pod, self.name, reason), Terms(among=here, must_fit=True))
-                    elif _prefers(pod) and self._may_go(turn, pod):
-                        self._to_a_preferred(turn, pod, node, wishes.of(pod))
+                    elif _prefers(pod):
+                        # Pods with equal wishes share the look at all nodes.
+                        alike = msgspec.msgpack.encode(node_affinity_of(pod.spec))
+                        if alike not in by_weight:
+                            by_weight[alike] = _by_weight(turn, wishes.of(pod))
+                        self._to_a_preferred(turn, pod, wishes.of(pod).preference(node), by_weight[alike])
 
     def _may_go(self, turn: Turn, pod: Pod) -> bool:
         return self._selection.has_pod(pod) and turn.never(pod) is None
 
-    def _to_a_preferred(self, turn: Turn, pod: Pod, node: Node, mine: Wishes) -> None:
+    def _to_a_preferred(self, turn: Turn, pod: Pod, now: int, by_weight: Mapping[int, Sequence[str]]) -> None:
         """The most preferred nodes are tried first: a move to a node that is no better would be one for nothing."""
-        now = mine.preference(node)
-        better: defaultdict[int, list[str]] = defaultdict(list)
-        for name in turn.nodes:
-            weight = mine.preference(turn.sight.nodes[name])
-            if weight > now and name != node.metadata.name:
-                better[weight].append(name)
-        if not better:
+        better = [weight for weight in by_weight if weight > now]
+        if not better or not self._may_go(turn, pod):
             return
         places = turn.sight.places
         for weight in sorted(better, reverse=True):
-            among = places.rows(better[weight])
+            among = places.rows(by_weight[weight])
             if places.would_take(pod, among):
                 reason = f"another node has more of what the pod prefers: a weight of {weight}, and this node {now}"
                 turn.ask(Proposal(pod, self.name, reason), Terms(among=among, must_fit=True))
                 return
+
+
+def _by_weight(turn: Turn, mine: Wishes) -> Mapping[int, Sequence[str]]:
+    """Nodes by how much they are preferred."""
+    found: dict[int, list[str]] = {}
+    for name in turn.nodes:
+        found.setdefault(mine.preference(turn.sight.nodes[name]), []).append(name)
+    return found
 
 
 def _requires(pod: Pod) -> bool:
