@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -82,6 +83,17 @@ def test_a_port_is_kept_between_runs_unless_another_is_asked_for_or_it_is_taken(
         data.keep_port(last)
     with DataDir(tmp_path) as data:
         assert data.last_port() == last
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("off", None), ("report", ("--config", "/c", "--dry-run")), ("on", ("--config", "/c"))]
+)
+def test_the_descheduler_reports_unless_told_to_act(
+    mode: Literal["off", "report", "on"], told: tuple[str, ...] | None
+) -> None:
+    plan = components(UpOptions(descheduler=mode, descheduler_config=Path("/c")), Path("/d"), 6443)
+    found = next((each.args for each in plan if each.name == "descheduler"), None)
+    assert (None if found is None else found[found.index("--alone") + 1 :]) == told
 
 
 def test_the_api_server_is_the_first_of_all() -> None:

@@ -83,6 +83,7 @@ class Case:
             "koord manager",
         ),
         Case({"schedulers": ()}, "no scheduler runs", "koord scheduler"),
+        Case({"moves": ("move-web",)}, "PodMigrationJobs that nobody carries out: move-web", "koord descheduler"),
         Case(
             {"pods": Pods(untried=(Untried("packed", ("shop/web",)),))},
             "nobody has tried to schedule: shop/web; the scheduler packed does not run",
