@@ -77,7 +77,8 @@ def _server(facts: Facts) -> Iterator[Problem]:
 def _components(facts: Facts) -> Iterator[Problem]:
     for each in facts.components:
         see = f"see {each.log}" if each.log else f"kubectl -n koordinator-system describe {each.name}"
-        if each.state != "ready":
+        # One that starts for the first time may simply be late.
+        if each.state != "ready" and (each.state != "starting" or each.restarts):
             yield Problem(f"{each.name} is {each.state}", see)
         for check in each.checks:
             if not check.ok:

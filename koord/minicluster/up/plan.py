@@ -24,6 +24,8 @@ class Component:
     args: tuple[str, ...]
     stop_within_s: float = 3.0
     "How long it may take to stop before it is killed."
+    late: bool = False
+    "Whether it starts when all others are ready, so that nobody waits for it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ def components(options: UpOptions, path: Path, port: int) -> tuple[Component, ..
         Component("controllers", (*kubeconfig, *HEALTH)),
         Component("scheduler", (*kubeconfig, *HEALTH, "--alone")),
         Component("manager", (*kubeconfig, *HEALTH, *WEBHOOKS)),
-        *((Component("descheduler", descheduler),) if options.descheduler != "off" else ()),
+        *((Component("descheduler", descheduler, late=True),) if options.descheduler != "off" else ()),
         Component("hollow", (*kubeconfig, *HEALTH, *fleet)),
     )
     if options.local_args is None:

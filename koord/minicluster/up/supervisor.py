@@ -57,6 +57,7 @@ class Child:
     ended: str = ""
     "How it ended the last time, if it did."
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -82,7 +83,7 @@ class Supervisor:
         self._data, self._on_change, self._command = data, on_change, tuple(command)
         self._stopping = False
         self.spawned = asyncio.Event()
-        "Set when every component's process has been started once."
+        "Set when the process of every component that is not late has been started once."
 
     async def run(self) -> None:
         try:
@@ -93,13 +94,21 @@ class Supervisor:
             await self._stop()
 
     async def ready(self) -> None:
-        """Returns when every component has said that it serves."""
+        """Returns when every component has said that it serves, and those that come late have been started."""
+        await self._early_ones_are_ready()
         for child in self.children.values():
-            await child.ready.wait()
+            await child.started.wait()
+
+    async def _early_ones_are_ready(self) -> None:
+        for child in self.children.values():
+            if not child.component.late:
+                await child.ready.wait()
 
     async def _keep(self, child: Child) -> None:
         """Starts the component, and starts it again whenever it ends."""
         failures = 0
+        if child.component.late:
+            await self._early_ones_are_ready()
         while True:
             started = time.monotonic()
             code = await self._run_once(child)
@@ -158,7 +167,8 @@ class Supervisor:
             )
         child.endpoints = {}
         self._change(child, "starting")
-        if all(each.process is not None for each in self.children.values()):
+        child.started.set()
+        if all(each.started.is_set() for each in self.children.values() if not each.component.late):
             self.spawned.set()
         log.debug("started %s", child.name, extra={"pid": child.pid})
         return process
