@@ -13,6 +13,7 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     load.EVICT_POLICY,
     load.EVICT_REASON,
     load.EVICT_TRIGGER,
+    load.LAST_EVICTIONS,
     load.PASSED_ARBITRATION,
     notice.CHECKPOINTED_AT,
     notice.EVICTION_ASKED_BY,
