@@ -169,6 +169,7 @@ async def test_services_of_a_running_scheduler(tmp_path: Path, caplog: pytest.Lo
                     "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName",
                     "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
                     "/apis/v1/plugins/Reservation/nodeReservations/:nodeName",
+                    "/apis/v1/plugins/Reservation/reservationSelectorIndex",
                 ]
             },
         )
