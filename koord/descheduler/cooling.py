@@ -6,6 +6,8 @@ the descheduler calls hot, the scheduler does not fill.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from koord.api.configuration.thresholds import COOL_DOWN_S
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
@@ -31,6 +33,18 @@ def note_of_move(node: Node, pod: Pod, by: str, now_s: float) -> dict[str, str] 
     said = LAST_EVICTIONS.read(node.metadata, "Node")
     kept = {name: time for name, time in said.items() if not name.startswith(OF_OWNER) or _counts(time, now_s)}
     return {LAST_EVICTIONS.key: LAST_EVICTIONS.render({**kept, **added})}
+
+
+def closed_to(nodes: Iterable[Node], owner: str, now_s: float) -> list[str]:
+    """The nodes that take no pods of an owner, because one was moved away from them a while ago. A reservation for its
+    next pod must not be there: nobody would use it."""
+    key, found = f"{OF_OWNER}{owner}", []
+    for node in nodes:
+        if LAST_EVICTIONS.key in node.metadata.annotations:
+            time = LAST_EVICTIONS.read(node.metadata, "Node").get(key)
+            if time is not None and _counts(time, now_s):
+                found.append(node.metadata.name)
+    return sorted(found)
 
 
 def _counts(time: str, now_s: float) -> bool:

@@ -6,7 +6,7 @@ pod that waits for a place itself has it for itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from koord.api.kinds import POD_MIGRATION_JOBS
@@ -20,9 +20,11 @@ ORDER: Final = "scheduling.koordinator.sh/reservation-order"
 Plain = Mapping[str, Any]
 
 
-def reservation_for(job: PodMigrationJob, pod: Plain, ttl: str, now_s: float, *, claims: bool = True) -> dict[str, Any]:
-    """The object to create. `claims`: whether it asks for the pod's volumes, too. What the job's own template says
-    comes first."""
+def reservation_for(
+    job: PodMigrationJob, pod: Plain, ttl: str, now_s: float, *, claims: bool = True, closed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The object to create. `claims`: whether it asks for the pod's volumes, too. `closed`: nodes that would not take
+    the pod's replacement. What the job's own template says comes first."""
     given: Plain = job.spec.reservation_options.template if job.spec.reservation_options is not None else {}
     given_spec: Plain = given.get("spec") or {}
     head: Plain = given.get("metadata") or {}
@@ -41,7 +43,7 @@ def reservation_for(job: PodMigrationJob, pod: Plain, ttl: str, now_s: float, *,
         "spec": {
             "ttl": ttl,
             **given_spec,
-            "template": elsewhere(template, node),
+            "template": elsewhere(template, [*([node] if node else ()), *(each for each in closed if each != node)]),
             "owners": given_spec.get("owners") or [_owner(pod)],
             "allocateOnce": True,
         },
@@ -63,18 +65,18 @@ def _template(pod: Plain, claims: bool) -> dict[str, Any]:
     return {"metadata": kept, "spec": spec}
 
 
-def elsewhere(template: Plain, node: str) -> dict[str, Any]:
-    """A pod template that goes to any node but one, whatever else it asks for: the node is out in every term."""
+def elsewhere(template: Plain, nodes: Sequence[str]) -> dict[str, Any]:
+    """A pod template that goes to any node but some, whatever else it asks for: they are out in every term."""
     spec = {**template.get("spec", {})}
     spec.pop("nodeName", None)
-    if node:
-        out = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+    # A field takes one value, and all of them must hold.
+    if out := [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]:
         affinity = {**(spec.get("affinity") or {})}
         of_nodes = {**(affinity.get("nodeAffinity") or {})}
         required = of_nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
         terms = required.get("nodeSelectorTerms") or [{}]
         of_nodes["requiredDuringSchedulingIgnoredDuringExecution"] = {
-            "nodeSelectorTerms": [{**term, "matchFields": [*(term.get("matchFields") or ()), out]} for term in terms]
+            "nodeSelectorTerms": [{**term, "matchFields": [*(term.get("matchFields") or ()), *out]} for term in terms]
         }
         spec["affinity"] = {**affinity, "nodeAffinity": of_nodes}
     return {**template, "spec": spec}

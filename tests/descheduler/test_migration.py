@@ -356,3 +356,7 @@ def test_the_reservation_asks_for_the_same_on_any_other_node() -> None:
     assert [term["matchFields"] for term in got] == [[out], [out]]
     assert [term["matchExpressions"] for term in got] == [term["matchExpressions"] for term in terms]
     assert json.dumps(running) == before, "what was read stays as it was"
+    closed = reservation_for(job(), running, "5m", NOW_S, closed=["n1", "n3"])["spec"]["template"]["spec"]
+    got = closed["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    also = {"key": "metadata.name", "operator": "NotIn", "values": ["n3"]}
+    assert [term["matchFields"] for term in got] == [[out, also], [out, also]], "nor where its replacement may not go"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from koord.api.kinds import DEPLOYMENTS, NODES, PODS, RESERVATIONS, Kind
+from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.annotations.load import SOFT_EVICTION, SoftEviction
 from koord.api.protocol.crd.pod_migration_job import DeleteOptions, PodMigrationJob
 from koord.api.text.timestamp import from_seconds
-from koord.descheduler.cooling import note_of_move
+from koord.descheduler.cooling import closed_to, note_of_move
 from koord.descheduler.migration import Action, DropReservation, EvictPod, MakeReservation, OrderReservation
 from koord.descheduler.parting import Change
 from koord.descheduler.replacement import ORDER, reservation_for
@@ -31,9 +33,12 @@ NOTE_TRIES = 3
 class CarryingOut:
     """`claims`: whether a reservation asks for the pod's volumes, too."""
 
-    def __init__(self, client: Client, clock: Clock, *, claims: bool = True) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, nodes: Callable[[], Iterable[Node]], *, claims: bool = True
+    ) -> None:
         # A refusal is told on the job, and tried again from there.
         self._client, self._clock, self._claims = client.limited(attempts=1), clock, claims
+        self._nodes = nodes
 
     async def act(self, job: PodMigrationJob, action: Action, ttl: str) -> None:
         """Raises `ApiError` where the API server refuses."""
@@ -91,7 +96,10 @@ class CarryingOut:
             return
         if pod["metadata"].get("uid") != ref.uid:
             return
-        wanted = reservation_for(job, pod, ttl, self._clock.now(), claims=self._claims)
+        now_s, owners = self._clock.now(), pod["metadata"].get("ownerReferences") or ()
+        owner = next((each["uid"] for each in owners if each.get("controller")), "")
+        closed = closed_to(self._nodes(), owner, now_s) if owner else ()
+        wanted = reservation_for(job, pod, ttl, now_s, claims=self._claims, closed=closed)
         # The name is the job's uid: one that is there was made for this job, by whoever was here before.
         with suppress(AlreadyExists):
             await self._client.create(RESERVATIONS, wanted)

@@ -71,7 +71,7 @@ class Migrating:
     ) -> None:
         self._client, self._picture, self._args, self._pace = client, picture, args, pace
         self._events, self._metrics, self._clock = events, metrics, clock
-        self._carrying_out = CarryingOut(client, clock, claims=claims)
+        self._carrying_out = CarryingOut(client, clock, picture.nodes.list, claims=claims)
         self.controller: Controller[str] = Controller(
             "podmigrationjob",
             self.reconcile,

@@ -236,6 +236,7 @@ class LaggingPicture(Picture):
         self._clock, self._assumed, self.scales = clock, {}, {}
         self._classes: Any = Lagging(server, PRIORITY_CLASSES, {})
         picture: Any = self
+        picture.nodes = Lagging(server, kinds.NODES, {})
         picture.pods = Lagging(server, PODS, {"controller": _controller})
         picture.jobs = Lagging(server, POD_MIGRATION_JOBS, {"pods": _pods_of, "reservation": _reservation_of})
         picture.reservations = Lagging(server, RESERVATIONS, {})
@@ -418,7 +419,10 @@ class Imagined:
                     server.put(RESERVATIONS, name, {**reservation, "status": {"phase": "Failed"}})
                     return
                 out = _not_in(reservation)
-                node = self.chance.choice([each for each in NODES if each not in out])
+                open_to_it = [each for each in NODES if each not in out]
+                if not open_to_it:
+                    continue
+                node = self.chance.choice(open_to_it)
                 server.put(RESERVATIONS, name, {**reservation, "status": {"phase": "Available", "nodeName": node}})
                 return
             users = [pod for pod in server.objects[PODS].values() if pod["metadata"].get("uses") == name]
