@@ -78,6 +78,10 @@ class Nobody:
 
     def awaits(self, *given: object) -> None: ...
 
+    def told_to_go(self, *given: object) -> None: ...
+
+    def evicted(self, *given: object) -> None: ...
+
 
 def test_the_loop_puts_back_whom_nobody_is_at_and_lets_its_place_go() -> None:
     fed, nobody = Fed(), Nobody()
