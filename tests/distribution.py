@@ -31,6 +31,10 @@ LONGEST_FIRST = (
     "tests/agent/host/test_cgroups.py",
     "tests/minicluster/up/test_guide.py",
     "tests/minicluster/up/test_status.py",
+    "tests/minicluster/up/test_colocation.py",
+    "tests/scheduler/live/test_kept_apart.py",
+    "tests/bench/test_agent.py",
+    "tests/descheduler/live/test_killed_processes.py",
 )
 _PLACES = {path: place for place, path in enumerate(LONGEST_FIRST)}
 

@@ -53,6 +53,13 @@ class Answer:
     ended: str = ""
     "How a watch ended: `closed` by the server, or `open` when we had enough."
 
+    def at(self, path: str) -> Any:
+        """`code`, `headers.NAME`, or what lies at a path in the body."""
+        if path == "code":
+            return self.code
+        header = path.removeprefix("headers.")
+        return self.headers.get(header) if header != path else dig(self.body, path)
+
 
 class Run:
     """One sequence on one server."""
@@ -102,10 +109,7 @@ class Run:
         deadline = time.monotonic() + self._target.patience_s
         while True:
             answer = await self._once(step)
-            if all(
-                (answer.code if path == "code" else dig(answer.body, path)) == self.filled(want)
-                for path, want in step.until.items()
-            ):
+            if all(answer.at(path) == self.filled(want) for path, want in step.until.items()):
                 return answer
             if time.monotonic() > deadline:
                 answer.ended = f"never became {dict(step.until)}"

@@ -48,7 +48,7 @@ class Step:
     save: Mapping[str, str] = field(default_factory=dict)
     "Variables, and where in the answer they are: `metadata.resourceVersion`, `items.0.metadata.name`."
     until: Mapping[str, Any] = field(default_factory=dict)
-    "Repeat the request until the answer has this: `code`, or a path in the body; informers need a moment."
+    "Repeat the request until the answer has this: `code`, `headers.NAME`, or a path in the body; caches need a moment."
     events: int | None = None
     "A watch: read so many events, and see that no more follow at once."
     shape: bool = False

@@ -58,6 +58,9 @@ def _until_labelled() -> Step:
     return post(f"{CM}?dryRun=All", config_map("probe"), until={"metadata.labels.first": "yes"})
 
 
+_WARNED = ['299 - "first warning"', '299 - "second warning"']
+
+
 def _until_code(code: int) -> Step:
     return post(f"{CM}?dryRun=All", config_map("probe"), until={"code": code})
 
@@ -105,7 +108,7 @@ SEQUENCES = [
     sequence(
         "hook-warnings",
         _validating(_hook("/warn")),
-        post(f"{CM}?dryRun=All", config_map("probe", labels={"a": "b"})),
+        post(f"{CM}?dryRun=All", config_map("probe", labels={"a": "b"}), until={"headers.Warning": _WARNED}),
         _mutating(_hook("/label")),
         _until_labelled(),
         post(CM, config_map("a")),
