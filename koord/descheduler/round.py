@@ -46,6 +46,8 @@ class Outcome:
     "What plugins remember, by profile and plugin."
     skipped: str = ""
     "Why there was no round."
+    failed: list[tuple[str, Exception]] = field(default_factory=list)
+    "Plugins that broke off, and over what. What others ask for counts, and what these asked for before."
 
     asked_by: dict[str, ReadyProfile] = field(default_factory=dict)
     "The profile that a move is asked for by, by the pod's key."
@@ -88,7 +90,10 @@ def _have_its_turn(plugin: Plugin, gate: _Gate, interval_s: float, outcome: Outc
     )
     slot = gate.profile.name, plugin.name
     assert plugin.propose is not None
-    outcome.memory[slot] = plugin.propose(turn, outcome.memory.get(slot))
+    try:
+        outcome.memory[slot] = plugin.propose(turn, outcome.memory.get(slot))
+    except Exception as error:  # noqa: BLE001 - users' plugins raise anything, and others have their turn
+        outcome.failed.append((plugin.name, error))
     outcome.nodes.update(turn.nodes_seen)
     outcome.deletion_costs.update(turn.deletion_costs)
     outcome.cordons += turn.cordons

@@ -26,6 +26,7 @@ from koord.descheduler.workloads import KINDS as WORKLOADS
 from koord.descheduler.workloads import workloads_of
 from koord.offline.world import World, world_of
 from koord.scheduler.framework.ask import Ask
+from koord.scheduler.own_plugins import PluginError
 from koord.scheduler.profiles import Profiles
 
 
@@ -72,6 +73,9 @@ def deschedule(
     world = world_of(manifests, profiles, now_s=now_s, seed=seed)
     sight = _sight(manifests, world, now_s)
     outcome = run(compiled, sight, at_once=True)
+    if outcome.failed:
+        name, error = outcome.failed[0]
+        raise PluginError(f"the plugin {name} broke off: {type(error).__name__}: {error}") from error
     ignored = {kind: number for kind, number in world.ignored.items() if kind not in {each.kind for each in WORKLOADS}}
     return Descheduled(
         _nodes(sight, outcome),

@@ -100,6 +100,19 @@ def test_what_is_no_plugin_is_refused(text: str, wrong: str) -> None:
     assert load("tests.descheduler.test_round:Nightly").name == "Nightly"
 
 
+class Broken(Nightly):
+    name = "Broken"
+
+    def propose(self, turn: Turn, memory: Any) -> Any:
+        raise ValueError("out of order")
+
+
+def test_a_plugin_that_raises_does_not_keep_the_others_from_their_turn() -> None:
+    outcome = run(profile({}, FREELY, own=[Broken, Nightly]), three_pods().sight())
+    assert moved(outcome) == ["p0", "p1", "p2"]
+    assert [(name, str(error)) for name, error in outcome.failed] == [("Broken", "out of order")]
+
+
 class Copy(Nightly):
     name = "LowNodeLoad"
 

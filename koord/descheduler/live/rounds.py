@@ -73,9 +73,11 @@ class Rounds:
         try:
             sight = self._picture.sight()
             outcome = run(ready, sight, self._memory)
-        except Exception:  # the supervisor of plugins: what one of them cannot do must not end the others' moves
+        except Exception:  # filters and sorters of users: jobs that are under way go on nevertheless
             log.exception("a round failed; the next one comes in %s", ready.config.descheduling_interval)
             return None
+        for plugin, error in outcome.failed:
+            log.error("the plugin %s broke off; others go on", plugin, exc_info=error)
         self._memory, self.last = outcome.memory, outcome
         self._metrics.round(outcome, self._clock.monotonic() - began_s)
         if outcome.skipped:
