@@ -20,7 +20,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo, PodMetricInfo
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import PriorityClass, priority_class
-from koord.api.text.duration import parse_duration
+from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import ResourceList
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
@@ -121,7 +121,7 @@ def _percentile(info: NodeMetricInfo, reading: Reading) -> dict[str, int] | None
         return None
     found: tuple[float, dict[str, int]] | None = None
     for part in info.aggregated_node_usages:
-        usage, over_s = part.usage.get(reading.aggregation), parse_duration(part.duration or "0s")
+        usage, over_s = part.usage.get(reading.aggregation), stored_duration(part.duration or "0s")
         if usage is None or (reading.duration_s and over_s != reading.duration_s):
             continue
         if found is None or over_s > found[0]:

@@ -44,7 +44,7 @@ from koord.api.protocol.crd.pod_migration_job import (
     PodMigrationJobStatus,
 )
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
-from koord.api.text.duration import parse_duration
+from koord.api.text.duration import stored_duration
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.descheduler.evictable import is_available
 from koord.descheduler.parting import Change, Scaling, asker_of, scene_of, taken_back, telling, verdict_on
@@ -158,7 +158,8 @@ def is_forgotten(job: PodMigrationJob, args: MigrationControllerArgs, now_s: flo
 
 
 def ttl_of(job: PodMigrationJob, args: MigrationControllerArgs) -> float:
-    return parse_duration(args.default_job_ttl if job.spec.ttl is None else job.spec.ttl)
+    """Seconds; 0: a job may take as long as it takes."""
+    return max(0.0, stored_duration(args.default_job_ttl if job.spec.ttl is None else job.spec.ttl))
 
 
 def _is_direct(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs) -> bool:

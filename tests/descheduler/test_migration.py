@@ -288,6 +288,13 @@ def test_a_paused_job_stays_as_it_is() -> None:
     assert (cluster.phase, cluster.made) == ("", 0)
 
 
+@pytest.mark.parametrize("ttl", ["-5s", "99999999999h", "soon"])
+def test_a_job_whose_ttl_cannot_be_meant_has_all_the_time_that_it_takes(ttl: str) -> None:
+    cluster = Cluster(job(ttl=ttl))
+    cluster.until_rest()
+    assert (cluster.phase, cluster.made) == ("Running", 1)
+
+
 def test_jobs_are_forgotten_some_time_after_they_must_have_ended() -> None:
     with_ttl, without = job(ttl="5m"), job(ttl="0s")
     assert [is_forgotten(with_ttl, ARGS, NOW_S + s) for s in (599, 600)] == [False, True]

@@ -34,6 +34,7 @@ from koord.descheduler.migration import (
     refused,
     reservation_name,
     step,
+    ttl_of,
 )
 from koord.descheduler.parting import Change, Scaling
 from koord.descheduler.told import ACTION, told
@@ -125,7 +126,7 @@ class Migrating:
     async def _take(
         self, job: PodMigrationJob, taken: Step, seen: Seen, args: MigrationControllerArgs
     ) -> Requeue | None:
-        ttl = args.default_job_ttl if job.spec.ttl is None else job.spec.ttl
+        ttl = (job.spec.ttl or args.default_job_ttl) if ttl_of(job, args) else "0s"
         for action in taken.actions:
             if _lets_go(action, taken) and seen.pod is not None:
                 await self._carrying_out.note(seen.pod, EVICT_TRIGGER.read(job.metadata))

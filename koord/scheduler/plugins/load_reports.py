@@ -9,7 +9,7 @@ from typing import Final
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import AggregatedUsage, NodeMetric, NodeMetricInfo
-from koord.api.text.duration import parse_duration
+from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import QuantityError, ResourceList
 from koord.api.text.timestamp import parse_timestamp
 from koord.scheduler.state.table import countable
@@ -93,7 +93,7 @@ class ReportReader:
     def aggregated(self, parts: Sequence[AggregatedUsage], by: Aggregation) -> Vector | None:
         """The usage by an aggregation, the last of several; None where there is none."""
         kind, wanted_s = by
-        found = [(parse_duration(each.duration or "0s"), each.usage.get(kind)) for each in parts]
+        found = [(stored_duration(each.duration or "0s"), each.usage.get(kind)) for each in parts]
         having = [(duration_s, usage.resources) for duration_s, usage in found if usage and usage.resources]
         longest_s = max((duration_s for duration_s, _ in having), default=0.0)
         for duration_s, resources in reversed(having):

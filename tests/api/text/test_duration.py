@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from koord.api.machinery.faults import Invalid, check
 from koord.api.machinery.struct import Struct
 from koord.api.text import duration
-from koord.api.text.duration import Duration, DurationError, from_ns, from_seconds, parse_duration, parse_ns
+from koord.api.text.duration import (
+    Duration,
+    DurationError,
+    from_ns,
+    from_seconds,
+    parse_duration,
+    parse_ns,
+    stored_duration,
+)
 
 RECORDED = json.loads(Path(__file__).with_name("data").joinpath("times.json").read_text())
 
@@ -81,3 +89,9 @@ def test_printing_and_reading_gives_the_same_duration(duration_ns: int) -> None:
 def test_any_text_is_a_duration_or_a_named_error(text: str) -> None:
     with contextlib.suppress(DurationError):
         assert parse_ns(from_ns(parse_ns(text))) == parse_ns(text)
+
+
+@pytest.mark.parametrize("text", ["99999999999h", "soon", "", "1e9s", "9" * 2000 + "h"])
+def test_what_is_stored_and_cannot_be_meant_never_ends(text: str) -> None:
+    assert stored_duration(text) > parse_duration("2500000h")
+    assert stored_duration("90s") == 90

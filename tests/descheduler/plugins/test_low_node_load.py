@@ -207,6 +207,8 @@ def test_a_percentile_over_a_time_counts_where_one_is_asked_for() -> None:
     assert classes(run(config(MARKS), scene.sight())) == {"a": "high", "b": "low"}
     by_p95 = {**MARKS, "aggregated": {"usageAggregationType": "p95", "usageAggregatedDuration": "5m"}}
     assert classes(run(config(by_p95), scene.sight())) == {"a": "normal", "b": "high"}
+    scene.metrics = [scene.metrics[0], with_percentile(metric("b", (10, 8), {}), "25", duration="99999999999h")]
+    assert classes(run(config(by_p95), scene.sight())) == {"a": "normal", "b": "low"}, "over another time"
     unknown = {**MARKS, "aggregated": {"usageAggregationType": "p99"}}
     assert classes(run(config(unknown), scene.sight())) == {"a": "high", "b": "low"}, "the last measurement stands in"
 

@@ -151,7 +151,10 @@ def test_scores(given: dict[str, Any], cpu: str, score: int) -> None:
 @pytest.mark.parametrize(("duration", "cpu"), [("10m", 6400), ("0s", 20000 + 6400)])
 def test_a_percentile_over_a_time_that_is_not_reported_counts_as_nothing_but_estimates(duration: str, cpu: int) -> None:
     """Three cpu and two times 1.7: whatever was measured, or upon the longest time that was."""
-    recorded = [{"duration": "5m0s", "usage": {"p95": {"resources": {"cpu": "20"}}}}]
+    recorded = [
+        {"duration": "5m0s", "usage": {"p95": {"resources": {"cpu": "20"}}}},
+        {"duration": "99999999999h", "usage": {"p90": {"resources": {"cpu": "60"}}}},
+    ]
     report = metric("n", usage={"cpu": "50"}, aggregated=recorded)
     placed = [asks(3000, "a", on="n"), asks(1700, "b", on="n")]
     for threshold, expected in (

@@ -474,6 +474,8 @@ class TestLifeCycle:
             ({"ttl": "0s", "expires": "2026-01-01T00:05:00Z"}, "n0", "Available"),
             ({"ttl": "1h", "expires": "2026-01-01T00:05:00Z"}, "n0", "Failed"),
             ({"ttl": "12m"}, "n0", "Available"),
+            ({"ttl": "99999999999h"}, "n0", "Available"),
+            ({"ttl": "soon"}, "n0", "Available"),
         ],
     )
     def test_32_only_those_with_a_node_expire(self, spec: dict[str, Any], on: str, phase: str) -> None:

@@ -21,7 +21,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCATABLE
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
-from koord.api.text.duration import parse_duration
+from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import render
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.scheduler.framework.writes import Delete, Patch
@@ -122,7 +122,7 @@ def status_of(reservation: Reservation, around: Surroundings, now_s: float) -> d
 def expires_s(reservation: Reservation) -> float | None:
     """When a reservation with a node ends; None: never."""
     spec, meta = reservation.spec, reservation.metadata
-    lives_s = parse_duration(spec.ttl) if spec.ttl else None
+    lives_s = stored_duration(spec.ttl) if spec.ttl else None
     if lives_s == 0:
         return None
     ends = [parse_timestamp(spec.expires)] if spec.expires else []
