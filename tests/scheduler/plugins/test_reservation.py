@@ -476,6 +476,8 @@ class TestLifeCycle:
             ({"ttl": "12m"}, "n0", "Available"),
             ({"ttl": "99999999999h"}, "n0", "Available"),
             ({"ttl": "soon"}, "n0", "Available"),
+            ({"ttl": "12m", "expires": "0000-01-01T00:00:00Z"}, "n0", "Available"),
+            ({"ttl": "10m", "expires": "2026-01-01T00:00:00+99:99"}, "n0", "Failed"),
         ],
     )
     def test_32_only_those_with_a_node_expire(self, spec: dict[str, Any], on: str, phase: str) -> None:

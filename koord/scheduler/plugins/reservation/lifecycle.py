@@ -23,7 +23,7 @@ from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCA
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
 from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import render
-from koord.api.text.timestamp import from_seconds, parse_timestamp
+from koord.api.text.timestamp import from_seconds, parse_timestamp, stored_timestamp
 from koord.scheduler.framework.writes import Delete, Patch
 from koord.scheduler.plugins.reservation.reserve_pod import ENDED, allocatable_of
 
@@ -125,7 +125,8 @@ def expires_s(reservation: Reservation) -> float | None:
     lives_s = stored_duration(spec.ttl) if spec.ttl else None
     if lives_s == 0:
         return None
-    ends = [parse_timestamp(spec.expires)] if spec.expires else []
+    at_s = stored_timestamp(spec.expires) if spec.expires else None
+    ends = [at_s] if at_s is not None else []
     if lives_s is not None and meta.creation_timestamp:
         ends.append(parse_timestamp(meta.creation_timestamp) + lives_s)
     return min(ends, default=None)
