@@ -20,5 +20,6 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     notice.EVICTION_NOTICE,
     notice.SCALED_FIRST,
     notice.SCALE_FIRST,
+    reservation.RESERVATION_ALLOCATED,
     reservation.RESERVATION_ORDER,
 )

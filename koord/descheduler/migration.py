@@ -47,6 +47,15 @@ from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
 from koord.api.text.duration import stored_duration
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.descheduler.evictable import is_available
+from koord.descheduler.held_room import (
+    Sibling,
+    awaits_replacement,
+    is_own,
+    left_by_taker,
+    reservation_name,
+    taken_instead,
+    will_be_traded,
+)
 from koord.descheduler.parting import Change, Scaling, asker_of, scene_of, taken_back, telling, verdict_on
 from koord.descheduler.scale_first import EvictOld, GiveUp, PatchDeployment, PatchPod, Wait, is_wanted, plan, record_of
 from koord.notice.decision import Go
@@ -58,6 +67,9 @@ SOON_S: Final = 0.3
 KEPT_AFTER_TTL_S: Final = 300.0
 KEPT_S: Final = 1800.0
 """How long jobs without a time to live are kept."""
+UNUSED_S: Final = 15.0
+"""How long after its pod is gone a job whose workload is whole waits for a pod that uses its reservation."""
+TAKEN: Final = "another pod has taken the reservation"
 _ITS_END: Final = ("Eviction", "Notice", "ScaledFirst")
 """Conditions of a job that has begun to make its pod go."""
 Policy: TypeAlias = Literal["Eviction", "Delete", "SoftEviction"]
@@ -76,6 +88,10 @@ class Seen:
     "How long until limits let another pod go."
     scaling: Scaling | None = None
     "Its Deployment, where pods are replaced before they go."
+    siblings: tuple[Sibling, ...] = ()
+    "Other jobs that move pods of the same workload."
+    whole: tuple[Pod, ...] | None = None
+    "The pods of its workload, if that has as many as it wants, all on nodes, and none of them uses the reservation."
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +114,13 @@ class OrderReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOverReservation:
+    """The room that another job left is this job's from now on, and goes with it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     namespace: str
     name: str
@@ -110,7 +133,7 @@ class EvictPod:
     "Who asked: a plugin, or nobody of the descheduler."
 
 
-Action: TypeAlias = MakeReservation | DropReservation | OrderReservation | EvictPod | Change
+Action: TypeAlias = MakeReservation | DropReservation | OrderReservation | TakeOverReservation | EvictPod | Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +219,23 @@ def _reserve_first(job: PodMigrationJob, seen: Seen, args: MigrationControllerAr
             return _failed(job, seen, "MissingReservation", f"there is no reservation {name}", now_s)
         return Step(job, (MakeReservation(name),), AGAIN_S)
     job = _with_reference(_with(job, "ReservationCreated", True, "", "", now_s), reservation)
-    if name != job.metadata.uid and not RESERVATION_ORDER.read(reservation.metadata, "Reservation"):
+    if not is_own(job, reservation) and not RESERVATION_ORDER.read(reservation.metadata, "Reservation"):
         return Step(job, (OrderReservation(name),), AGAIN_S)
     if not _is_still_there(job, seen) and not any(_condition(job, each) for each in _ITS_END):
         return _failed(job, seen, "MissingPod", "the pod is gone, or another has its name", now_s)
+    if not reservation.status.current_owners and awaits_replacement(job, pod_stays=_stays(job, seen)):
+        other = taken_instead(job, seen.siblings)
+        if other is not None:
+            return Step(_referring_to(job, other), again_s=0.0)
     waiting = _unscheduled(job, seen, reservation, now_s)
     if waiting is not None:
         return waiting
-    node = reservation.status.node_name
-    if seen.pod is not None and _is_still_there(job, seen) and seen.pod.spec.node_name == node:
+    node, for_itself = reservation.status.node_name, _owner_is_the_pod(job, reservation)
+    if not for_itself and seen.pod is not None and _is_still_there(job, seen) and seen.pod.spec.node_name == node:
         return _failed(job, seen, "ForbiddenMigratePod", f"the reservation is on the pod's own node {node}", now_s)
     job = replace(job, status=replace(job.status, node_name=node))
     job = _with(job, "ReservationScheduled", True, "", "", now_s)
-    if _owner_is_the_pod(job, reservation):
+    if for_itself:
         return _the_pod_itself(job, seen, reservation, now_s)
     if seen.scaling is not None and _scales_first(job, seen):
         return _scale_first(job, seen, seen.scaling, reservation, args, now_s)
@@ -238,8 +265,20 @@ def _the_pod_itself(job: PodMigrationJob, seen: Seen, reservation: Reservation, 
     if pod is not None and pod.spec.node_name:
         return _succeeded(_with(job, "PodScheduled", True, "", "", now_s), now_s)
     if reservation.status.phase is ReservationPhase.SUCCEEDED:
-        return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
+        return _failed(job, seen, "ForbiddenMigratePod", TAKEN, now_s)
     return Step(job, again_s=AGAIN_S)
+
+
+def _taken_away(job: PodMigrationJob, seen: Seen, reservation: Reservation, now_s: float) -> Step:
+    """Another pod uses the room while the pod is still there: the room of the job that this pod came for will do."""
+    left = left_by_taker(reservation, seen.siblings)
+    if left is not None:
+        taken = _referring_to(job, left)
+        status = replace(taken.status, node_name=left.status.node_name)
+        return Step(replace(taken, status=status), (TakeOverReservation(left.metadata.name),), SOON_S)
+    if will_be_traded(seen.siblings):
+        return Step(job, again_s=SOON_S)
+    return _failed(job, seen, "ForbiddenMigratePod", TAKEN, now_s)
 
 
 def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_s: float) -> Step | None:
@@ -257,7 +296,7 @@ def _evict(job: PodMigrationJob, seen: Seen, args: MigrationControllerArgs, now_
     if pod.metadata.deletion_timestamp is not None and begun is not None:
         return Step(_evicting(job, pod, now_s), again_s=AGAIN_S)
     if seen.reservation is not None and seen.reservation.status.phase is ReservationPhase.SUCCEEDED:
-        return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
+        return _taken_away(job, seen, seen.reservation, now_s)
     policy = _policy(pod, job, args)
     waiting = None if policy == "SoftEviction" else _notice(job, pod, args, now_s)
     if waiting is not None:
@@ -308,10 +347,12 @@ def _scale_first(
     record = record_of(scaling.deployment)
     begun = _condition(job, "ScaledFirst") is not None or (record is not None and record.job == job.metadata.uid)
     if not begun and reservation.status.current_owners:
-        return _failed(job, seen, "ForbiddenMigratePod", "another pod has taken the reservation", now_s)
-    is_there = _is_still_there(job, seen) and seen.pod is not None and seen.pod.metadata.deletion_timestamp is None
-    old = seen.pod if is_there else None
-    scene = scene_of(job, scaling, old, seen.bound, begun=begun)
+        return _taken_away(job, seen, reservation, now_s)
+    old = seen.pod if _stays(job, seen) else None
+    replacement = seen.bound
+    if replacement is None and _has_waited(job, "ScaledFirst", now_s):
+        replacement = _came_elsewhere(job, seen, now_s)
+    scene = scene_of(job, scaling, old, replacement, begun=begun)
     taken = plan(scene, now_s)
     meta = scaling.deployment.metadata
     if isinstance(taken, PatchDeployment):
@@ -370,8 +411,15 @@ def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservatio
     owners = reservation.status.current_owners
     if not owners and _holds_nothing(reservation):
         # Nobody uses what is nothing: the scheduler has shown that a node would take such a pod, and that is all.
-        unused = reservation.metadata.name
-        return Step(_succeeded(job, now_s).job, (DropReservation(unused),) if unused == job.metadata.uid else ())
+        return _without_it(job, reservation, "", now_s)
+    if not owners and seen.whole is not None and _has_waited(job, "Eviction", now_s):
+        came = _came_elsewhere(job, seen, now_s)
+        if came is not None:
+            meta = came.metadata
+            ref = ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+            job = replace(job, status=replace(job.status, pod_ref=ref, node_name=came.spec.node_name))
+        said = "its workload has all of its pods, and none of them uses the reservation"
+        return _without_it(job, reservation, said, now_s)
     if not owners and not _is_true(job, "ReservationBound"):
         message = f"waiting for a pod to use reservation {reservation.metadata.name}"
         waiting = _with(job, "PodBoundReservation", False, "WaitForPodBindReservation", message, now_s)
@@ -382,6 +430,27 @@ def _await_replacement(job: PodMigrationJob, seen: Seen, reservation: Reservatio
         job = replace(job, status=replace(job.status, pod_ref=ref))
     job = _with(job, "PodBoundReservation", True, "", "", now_s)
     return _await_ready(_with(job, "ReservationBound", True, "", "", now_s), seen, now_s)
+
+
+def _without_it(job: PodMigrationJob, reservation: Reservation, said: str, now_s: float) -> Step:
+    """The pod has moved, and nobody will use the room that was held."""
+    done = _succeeded(job, now_s).job
+    drop = (DropReservation(reservation.metadata.name),) if is_own(job, reservation) else ()
+    return Step(replace(done, status=replace(done.status, message=said)), drop)
+
+
+def _has_waited(job: PodMigrationJob, since: str, now_s: float) -> bool:
+    """Whether a condition is as it is for so long that a pod which uses the reservation would have come."""
+    found = _condition(job, since)
+    return found is not None and now_s - _time_s(found.last_transition_time, now_s) >= UNUSED_S
+
+
+def _came_elsewhere(job: PodMigrationJob, seen: Seen, now_s: float) -> Pod | None:
+    """The pod that came for the one that goes, if it did not need the reservation: the newest, since the job began."""
+    began_s = created_s(job, now_s)
+    new = [each for each in seen.whole or () if _time_s(each.metadata.creation_timestamp, 0.0) >= began_s]
+    new = [each for each in new if each.metadata.uid != job.spec.pod_ref.uid]
+    return max(new, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None)
 
 
 def _holds_nothing(reservation: Reservation) -> bool:
@@ -408,15 +477,12 @@ def _is_still_there(job: PodMigrationJob, seen: Seen) -> bool:
     return seen.pod is not None and seen.pod.metadata.uid == job.spec.pod_ref.uid
 
 
+def _stays(job: PodMigrationJob, seen: Seen) -> bool:
+    return seen.pod is not None and _is_still_there(job, seen) and seen.pod.metadata.deletion_timestamp is None
+
+
 def _owner_is_the_pod(job: PodMigrationJob, reservation: Reservation) -> bool:
     return any(each.object is not None and each.object.uid == job.spec.pod_ref.uid for each in reservation.spec.owners)
-
-
-def reservation_name(job: PodMigrationJob) -> str:
-    options = job.spec.reservation_options
-    if options is not None and options.reservation_ref is not None:
-        return options.reservation_ref.name
-    return job.metadata.uid
 
 
 def _with_reference(job: PodMigrationJob, reservation: Reservation) -> PodMigrationJob:
@@ -424,7 +490,11 @@ def _with_reference(job: PodMigrationJob, reservation: Reservation) -> PodMigrat
     options = job.spec.reservation_options or PodMigrateReservationOptions()
     if options.reservation_ref is not None:
         return job
-    meta = reservation.metadata
+    return _referring_to(job, reservation)
+
+
+def _referring_to(job: PodMigrationJob, reservation: Reservation) -> PodMigrationJob:
+    options, meta = job.spec.reservation_options or PodMigrateReservationOptions(), reservation.metadata
     reference = ObjectReference(RESERVATIONS.api_version, RESERVATIONS.kind, name=meta.name, uid=meta.uid)
     return replace(job, spec=replace(job.spec, reservation_options=replace(options, reservation_ref=reference)))
 
@@ -434,8 +504,8 @@ def _leftovers(job: PodMigrationJob, seen: Seen, now_s: float) -> tuple[Action, 
     if job.status.phase is PodMigrationJobPhase.SUCCEEDED:
         return ()
     back = taken_back(job, seen.pod if _is_still_there(job, seen) else None, seen.scaling, now_s)
-    if seen.reservation is not None and reservation_name(job) == job.metadata.uid:
-        return (*back, DropReservation(reservation_name(job)))
+    if seen.reservation is not None and is_own(job, seen.reservation):
+        return (*back, DropReservation(seen.reservation.metadata.name))
     return back
 
 
@@ -480,7 +550,11 @@ def _words(reservation: Reservation) -> str:
 
 
 def created_s(job: PodMigrationJob, now_s: float) -> float:
+    return _time_s(job.metadata.creation_timestamp, now_s)
+
+
+def _time_s(text: str | None, now_s: float) -> float:
     try:
-        return parse_timestamp(job.metadata.creation_timestamp or "")
+        return parse_timestamp(text or "")
     except TimestampError:
         return now_s

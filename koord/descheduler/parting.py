@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment
 from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER
+from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.names import CREATED_BY_DESCHEDULER
 from koord.descheduler.scale_first import Scene, record_of, undo, unmark
@@ -80,8 +81,10 @@ def taken_back(job: PodMigrationJob, pod: Pod | None, scaling: Scaling | None, n
     """What a job that ends without moving its pod puts back: notice, deletion cost and replica. `pod`: the very one."""
     found: list[Change] = []
     if pod is not None:
-        meta = pod.metadata
-        withdrawn = withdrawal(pod, asker_of(job), now_s)
+        meta, asker = pod.metadata, asker_of(job)
+        # Another job may move the same pod for the same reason by now: its notice stands.
+        gave_it = any(is_of(each, asker) and each.about == asker.about for each in EVICTION_ASKED_BY.read(meta))
+        withdrawn = withdrawal(pod, asker, now_s) if gave_it else None
         if withdrawn is not None:
             found.append(Change("PodStatus", meta.namespace, meta.name, withdrawn))
     record = None if scaling is None else record_of(scaling.deployment)

@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from koord.api.kinds import POD_MIGRATION_JOBS
-from koord.api.kubernetes.meta import OwnerReference
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
-from koord.api.protocol.crd.reservation import Reservation
-from koord.descheduler.migration import reservation_name
+from koord.descheduler.held_room import CREATED_BY, reservation_name
 
-CREATED_BY: Final = {"app.kubernetes.io/created-by": "koord-descheduler"}
 ORDER: Final = "scheduling.koordinator.sh/reservation-order"
 Plain = Mapping[str, Any]
 
@@ -37,7 +34,7 @@ def reservation_for(
             **head,
             "name": reservation_name(job),
             # It goes with its job, whoever deletes that.
-            "ownerReferences": [_job_as_owner(job)],
+            "ownerReferences": [job_as_owner(job)],
             "labels": {**head.get("labels", {}), **CREATED_BY, ORDER: str(int(now_s * 1000))},
         },
         "spec": {
@@ -50,7 +47,7 @@ def reservation_for(
     }
 
 
-def _job_as_owner(job: PodMigrationJob) -> dict[str, str]:
+def job_as_owner(job: PodMigrationJob) -> dict[str, str]:
     kind, meta = POD_MIGRATION_JOBS, job.metadata
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": meta.name, "uid": meta.uid}
 
@@ -89,11 +86,3 @@ def _owner(pod: Plain) -> dict[str, Any]:
     if waits or controller is None:
         return {"object": {key: meta[key] for key in ("namespace", "name", "uid") if key in meta}}
     return {"controller": {**controller, "namespace": meta.get("namespace", "")}}
-
-
-def job_of(reservation: Reservation) -> OwnerReference | None:
-    """The job that a reservation was made for; None for one that somebody else made."""
-    meta = reservation.metadata
-    if any(meta.labels.get(key) != value for key, value in CREATED_BY.items()):
-        return None
-    return next((each for each in meta.owner_references if each.kind == POD_MIGRATION_JOBS.kind), None)

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from koord.api.kubernetes.words import ConditionStatus
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobPhase
-from koord.descheduler.migration import reservation_name
+from koord.descheduler.held_room import reservation_name
 
 ACTION: Final = "Migrating"
 

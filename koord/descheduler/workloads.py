@@ -84,7 +84,7 @@ def workloads_of(known: Iterable[Known], pods: Iterable[Pod], scales: Mapping[st
     for each in known:
         kind = _KIND_OF[type(each)][1]
         first = isinstance(each, Deployment) and SCALE_FIRST.read(each.metadata, kind)
-        workload = Workload(kind, each.metadata.key, each.metadata.uid, _replicas(each), _change(each), first)
+        workload = Workload(kind, each.metadata.key, each.metadata.uid, replicas_of(each), _change(each), first)
         found.by_uid[workload.uid] = workload
         above = _deployment(each.metadata) if isinstance(each, ReplicaSet) else None
         if above is not None:
@@ -108,7 +108,8 @@ def _deployment(metadata: ObjectMeta) -> OwnerReference | None:
     return owner if owner is not None and owner.kind == "Deployment" and owner.api_version.startswith("apps/") else None
 
 
-def _replicas(workload: Known) -> int:
+def replicas_of(workload: Known) -> int:
+    """How many pods a workload should have."""
     if isinstance(workload, Job):
         return workload.spec.parallelism
     return workload.spec.replicas
@@ -122,7 +123,7 @@ def _change(workload: Known) -> Change:
         return "has not been seen by its controller yet"
     if is_rolling_out(workload):
         return "is rolling out"
-    return "is scaling down" if workload.status.replicas > _replicas(workload) else ""
+    return "is scaling down" if workload.status.replicas > replicas_of(workload) else ""
 
 
 def is_rolling_out(workload: Deployment | ReplicaSet | StatefulSet) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kubernetes.pod import Pod
@@ -17,7 +18,7 @@ from koord.api.protocol.annotations.notice import (
     SCALED_FIRST,
     ScaledFirst,
 )
-from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.descheduler.migration import EvictPod, MakeReservation, Seen, step
 from koord.descheduler.parting import Change, Scaling
@@ -122,6 +123,15 @@ def test_a_job_that_fails_withdraws_its_notice() -> None:
     assert (cluster.job.status.phase, cluster.job.status.reason) == ("Failed", "Timeout")
     assert cluster.pod is not None
     assert cluster.pod.metadata.annotations == pod("2m").metadata.annotations
+
+
+def test_a_job_that_is_over_leaves_the_notice_of_the_next_one_alone() -> None:
+    cluster = Cluster(pod("2m"), job())
+    cluster.go_on()
+    before = cluster.pod
+    earlier = replace(cluster.job, metadata=replace(cluster.job.metadata, name="earlier"))
+    failed = replace(earlier, status=replace(earlier.status, phase=PodMigrationJobPhase.FAILED))
+    assert step(failed, Seen(before), ARGS, cluster.now_s).actions == ()
 
 
 def test_an_operator_that_moves_pods_itself_is_asked_at_once_and_the_job_times_out() -> None:

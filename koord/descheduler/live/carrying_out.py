@@ -17,9 +17,16 @@ from koord.api.protocol.annotations.load import SOFT_EVICTION, SoftEviction
 from koord.api.protocol.crd.pod_migration_job import DeleteOptions, PodMigrationJob
 from koord.api.text.timestamp import from_seconds
 from koord.descheduler.cooling import closed_to, note_of_move
-from koord.descheduler.migration import Action, DropReservation, EvictPod, MakeReservation, OrderReservation
+from koord.descheduler.migration import (
+    Action,
+    DropReservation,
+    EvictPod,
+    MakeReservation,
+    OrderReservation,
+    TakeOverReservation,
+)
 from koord.descheduler.parting import Change
-from koord.descheduler.replacement import ORDER, reservation_for
+from koord.descheduler.replacement import ORDER, job_as_owner, reservation_for
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -51,6 +58,9 @@ class CarryingOut:
             case OrderReservation(name):
                 order = {ORDER: str(int(self._clock.now() * 1000))}
                 await self._client.patch(RESERVATIONS, name, {"metadata": {"labels": order}})
+            case TakeOverReservation(name):
+                owner = {"metadata": {"ownerReferences": [job_as_owner(job)]}}
+                await self._client.patch(RESERVATIONS, name, owner)
             case EvictPod():
                 await self._evict(action)
             case Change():

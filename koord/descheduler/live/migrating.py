@@ -22,6 +22,7 @@ from koord.api.machinery.struct import Struct
 from koord.api.protocol.annotations.load import EVICT_TRIGGER
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
+from koord.descheduler.held_room import Sibling, reservation_name
 from koord.descheduler.live.carrying_out import CarryingOut
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.pace import Pace
@@ -32,7 +33,6 @@ from koord.descheduler.migration import (
     Seen,
     Step,
     refused,
-    reservation_name,
     step,
     ttl_of,
 )
@@ -179,7 +179,13 @@ class Migrating:
         wait_s = 0.0
         if pod is not None:
             wait_s = self._pace.wait_s(pod, args, picture.workloads_of([pod]), self._clock.now())
-        return Seen(pod, reservation, bound, wait_s, await self._scaling(job, pod))
+        siblings, whole, scaling = tuple[Sibling, ...](), None, await self._scaling(job, pod)
+        if reservation is not None:
+            siblings = picture.siblings(job, reservation)
+            is_due = pod is None or pod.metadata.uid != ref.uid or scaling is not None
+            if is_due and not reservation.status.current_owners:
+                whole = picture.whole(reservation)
+        return Seen(pod, reservation, bound, wait_s, scaling, siblings, whole)
 
     async def _scaling(self, job: PodMigrationJob, pod: Pod | None) -> Scaling | None:
         """The Deployment of the pod, where that asks for its replacement first, or is scaled for this job already."""

@@ -15,14 +15,17 @@ from koord.api.kinds import Kind
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment, ReplicaSet
 from koord.api.protocol.annotations.notice import SCALE_FIRST
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
+from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
+from koord.api.protocol.crd.reservation import Reservation
+from koord.descheduler.held_room import Sibling, reservation_name
 from koord.descheduler.job_request import is_under_way, is_waiting, pod_of
-from koord.descheduler.migration import reservation_name
 from koord.descheduler.places import Places
 from koord.descheduler.scale_first import record_of
 from koord.descheduler.sight import Sight
 from koord.descheduler.workloads import KINDS as WORKLOADS
-from koord.descheduler.workloads import Workloads, workloads_of
+from koord.descheduler.workloads import Workloads, replicas_of, workloads_of
 from koord.kube.clock import Clock
 from koord.kube.informer import Informer
 from koord.kube.informers import Informers
@@ -47,6 +50,7 @@ class Picture:
         self.nodes, self.pods = informers.get(kinds.NODES), informers.get(kinds.PODS)
         self.pods.add_index("controller", _controller)
         self.reservations = informers.get(kinds.RESERVATIONS)
+        self.reservations.add_index("controller", _held_for)
         self.jobs = informers.get(kinds.POD_MIGRATION_JOBS)
         self.jobs.add_index("pods", _pods_of)
         self.jobs.add_index("reservation", _reservation_of)
@@ -176,6 +180,53 @@ class Picture:
         known = self._assumed.get(name)
         return self.jobs.get(name) if known is None else known[0]
 
+    def jobs_with(self, reservation: str) -> list[PodMigrationJob]:
+        """The jobs that refer to a reservation."""
+        found = {job.metadata.name for job in self.jobs.by_index("reservation", reservation)}
+        found |= {name for name, (job, _) in self._assumed.items() if reservation_name(job) == reservation}
+        return [job for name in found if (job := self.job(name)) is not None and reservation_name(job) == reservation]
+
+    def siblings(self, job: PodMigrationJob, reservation: Reservation) -> tuple[Sibling, ...]:
+        """Other jobs that hold room for the same workload."""
+        rooms = {
+            room.metadata.name: room
+            for uid in _held_for(reservation)
+            for room in self.reservations.by_index("controller", uid)
+        }
+        if len(rooms) < 2:
+            return ()
+        found = {each.metadata.name: each for name in rooms for each in self.jobs_with(name)}
+        return tuple(
+            Sibling(
+                each,
+                rooms.get(reservation_name(each)),
+                rooms.get(each.metadata.uid) if reservation_name(each) != each.metadata.uid else None,
+                (pod := pod_of(each, self.pods.get)) is not None and pod.metadata.deletion_timestamp is None,
+            )
+            for each in found.values()
+            if each.metadata.uid != job.metadata.uid
+        )
+
+    def whole(self, reservation: Reservation) -> tuple[Pod, ...] | None:
+        """The pods of the workload that a reservation is for, if all of them are on nodes and none of them uses it."""
+        for uid in _held_for(reservation):
+            pods = [each for each in self.pods.by_index("controller", uid) if not each.is_finished]
+            wanted = self._wanted(uid, pods)
+            pods = [each for each in pods if each.metadata.deletion_timestamp is None]
+            if wanted is None or len(pods) < wanted or not all(each.spec.node_name for each in pods):
+                return None
+            return None if any(_uses(each, reservation) for each in pods) else tuple(pods)
+        return None
+
+    def _wanted(self, uid: str, pods: Iterable[Pod]) -> int | None:
+        """How many pods a controller should have; None if that is not known."""
+        for pod in pods:
+            owner = pod.metadata.controller
+            if owner is not None:
+                found = self._workload(owner.kind, f"{pod.metadata.namespace}/{owner.name}", uid)
+                return self.scales.get(uid) if found is None else replicas_of(found)
+        return None
+
     def all_jobs(self) -> list[PodMigrationJob]:
         self._forget_late()
         if not self._assumed:
@@ -216,6 +267,19 @@ def _scaled_for(deployment: Deployment) -> tuple[str, ...]:
     """The job for which a Deployment has one replica more."""
     record = record_of(deployment)
     return () if record is None else (record.job,)
+
+
+def _held_for(reservation: Reservation) -> tuple[str, ...]:
+    """The controller whose next pod may use a reservation."""
+    return tuple(each.controller.uid for each in reservation.spec.owners if each.controller is not None)
+
+
+def _uses(pod: Pod, reservation: Reservation) -> bool:
+    try:
+        said = RESERVATION_ALLOCATED.read(pod.metadata)
+    except AnnotationError:
+        return False
+    return said is not None and said.name == reservation.metadata.name
 
 
 def _pods_of(job: PodMigrationJob) -> tuple[str, ...]:

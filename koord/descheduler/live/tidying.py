@@ -13,15 +13,15 @@ from contextlib import suppress
 from typing import Final
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
-from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, RESERVATIONS
-from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
+from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, ScaledFirst
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
 from koord.api.protocol.names import CREATED_BY_DESCHEDULER
+from koord.descheduler.held_room import is_held_for_nobody, job_of, reservation_name
 from koord.descheduler.live.picture import Picture
 from koord.descheduler.migration import is_forgotten
-from koord.descheduler.replacement import job_of
-from koord.descheduler.scale_first import record_of, undo
+from koord.descheduler.scale_first import record_of, undo, unmark
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.controller import Controller
@@ -58,21 +58,27 @@ class Tidying:
                 end()
 
     def _job(self, delta: Delta[PodMigrationJob]) -> None:
-        if delta.new is None and delta.old is not None:
-            self.controller.add(delta.old.metadata.uid)
+        job = delta.old if delta.new is None else delta.new
+        if job is not None and (delta.new is None or job.is_over):
+            self.controller.add(job.metadata.uid)
 
     def _reservation(self, delta: Delta[Reservation]) -> None:
         if delta.old is None:
             self.controller.add(delta.key)
 
     async def _look_at(self, name: str) -> None:
-        """A reservation that was made for a job goes when the job is gone: asked for, since it may only be late."""
+        """A reservation that was made for a job goes when the job is gone: asked for, since it may only be late. It
+        also goes when the job is over and nobody uses it."""
         reservation = self._picture.reservations.get(name)
         owner = None if reservation is None else job_of(reservation)
         if reservation is None or owner is None:
             return
         known = self._picture.job(owner.name)
         if known is not None and known.metadata.uid == owner.uid:
+            referring = [*self._picture.jobs_with(name), *self._picture.jobs_with(reservation_name(known))]
+            if not is_held_for_nobody(reservation, known, referring):
+                return
+            await self._drop(reservation, "removed a reservation that nobody will use")
             return
         try:
             found = await self._client.get(POD_MIGRATION_JOBS, owner.name)
@@ -80,11 +86,15 @@ class Tidying:
                 return
         except NotFound:
             pass
+        await self._drop(reservation, "removed a reservation whose job is gone")
+
+    async def _drop(self, reservation: Reservation, why: str) -> None:
+        name = reservation.metadata.name
         try:
             await self._client.delete(RESERVATIONS, name, uid=reservation.metadata.uid)
         except (NotFound, Conflict):
             return
-        log.info("removed a reservation whose job is gone", extra={"reservation": name, "job": owner.name})
+        log.info(why, extra={"reservation": name})
 
     async def _forget(self) -> None:
         while True:
@@ -105,7 +115,8 @@ class Tidying:
         for deployment in self._picture.scaled():
             record, meta = record_of(deployment), deployment.metadata
             patch = None if record is None or record.job in uids else undo(deployment, record.job)
-            if patch is not None:
+            if record is not None and patch is not None:
+                await self._unmark(meta.namespace, record)
                 with suppress(NotFound, Conflict):
                     await self._client.patch(DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
                     log.info("took back a replica of a job that is gone", extra={"deployment": meta.key})
@@ -115,6 +126,14 @@ class Tidying:
                     asker = Asker(entry.by, entry.reason, entry.message, entry.about)
                     with suppress(NotFound):
                         await withdraw(self._client, pod, asker, now_s)
+
+    async def _unmark(self, namespace: str, record: ScaledFirst) -> None:
+        """The pod that was to go stays, for as much as it cost before."""
+        pod = next((each for each in self._picture.pods.list() if each.metadata.uid == record.pod), None)
+        patch = None if pod is None else unmark(pod, record)
+        if pod is not None and patch is not None:
+            with suppress(NotFound, Conflict):
+                await self._client.patch(PODS, pod.metadata.name, patch, namespace=namespace)
 
     async def _remove(self, job: PodMigrationJob) -> None:
         try:

@@ -1,7 +1,8 @@
 """A cluster in memory around the real code of the descheduler: an API server whose answers get lost, a scheduler, a
 workload, a kubelet, and informers that lag behind. Whatever calls the API server may be killed before or after that.
 
-One service of three replicas on three nodes, and some jobs that move its pods.
+One service of three replicas on eight nodes, and some jobs that move its pods. With `scale_first`, it is a Deployment
+that asks for replacements before its pods go.
 """
 
 from __future__ import annotations
@@ -14,31 +15,37 @@ from random import Random
 from typing import Any
 
 from koord.api import kinds
-from koord.api.configuration.descheduler_args import MigrationControllerArgs
+from koord.api.configuration.descheduler_args import MigrationControllerArgs, ObjectLimiter
 from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES, REPLICA_SETS, RESERVATIONS, Kind
+from koord.api.kubernetes.pod_costs import DELETION_COST
 from koord.api.machinery.codec import convert
-from koord.api.protocol.annotations.notice import EVICTION_DEADLINE, EVICTION_NOTICE
+from koord.api.protocol.annotations.notice import EVICTION_DEADLINE, EVICTION_NOTICE, SCALE_FIRST
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, ReservationAllocated
 from koord.api.text.timestamp import from_seconds, parse_timestamp
 from koord.descheduler.live.arbitrating import Arbitrating
 from koord.descheduler.live.metrics import DeschedulerMetrics
 from koord.descheduler.live.migrating import Migrating
 from koord.descheduler.live.pace import Pace
-from koord.descheduler.live.picture import Picture, _controller, _pods_of, _reservation_of, _scaled_for
+from koord.descheduler.live.picture import Picture, _controller, _held_for, _pods_of, _reservation_of, _scaled_for
 from koord.descheduler.live.scales import Scales
 from koord.descheduler.live.tidying import Tidying
 from koord.descheduler.migration import is_forgotten
 from koord.descheduler.rules import Rules
+from koord.descheduler.scale_first import LOWEST_COST
 from koord.kube.errors import ApiError, Status, error_for, unreachable
 from koord.kube.metrics import Metrics
 from tests.kube.manual_clock import ManualClock
 
 REPLICAS = 3
+TTL = "600s"
 NOTICE, DEADLINE = str(EVICTION_NOTICE.key), str(EVICTION_DEADLINE.key)
-NODES = ("n1", "n2", "n3")
+NODES = tuple(f"n{number}" for number in range(1, 9))
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "deployment", "controller": True}
+WEB = "default/web"
 CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
 METRICS = DeschedulerMetrics(Metrics(process=False))
-Key = tuple[Kind[Any], str]
+HEARD = ("pods", "jobs", "reservations", "workloads", "nodes")
 Plain = dict[str, Any]
 
 
@@ -59,8 +66,10 @@ class Server:
         self.evicted: list[str] = []
         self.ended: list[tuple[str, str]] = []
         "Every time that a job came to its end."
+        self.late: list[str] = []
+        "Jobs that ended because their time was over."
         self.deadlines: list[float] = []
-        "At each eviction, how long the pod would still have had; negative infinity where it asks for no notice."
+        "For each pod that goes, how long the pod would still have had; negative infinity where it asks for no notice."
         self.missed: list[str] = []
         "Pods that jobs found gone, by uid."
 
@@ -70,6 +79,9 @@ class Server:
         if NOTICE not in said or not is_ready(pod):
             return -math.inf
         return parse_timestamp(said[DEADLINE]) if DEADLINE in said else math.inf
+
+    def note_deadline(self, pod: Plain) -> None:
+        self.deadlines.append(self.told_until_s(pod) - self.clock.now())
 
     def find(self, kind: Kind[Any], key: str, uid: str = "") -> Plain:
         found = self.objects[kind].get(key)
@@ -88,9 +100,16 @@ class Server:
             phases = [(each or {}).get("status", {}).get("phase", "") for each in (before, new)]
             if phases[0] != phases[1] and phases[1] in ("Succeeded", "Failed"):
                 self.ended.append((key, phases[1]))
+                if new["status"].get("reason") == "Timeout":
+                    self.late.append(key)
                 if new["status"].get("reason") == "MissingPod" and "uid" in new["spec"]["podRef"]:
                     self.missed.append(new["spec"]["podRef"]["uid"])
             assert phases[0] not in ("Succeeded", "Failed") or phases[0] == phases[1], "a job ends once"
+        if kind is PODS and before is not None and _cost(before) != _cost(new) == int(LOWEST_COST):
+            # From here on its workload may give it up.
+            self.note_deadline(before)
+        if kind is DEPLOYMENTS and before is not None and before["spec"] != new["spec"]:
+            new["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
         self.objects[kind][key] = new
         return new
 
@@ -160,6 +179,10 @@ class FrailClient:
         found = self._call(lambda: self._server.find(kind, self._key(kind, name, namespace)))
         return json.dumps(found).encode()
 
+    async def raw(self, method: str, path: str) -> Any:
+        assert method == "GET", path
+        return self._call(lambda: (200, {}, b'{"items": []}'))
+
     async def create(self, kind: Kind[Any], body: Plain) -> Any:
         return convert(kind.type, self._call(lambda: self._server.create(kind, body)))
 
@@ -199,7 +222,7 @@ class FrailClient:
                 raise error_for(Status(code=429, reason="TooManyRequests", message="disruption budget"))
             if "deletionTimestamp" not in found["metadata"]:
                 self._server.evicted.append(uid)
-                self._server.deadlines.append(self._server.told_until_s(found) - self._server.clock.now())
+                self._server.note_deadline(found)
             self._server.delete(PODS, key, uid)
 
         self._call(act)
@@ -239,14 +262,16 @@ class LaggingPicture(Picture):
         picture.nodes = Lagging(server, kinds.NODES, {})
         picture.pods = Lagging(server, PODS, {"controller": _controller})
         picture.jobs = Lagging(server, POD_MIGRATION_JOBS, {"pods": _pods_of, "reservation": _reservation_of})
-        picture.reservations = Lagging(server, RESERVATIONS, {})
+        picture.reservations = Lagging(server, RESERVATIONS, {"controller": _held_for})
         picture._workloads = {
             REPLICA_SETS: Lagging(server, REPLICA_SETS, {"controller": _controller}),
             DEPLOYMENTS: Lagging(server, DEPLOYMENTS, {"scaled": _scaled_for}),
         }
 
     def catch_up(self, which: str) -> None:
-        getattr(self, which).catch_up()
+        informers: Any = self._workloads.values() if which == "workloads" else [getattr(self, which)]
+        for informer in informers:
+            informer.catch_up()
         for name, (job, _) in list(self._assumed.items()):
             heard = self.jobs.get(name)
             if heard is None or int(heard.metadata.resource_version) >= int(job.metadata.resource_version):
@@ -273,7 +298,7 @@ class Process:
         self._args, self._clock = args, clock
 
     async def work(self, chance: Random) -> None:
-        for which in ("pods", "jobs", "reservations"):
+        for which in HEARD:
             if chance.random() < 0.7:
                 self.picture.catch_up(which)
         names = [job.metadata.name for job in self.picture.all_jobs()]
@@ -297,12 +322,18 @@ class Process:
 class Imagined:
     """The whole of it."""
 
-    def __init__(self, seed: int, notice: str = "") -> None:
+    def __init__(self, seed: int, notice: str = "", *, scale_first: bool = False) -> None:
         self.chance = Random(seed)
         self.said = {NOTICE: notice} if notice else {}
         self.clock = ManualClock(1_700_000_000.0)
         self.server = Server(self.clock)
-        self.args = MigrationControllerArgs(skip_check_expected_replicas=True, object_limiters={}).completed()
+        # All of its pods may be on the move at once: their jobs must not get into each other's way.
+        self.args = MigrationControllerArgs(
+            skip_check_expected_replicas=True,
+            object_limiters={"workload": ObjectLimiter(duration="1ms")},
+            max_migrating_per_workload=REPLICAS,
+            max_unavailable_per_workload=REPLICAS,
+        ).completed()
         self.kills = 0
         self.calm = False
         self.made = 0
@@ -310,13 +341,17 @@ class Imagined:
         self.held_for_nobody: list[str] = []
         self.about: list[str] = []
         spec = {"replicas": REPLICAS, "selector": {}, "template": {}}
-        meta = {"name": "web", "namespace": "default", "uid": "rs"}
+        meta: Plain = {"name": "web", "namespace": "default", "uid": "deployment", "generation": 1}
+        if scale_first:
+            meta["annotations"] = {SCALE_FIRST.key: "true"}
+        self.server.create(DEPLOYMENTS, {"metadata": meta, "spec": spec, "status": {}})
+        meta = {"name": "web", "namespace": "default", "uid": "rs", "ownerReferences": [DEPLOYMENT]}
         self.server.create(REPLICA_SETS, {"metadata": meta, "spec": spec, "status": {"replicas": REPLICAS}})
-        for _ in range(REPLICAS):
-            self.controller()
         for _ in range(REPLICAS * 3):
+            self.controller()
             self.scheduler()
             self.kubelet()
+        self.fewest_ready = REPLICAS
         self.process = self.start()
 
     def start(self) -> Process:
@@ -347,17 +382,17 @@ class Imagined:
         """Nobody interferes any more, and time goes on until all jobs are over and forgotten."""
         self.calm = True
         self.process = self.start()
-        for number in range(40):
-            if number == 10:
+        for number in range(60):
+            if number == 35:
                 self.held_for_nobody = self.leftovers()
-            for which in ("pods", "jobs", "reservations"):
+            for which in HEARD:
                 self.process.picture.catch_up(which)
             await self.process.arbitrating.rule()
             for job in self.process.picture.all_jobs():
                 await self.process.migrating.reconcile(job.metadata.name)
             await self.process.tidy()
             for act in (self.controller, self.scheduler, self.kubelet):
-                for _ in range(REPLICAS):
+                for _ in range(REPLICAS * 2):
                     act()
             self.clock.advance(20.0)
             self.look()
@@ -368,10 +403,9 @@ class Imagined:
         return {uid for uid in self.server.missed if uid in self.server.evicted and about[uid] == 1}
 
     def leftovers(self) -> list[str]:
-        """Reservations whose job has not succeeded, now that all jobs are over."""
-        jobs = self.server.objects[POD_MIGRATION_JOBS].values()
-        succeeded = {job["metadata"]["uid"] for job in jobs if job["status"]["phase"] == "Succeeded"}
-        return [name for name in self.server.objects[RESERVATIONS] if name not in succeeded]
+        """Reservations that nobody uses, now that all jobs are over."""
+        rooms = self.server.objects[RESERVATIONS]
+        return [name for name, room in rooms.items() if not room.get("status", {}).get("currentOwners")]
 
     async def descheduler(self) -> None:
         try:
@@ -396,18 +430,28 @@ class Imagined:
             ref = {"namespace": meta["namespace"], "name": meta["name"]}
             self.made += 1
             self.about.append(meta["uid"])
-            body = {"metadata": {"name": f"move-{self.made}"}, "spec": {"podRef": ref, "mode": mode, "ttl": "60s"}}
+            body = {"metadata": {"name": f"move-{self.made}"}, "spec": {"podRef": ref, "mode": mode, "ttl": TTL}}
             self.server.create(POD_MIGRATION_JOBS, body)
 
     def controller(self) -> None:
-        """Of the workload: pods that are ending do not count."""
-        alive = [pod for pod in self.server.objects[PODS].values() if "deletionTimestamp" not in pod["metadata"]]
-        if len(alive) < REPLICAS:
+        """Of the Deployment and of the ReplicaSet: pods that are ending do not count."""
+        server = self.server
+        alive = {key: pod for key, pod in server.objects[PODS].items() if "deletionTimestamp" not in pod["metadata"]}
+        deployment, made = server.objects[DEPLOYMENTS][WEB], server.objects[REPLICA_SETS][WEB]
+        wanted, generation = deployment["spec"]["replicas"], deployment["metadata"].get("generation", 1)
+        seen = {"replicas": len(alive), "updatedReplicas": len(alive), "observedGeneration": generation}
+        if made["spec"]["replicas"] != wanted:
+            made = server.put(REPLICA_SETS, WEB, {**made, "spec": {**made["spec"], "replicas": wanted}})
+        elif deployment["status"] != seen:
+            server.put(DEPLOYMENTS, WEB, {**deployment, "status": seen})
+        if len(alive) < wanted:
             self.made += 1
             meta: Plain = {"name": f"web-{self.made}", "namespace": "default", "ownerReferences": [OWNER]}
             meta |= {"annotations": self.said}
             spec = {"schedulerName": "koord-scheduler", "containers": [CONTAINER]}
-            self.server.create(PODS, {"metadata": meta, "spec": spec})
+            server.create(PODS, {"metadata": meta, "spec": spec})
+        elif len(alive) > wanted:
+            server.delete(PODS, min(alive, key=lambda each: _kept_for(alive[each])))
 
     def scheduler(self) -> None:
         """One decision, or one write of what was decided before it was killed."""
@@ -441,7 +485,11 @@ class Imagined:
                 ]
                 uses = self.chance.choice(free) if free else None
                 node = self.chance.choice(NODES) if uses is None else uses["status"]["nodeName"]
-                meta = pod["metadata"] if uses is None else {**pod["metadata"], "uses": uses["metadata"]["name"]}
+                meta = pod["metadata"]
+                if uses is not None:
+                    name, uid = uses["metadata"]["name"], uses["metadata"]["uid"]
+                    said = {RESERVATION_ALLOCATED.key: RESERVATION_ALLOCATED.render(ReservationAllocated(name, uid))}
+                    meta = {**meta, "uses": name, "annotations": {**meta["annotations"], **said}}
                 server.put(PODS, key, {**pod, "metadata": meta, "spec": {**pod["spec"], "nodeName": node}})
                 return
 
@@ -460,6 +508,16 @@ class Imagined:
     def look(self) -> None:
         ready = sum(is_ready(pod) for pod in self.server.objects[PODS].values())
         self.fewest_ready = min(self.fewest_ready, ready)
+
+
+def _cost(pod: Plain) -> int:
+    return int(pod["metadata"].get("annotations", {}).get(DELETION_COST, "0"))
+
+
+def _kept_for(pod: Plain) -> tuple[bool, bool, int, str]:
+    """What a ReplicaSet with too many pods goes by: the lowest goes."""
+    is_placed = bool(pod["spec"].get("nodeName"))
+    return is_placed, is_ready(pod), _cost(pod), "" if is_placed else pod["metadata"]["name"]
 
 
 def _not_in(reservation: Plain) -> list[str]:

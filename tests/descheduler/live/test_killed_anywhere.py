@@ -1,18 +1,30 @@
-"""The descheduler, the scheduler and the API server, killed at every step of a move: nothing is lost or left over."""
+"""The descheduler, the scheduler and the API server, killed at every step of a move: nothing is lost or left over.
+
+The suite tries some fixed stories. KOORD_KILLS=1000 tries others until so many processes were killed, with notice and
+scale first and without.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koord.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
-from tests.descheduler.live.imagined import REPLICAS, Imagined, is_ready
+from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koord.api.kubernetes.pod_costs import DELETION_COST
+from koord.api.protocol.annotations.notice import SCALED_FIRST
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
+from tests.descheduler.live.imagined import REPLICAS, WEB, Imagined, is_ready
+
+KILLS = int(os.environ.get("KOORD_KILLS", "0"))
 
 
-@settings(max_examples=16)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["", "", "10s"]))
-async def test_each_job_ends_once_no_pod_is_lost_and_no_reservation_is_left_over(seed: int, notice: str) -> None:
-    story = Imagined(seed, notice)
+async def kills_of(seed: int, notice: str, scale_first: bool) -> int:
+    """One story, and what must hold at its end; how many processes were killed in it."""
+    story = Imagined(seed, notice, scale_first=scale_first)
     await story.live(200)
     await story.come_to_rest()
     server = story.server
@@ -20,11 +32,42 @@ async def test_each_job_ends_once_no_pod_is_lost_and_no_reservation_is_left_over
     assert story.held_for_nobody == [], "nor while failed jobs are still there"
     ended = [name for name, _ in server.ended]
     assert len(ended) == len(set(ended)), "each once"
+    assert server.late == [], "none waits for a pod that does not come"
     assert server.objects[RESERVATIONS] == {}
     assert sum(map(is_ready, server.objects[PODS].values())) == len(server.objects[PODS]) == REPLICAS
     assert len(server.evicted) == len(set(server.evicted)), "nobody is evicted twice"
     assert story.taken_for_vanished() == set()
-    assert story.fewest_ready >= REPLICAS - 1, "the budget holds"
+    assert story.fewest_ready >= (REPLICAS if scale_first else REPLICAS - 1), "the budget holds"
     assert all(left_s <= 0 for left_s in server.deadlines), "nobody goes before its notice is over"
-    said = [pod["metadata"].get("annotations", {}) for pod in server.objects[PODS].values()]
+    said = [dict(pod["metadata"].get("annotations", {})) for pod in server.objects[PODS].values()]
+    for each in said:
+        each.pop(RESERVATION_ALLOCATED.key, None)
+        assert each.pop(DELETION_COST, "0") == "0"
     assert all(each == story.said for each in said), "no notice is left over"
+    deployment = server.objects[DEPLOYMENTS][WEB]
+    assert deployment["spec"]["replicas"] == REPLICAS
+    assert SCALED_FIRST.key not in deployment["metadata"].get("annotations", {}), "no replica is left over"
+    return story.kills
+
+
+@settings(max_examples=16)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["", "", "10s"]), st.booleans())
+async def test_each_job_ends_once_no_pod_is_lost_and_no_reservation_is_left_over(
+    seed: int, notice: str, scale_first: bool
+) -> None:
+    await kills_of(seed, notice, scale_first)
+
+
+@pytest.mark.skipif(not KILLS, reason="takes minutes: KOORD_KILLS=1000 says how many")
+@pytest.mark.timeout(0)
+async def test_however_many_are_killed_nothing_is_lost_or_left_over() -> None:
+    killed = 0
+    for seed in itertools.count():
+        for notice, scale_first in itertools.product(("", "10s"), (False, True)):
+            try:
+                killed += await kills_of(seed, notice, scale_first)
+            except AssertionError as error:
+                error.add_note(f"seed {seed}, notice {notice!r}, scale first: {scale_first}")
+                raise
+        if killed >= KILLS:
+            return
