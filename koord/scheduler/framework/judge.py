@@ -87,6 +87,20 @@ class FewGroups:
         raise NotImplementedError(type(self).__name__)
 
 
+class OfFewRows:
+    """A facet that scores all rows 0 but a few, which it knows. Where its weight is so high that no score of others
+    makes up for it, the best row is among those: no other row need be judged."""
+
+    def rows(self) -> Array:
+        """The rows that may score more, after `refresh`. A row that comes into it, or leaves it, is one that the table
+        logged as changed."""
+        raise NotImplementedError(type(self).__name__)
+
+    def moved(self, changed: Changes) -> list[Row]:
+        """Of rows that changed, those that are among them, or were."""
+        raise NotImplementedError(type(self).__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class Objection:
     """Why the winner will not do after all."""

@@ -145,6 +145,12 @@ class Judged:
                 return None
         return changed
 
+    def seen_at(self, rows: Sequence[Row]) -> bool:
+        """As `seen`, of some rows alone. False where more has to be looked at."""
+        if self._only is not None:
+            return False
+        return self._view is None or self._view.follow(rows) is self.columns
+
     def judge_all(self) -> None:
         capacity = self._table.capacity
         self._take_rows()

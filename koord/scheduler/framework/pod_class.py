@@ -20,14 +20,16 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Gain, Many
 from koord.scheduler.framework.exact import doors_of
 from koord.scheduler.framework.groups import FEW_POINTS, LOW, NEVER, TIE_BITS, Groups
-from koord.scheduler.framework.judge import Facet, Objection, OfNodes
+from koord.scheduler.framework.judge import Facet, Objection, OfFewRows, OfNodes
 from koord.scheduler.framework.judged import OF_PODS, Judged
+from koord.scheduler.framework.leading import Lead, lead_of
 from koord.scheduler.framework.objections import Objections
 from koord.scheduler.framework.verdicts import Part as Part
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import SMALL, Array, Changes, Row
+from koord.scheduler.state.table import SMALL, Array, Changes, Reason, Row
 from koord.scheduler.state.view import View
 
+_NODE: Final = int(Reason.NODE)
 FEW: Final = 12
 """Up to so many rows are judged one by one: numpy's fixed cost per call is more than the arithmetic."""
 MANY: Final = 64
@@ -60,7 +62,9 @@ class PodClass:
         self._has_few_points = 100 * sum(part.weight for part in parts) < FEW_POINTS
         self._judged = Judged(key if ties is None else ties, cluster, parts, view)
         self._objections = Objections(self._judged, self._facets, cluster.table)
-        self._version = -1
+        self._version = self._led_at = -1
+        "Up to which changes all rows are judged; and facets are refreshed, with those rows judged that lead."
+        self._lead = lead_of(self._facets, parts)
         self._groups: Groups | None = None
         self._worth: Array | None = None
         self._tables: dict[int, Array] = {}
@@ -79,6 +83,8 @@ class PodClass:
 
     def best(self) -> Row | None:
         """The row with the highest total, or None where no row will do."""
+        if self._lead is not None and (leading := self._leading(self._lead)) is not None:
+            return leading
         self._catch_up()
         groups = self._groups
         assert groups is not None
@@ -145,7 +151,9 @@ class PodClass:
     def bar(self, row: Row, plugin: str, objection: Objection) -> None:
         """An exact check failed: the row is out for this class until something about it changes."""
         # The check may have tried something out: that it was undone is no news of the row.
-        self._catch_up()
+        lead = self._lead
+        if lead is None or row not in lead.facet.rows() or not self._catch_up_with(lead):
+            self._catch_up()
         groups = self._groups
         assert groups is not None
         if groups.move(row, self._judged.bar(row, plugin, objection), NEVER):
@@ -284,14 +292,46 @@ class PodClass:
             self._refresh(None)
             self._regroup()
         elif behind <= MANY and len(changed) <= (FEW if self._calm or not judged.is_seated else FEW_SEATED):
-            self._judge_few(changed)
+            self._judge_few(changed.rows, changed)
         else:
             self._judge_many(changed)
             judged.join(behind)
-        self._version = table.read()
+        self._version = self._led_at = table.read()
 
-    def _judge_few(self, changed: Changes) -> None:
-        judged, rows, reasons = self._judged, changed.rows, changed.reasons
+    def _leading(self, lead: Lead) -> Row | None:
+        """The best row, where it is among those that lead; None where others have to be looked at, too."""
+        if not self._catch_up_with(lead) or self._cluster.equal_hashes:
+            return None
+        rows, groups = lead.facet.rows(), self._groups
+        assert groups is not None
+        if not len(rows):
+            return None
+        totals = self._judged.base[rows] + self._worths()[groups.of_row[rows]]
+        at_odds = any(facet.normalised and not isinstance(facet, OfFewRows) for facet in groups.facets)
+        best = lead.winner(totals, at_odds=at_odds)
+        return None if best is None else int(rows[best])
+
+    def _catch_up_with(self, lead: Lead) -> bool:
+        """Judge again those rows that lead, and no others. False where all have to be."""
+        table, judged = self._table, self._judged
+        if self._led_at == table.version:
+            return True
+        if self._version < 0 or len(judged.base) != table.capacity:
+            return False
+        changed = table.changes(self._led_at)
+        if changed is None or changed.reasons & _NODE:
+            return False
+        rows = lead.facet.moved(changed)
+        if len(rows) > FEW or not judged.seen_at(rows):
+            return False
+        self._why = None
+        self._judge_few(rows, changed)
+        self._led_at = table.read()
+        return True
+
+    def _judge_few(self, rows: Sequence[Row], changed: Changes) -> None:
+        """Judge again some of the rows that changed, one by one."""
+        judged, reasons = self._judged, changed.reasons
         base, old = judged.base, []
         for row in rows:
             old.append(base.item(row))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FEW_ROWS: Final = 8
 """Up to so many changed rows are written one by one: numpy's fixed cost per call is more than the arithmetic."""
+ALL_AT_ONCE: Final = 32
+"""To write all cells of a column takes as long as to look up such a part of them."""
 _PODS: Final = int(Reason.PODS)
 
 
@@ -129,6 +131,14 @@ class View:
             self._follow()
         return self._columns
 
+    def follow(self, rows: Iterable[Row]) -> dict[Hashable, Array]:
+        """The columns, of which these rows alone are sure to be up to date; the others once somebody reads `columns`.
+        For whoever looks at no other rows: most changes are elsewhere."""
+        if self._capacity != self._table.capacity:
+            return self.columns
+        self._write_few(rows)
+        return self._columns
+
     def _follow(self) -> None:
         table = self._table
         if self._capacity != table.capacity:
@@ -139,7 +149,9 @@ class View:
                 self._write(slice(None))
             elif changed.reasons & self._reasons:
                 rows = changed.entries
-                if len(rows) > FEW_ROWS:
+                if len(rows) * ALL_AT_ONCE > table.capacity:
+                    self._write(slice(None))
+                elif len(rows) > FEW_ROWS:
                     self._write(rows)
                 else:
                     self._write_few(rows.tolist())
@@ -163,7 +175,10 @@ class View:
 
     def _write(self, rows: Array | slice) -> None:
         for seen, there, added in self._copies:
-            seen[rows] = there[rows] + added[rows]
+            if isinstance(rows, slice):
+                np.add(there, added, out=seen, casting="unsafe")
+            else:
+                seen[rows] = there[rows] + added[rows]
 
     def _write_few(self, rows: Iterable[Row]) -> None:
         for row in rows:

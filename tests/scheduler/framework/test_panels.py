@@ -12,11 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koord.api.configuration.scheduler_args import FitScoringStrategy, NodeResourcesFitArgs, ResourceWeight
-from koord.api.configuration.scheduler_config import SHIPPED
-from koord.api.kinds import NODES as NODES_KIND
-from koord.api.kinds import RESERVATIONS
 from koord.api.kubernetes.node import Node
-from koord.scheduler.core.core import Core
 from koord.scheduler.framework import panels, pod_class
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.cells import Many, One
@@ -24,11 +20,10 @@ from koord.scheduler.framework.engine import Engine
 from koord.scheduler.framework.judged import Judged
 from koord.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from koord.scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord.scheduler.profiles import profiles_of
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.table import Changes, Reason
 from tests.scheduler.builders import ask, engine, node
-from tests.scheduler.reservations import reservation
+from tests.scheduler.framework.reserved import Reserved
 
 NODES = 40
 
@@ -117,36 +112,6 @@ def test_what_is_kept_is_what_judging_everything_anew_gives(small: None, seed: i
             assert kept.why_not() == fresh.why_not()
 
 
-class Reserved:
-    """Nodes of which some have room that is reserved for the pods of a team, and pods of teams and others."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng, self.number, self.placed = random.Random(seed), 0, list[tuple[str, str | None]]()
-        self.core = Core(profiles_of(SHIPPED))
-        for i in range(NODES):
-            self.core.put(NODES_KIND, node(f"n{i}", cpu=self.rng.choice(["4", "8"]), pods="30"))
-
-    def step(self) -> None:
-        rng, core = self.rng, self.core
-        self.number += 1
-        dice, team = rng.random(), f"team-{rng.randrange(6)}"
-        if dice < 0.06:
-            found = reservation(
-                f"r{self.number}",
-                cpu=rng.choice("138"),
-                owners=[{"labelSelector": {"matchLabels": {"app": team}}}],
-                on=f"n{rng.randrange(NODES)}",
-                allocateOnce=rng.random() < 0.3,
-                allocatePolicy=rng.choice(["Aligned", "Restricted"]),
-            )
-            core.put(RESERVATIONS, found)
-        elif dice < 0.85:
-            pod = ask(f"p{self.number}", cpu=f"{100 * rng.randrange(1, 4)}m", labels={"app": team})
-            self.placed.append((pod.key, core.engines["koord-scheduler"].place(pod).node))
-        elif core.cluster.pods:
-            core.cluster.remove_pod(rng.choice(sorted(core.cluster.pods)))
-
-
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_owners_of_reservations_are_placed_together_with_others_as_alone(small: None, seed: int) -> None:
@@ -165,6 +130,7 @@ def test_owners_of_reservations_are_placed_together_with_others_as_alone(small: 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Judged, "_judge_apart", counted)
+        patch.setattr(pod_class, "lead_of", lambda facets, parts: None)
         for _ in range(180):
             together.step()
     assert together.placed == alone.placed

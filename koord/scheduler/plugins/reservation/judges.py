@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from koord.scheduler.framework.cells import Cells, Many, Numbers
-from koord.scheduler.framework.judge import Door, Judge
+from koord.scheduler.framework.judge import Door, Judge, OfFewRows
 from koord.scheduler.plugins.reservation import fitting
 from koord.scheduler.plugins.reservation.fitting import NO_ROOM, Free
 from koord.scheduler.plugins.reservation.matching import Matching
@@ -135,7 +135,7 @@ class OwnerJudge(Judge):
         return (masks & NO_ROOM).astype(np.bool_)
 
 
-class Filling:
+class Filling(OfFewRows):
     """Rows grouped by how full their room would be. `raw`: of a row that has one, which are those `at`."""
 
     gates = closes = False
@@ -148,6 +148,7 @@ class Filling:
         self._codes: dict[int, int] = {0: 0}
         self._seen: set[Row] = set()
         "Rows that had a room when last looked at."
+        self._rows: Array | None = None
         self.flat = True
 
     def refresh(self, changed: Changes | None) -> bool:
@@ -157,26 +158,32 @@ class Filling:
             self._raws, self._codes = [0], {0: 0}
             for row in at:
                 self._groups[row] = self._code(self._raw(row))
-            self._seen = set(at)
+            self._seen, self._rows = set(at), None
             self.flat = not at
             return True
         is_new = self.flat != (not at)
         self.flat = not at
         if self.flat and not is_new:
             return False
-        groups, moved, seen = self._groups, is_new, self._seen
-        # Most rows that change have no room.
-        for row in sorted(seen.union(at).intersection(changed.rows)):
-            if row in at:
-                code = self._code(self._raw(row))
-                seen.add(row)
-            else:
-                code = 0
-                seen.discard(row)
+        groups, has_moved, seen = self._groups, is_new, self._seen
+        for row in self.moved(changed):
+            code = self._code(self._raw(row)) if row in at else 0
+            if (row in at) != (row in seen):
+                seen.symmetric_difference_update((row,))
+                self._rows = None
             if groups.item(row) != code:
                 groups[row] = code
-                moved = True
-        return moved
+                has_moved = True
+        return has_moved
+
+    def moved(self, changed: Changes) -> list[Row]:
+        at = self._at
+        return changed.among(at) + [row for row in changed.among(self._seen) if row not in at]
+
+    def rows(self) -> Array:
+        if self._rows is None:
+            self._rows = np.array(sorted(self._seen), np.intp)
+        return self._rows
 
     def _code(self, raw: int) -> int:
         code = self._codes.get(raw)
