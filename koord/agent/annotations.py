@@ -10,6 +10,7 @@ from koord.api.protocol.annotations.value import Value
 READ: Final[tuple[Value[Any, Any], ...]] = (
     colocation.COLOCATION_STRATEGY,
     colocation.CPU_NORMALIZATION_RATIO,
+    colocation.RAW_ALLOCATABLE,
     cpu.ENABLE_NUMA_RESERVATION,
     cpu.NODE_RESERVATION,
     cpu.RESOURCE_STATUS,

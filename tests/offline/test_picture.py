@@ -170,3 +170,33 @@ def test_what_a_reservation_holds_and_nobody_uses_is_not_drawn_as_free() -> None
     assert "reservation/night 4-5" in "\n".join(text["cpus"])
     assert "shop/owner 6-7" in "\n".join(text["cpus"])
     assert text["devices"] == ["gpu 0  [#####.....]  50%  reservation/night 30%, shop/owner 20%"]
+
+
+FORECAST = """
+apiVersion: slo.koordinator.sh/v1alpha1
+kind: NodeMetric
+metadata: {name: n9}
+status:
+  prodReclaimableMetric: {resource: {resources: {cpu: 2498m, memory: 3Gi}}}
+  prodPeakMetric:
+    resource: {resources: {cpu: 6812m, memory: 5Gi}}
+    misses: {minutes: 1440, exceededMinutes: {cpu: 90, memory: 0}, exceededBy: {cpu: 350m, memory: "0"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n9}
+"""
+
+
+def test_a_forecast_says_how_often_it_was_exceeded_and_by_how_much() -> None:
+    (section,) = picture_of(parse(FORECAST, "forecast"), "n9")
+    cpu, memory = ("".join(span.text for span in line) for line in section.lines)
+    assert "peak 6812m, reclaimable 2498m" in cpu
+    assert "exceeded in 90 of 1440 minutes of the last day (6.2%), at most by 350m" in cpu
+    assert "never exceeded in 1440 minutes" in memory
+
+
+def test_a_forecast_that_nobody_judged_says_so() -> None:
+    young = FORECAST.replace("    misses: {minutes: 1440", "    unused: {minutes: 1440")
+    (section,) = picture_of(parse(young, "forecast"), "n9")
+    assert "no prediction was judged yet" in section.lines[0][0].text

@@ -30,8 +30,11 @@ from koord.agent.live import kubelet
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.live.pod_watch import PodWatch
+from koord.agent.live.predicting import predicting
 from koord.agent.live.reporting import Reporter
 from koord.agent.pods import AgentPod, pods_of
+from koord.agent.predict.forecast import Predictor
+from koord.agent.predict.model import PredictionSettings
 from koord.agent.qos.decision import Eviction
 from koord.agent.report.registry import REPORTS
 from koord.agent.report.report import Facts, Report
@@ -74,6 +77,7 @@ class AgentOptions:
     gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
     round_s: float = ROUND_S
     kubelet_s: float = KUBELET_S
+    prediction: PredictionSettings = field(default_factory=PredictionSettings)
 
 
 @dataclass(slots=True)
@@ -101,11 +105,14 @@ class Daemon:
             self.cgroups, read_ledger(options.state_dir), lambda text: write_ledger(options.state_dir, text)
         )
         self.agent = Agent(self.cgroups, executor, started_s=clock.monotonic())
+        self.predictor = Predictor(options.prediction)
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
+        self._knows_pods = False
+        "Whether kubelet has said which pods are here."
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         own = f"metadata.name={self._options.node}"
@@ -142,6 +149,7 @@ class Daemon:
             await self._find_driver()
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources, malformed)), name="kubelet")
+            tasks.create_task(self._again("predictions", self._predict), name="predictions")
             reporter = Reporter(self._client, self._clock, self._options.node, self._facts)
             for report, informer in sources.reports:
                 work = partial(reporter.run, report, partial(informer.get, self._options.node))
@@ -180,6 +188,12 @@ class Daemon:
             except (OSError, ValueError) as error:
                 log.warning("this round is left out: %s", error)
             await self._clock.sleep(max(self._options.round_s - (self._clock.monotonic() - began_s), 0.05))
+
+    async def _predict(self) -> None:
+        def state() -> NodeState | None:
+            return self._state if self._knows_pods else None
+
+        await predicting(self.predictor, self._options.state_dir, self.agent.samples, state, self._clock)
 
     def _evicted(self, eviction: Eviction) -> None:
         self._count(eviction.by, "evict")
@@ -263,6 +277,7 @@ class Daemon:
                 for uid, pod in pods.items():
                     malformed.tell(PODS, pod.meta, sources.pods[uid].meta if uid in sources.pods else None)
                 sources.pods = pods
+            self._knows_pods = True
         asked = await kubelet.settings(client, sources.kubelet, self.topology)
         new = replace(asked, static_cpus=kubelet.given_cpus(self.files, asked))
         if new != sources.kubelet:
@@ -272,7 +287,7 @@ class Daemon:
         if self._state is None:
             return None
         now_s, at = self._clock.monotonic(), timestamp(self._clock.now())
-        return Facts(self._state, self.agent.samples, self.files, now_s, at)
+        return Facts(self._state, self.agent.samples, self.files, now_s, at, self.predictor.forecast)
 
 
 def _allow_many_files() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from koord.agent.pods import AgentPod
+from koord.agent.predict.forecast import Forecast
 from koord.agent.report.report import Facts, Report
 from koord.agent.series import names
 from koord.agent.series.samples import Samples, Series
@@ -20,12 +21,15 @@ from koord.api.kinds import NODE_METRICS
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.crd.node_metric import (
     AggregatedUsage,
+    ForecastMisses,
     HostApplicationMetricInfo,
     NodeMetric,
     NodeMetricInfo,
     NodeMetricStatus,
     NUMAUsage,
+    PeakMetric,
     PodMetricInfo,
+    ReclaimableMetric,
     ResourceMap,
 )
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
@@ -34,11 +38,18 @@ from koord.api.text.quantity import render
 
 LEAST_REPORT_S: Final = 30.0
 LEAST_WINDOW_S: Final = 60.0
+FORECAST_S: Final = 180.0
+"A forecast that is older is not told: whatever keeps it from being made anew, nothing is lent by it."
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def node_metric_status(
-    state: NodeState, samples: Samples, policy: ReportPolicy, now_s: float, update_time: str
+    state: NodeState,
+    samples: Samples,
+    policy: ReportPolicy,
+    now_s: float,
+    update_time: str,
+    forecast: Forecast | None = None,
 ) -> NodeMetricStatus | None:
     """None while nothing was measured yet. `now_s` is in the time of the samples, `update_time` in everybody's."""
     window_s = max(policy.window_s, LEAST_WINDOW_S)
@@ -77,7 +88,17 @@ def node_metric_status(
         ),
         pods_metric=tuple(sorted((pod for pod in pods if pod), key=lambda pod: (pod.namespace, pod.name))),
         host_application_metric=tuple(sorted(applications, key=lambda each: each.name)),
+        prod_reclaimable_metric=None if forecast is None else ReclaimableMetric(_map(*forecast.prod.reclaimable)),
+        prod_peak_metric=None if forecast is None else PeakMetric(_map(*forecast.prod.peak), _misses(forecast)),
     )
+
+
+def _misses(forecast: Forecast) -> ForecastMisses | None:
+    misses = forecast.misses
+    if not misses.minutes:
+        return None
+    minutes = {"cpu": misses.cpu_minutes, "memory": misses.memory_minutes}
+    return ForecastMisses(misses.minutes, minutes, _map(misses.cpu_milli, misses.memory_bytes).resources)
 
 
 def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: float) -> tuple[NUMAUsage, ...]:
@@ -147,8 +168,14 @@ def _change(facts: Facts, known: NodeMetric | None) -> Mapping[str, Any] | None:
     """The manager makes the object: where there is none, nobody has asked."""
     if known is None:
         return None
-    status = node_metric_status(facts.state, facts.samples, _policy(known), facts.now_s, facts.at)
-    return None if status is None else {"status": msgspec.to_builtins(status)}
+    forecast = facts.forecast
+    if forecast is not None and facts.now_s - forecast.made_s > FORECAST_S:
+        forecast = None
+    status = node_metric_status(facts.state, facts.samples, _policy(known), facts.now_s, facts.at, forecast)
+    if status is None:
+        return None
+    # A merge patch leaves alone what it does not name: what an earlier agent predicted has to be named to go.
+    return {"status": {"prodReclaimableMetric": None, "prodPeakMetric": None, **msgspec.to_builtins(status)}}
 
 
 def _policy(known: NodeMetric | None) -> ReportPolicy:

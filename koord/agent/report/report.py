@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from koord.agent.host.files import Files
+from koord.agent.predict.forecast import Forecast
 from koord.agent.series.samples import Samples
 from koord.agent.state import NodeState
 from koord.api.configuration.features import AgentGate
@@ -30,6 +31,8 @@ class Facts:
     "In the time of the samples."
     at: str
     "In everybody's time."
+    forecast: Forecast | None = None
+    "None while nothing is known of the past."
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,4 +3,5 @@
 section     what a section is: a title, lines for a terminal, and the same as data
 cpus        sockets, NUMA nodes, cores with their threads, and who has them
 devices     GPUs and other devices, what is taken of each, and by whom
+forecast    how high prod pods are predicted to rise, and how often the last day's predictions were too low
 """

@@ -9,10 +9,11 @@ from koord.api import kinds
 from koord.api.text.manifest import Manifests
 from koord.offline.picture.cpus import cpus
 from koord.offline.picture.devices import devices
+from koord.offline.picture.forecast import forecast
 from koord.offline.picture.reservations import reservations
 from koord.offline.picture.section import Section, Seen
 
-SECTIONS: Final[tuple[Callable[[Seen], Section | None], ...]] = (cpus, devices, reservations)
+SECTIONS: Final[tuple[Callable[[Seen], Section | None], ...]] = (cpus, devices, reservations, forecast)
 """In the order in which they are shown."""
 
 
@@ -26,5 +27,6 @@ def picture_of(manifests: Manifests, name: str) -> list[Section]:
     topologies = [each for each in manifests.of(kinds.NODE_RESOURCE_TOPOLOGIES) if each.metadata.name == name]
     found = [each for each in manifests.of(kinds.DEVICES) if each.metadata.name == name]
     held = tuple(each for each in manifests.of(kinds.RESERVATIONS) if each.status.node_name == name)
-    seen = Seen(node, next(iter(topologies), None), next(iter(found), None), pods, held)
+    metric = next((each for each in manifests.of(kinds.NODE_METRICS) if each.metadata.name == name), None)
+    seen = Seen(node, next(iter(topologies), None), next(iter(found), None), pods, held, metric)
     return [section for make in SECTIONS if (section := make(seen)) is not None]

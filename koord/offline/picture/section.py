@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol.crd.device import Device
+from koord.api.protocol.crd.node_metric import NodeMetric
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.plugins.reservation.unused import unused
@@ -32,6 +33,7 @@ class Seen(NamedTuple):
     "That are on it."
     reservations: tuple[Reservation, ...] = ()
     "Likewise."
+    metric: NodeMetric | None = None
 
     @property
     def holders(self) -> tuple[Pod, ...]:

@@ -108,9 +108,20 @@ class ReclaimableMetric(Struct):
     "What prod pods requested and are predicted not to use."
 
 
+class ForecastMisses(Struct):
+    minutes: int = 0
+    "Minutes of the last day in which usage was compared with the peak that was predicted before."
+    exceeded_minutes: Mapping[str, int] = EMPTY
+    "In how many of these minutes usage was higher, for each resource."
+    exceeded_by: ResourceList = EMPTY
+    "Largest amount by which usage was higher, for each resource."
+
+
 class PeakMetric(Struct):
     resource: ResourceMap = ResourceMap()
     "Highest usage that is predicted for prod pods, with system usage and the safety margin included."
+    misses: ForecastMisses | None = None
+    "How often the predictions of the last day were too low. An addition of koord; absent until there was one."
 
 
 class NodeMetricStatus(Struct):

@@ -1,0 +1,60 @@
+"""How good forecasts were: in how many minutes of the last day prod rose above its forecast peak, and by how much.
+
+Each minute what prod and the system used is held against the forecast that was made before it. Kept by the hour, so
+that a day costs 24 rows and fades by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from koord.agent.predict.model import Used
+from koord.agent.predict.reclaim import Amounts
+
+HOUR_S: Final = 3600
+DAY_HOURS: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class HourMisses:
+    minutes: int = 0
+    "That were judged."
+    cpu_minutes: int = 0
+    "In which CPU was above its forecast."
+    cpu_milli: int = 0
+    "At most by so much."
+    memory_minutes: int = 0
+    memory_bytes: int = 0
+
+
+Misses = Mapping[int, HourMisses]
+"""By hour since the epoch."""
+
+
+def judged(misses: Misses, forecast: Amounts, used: Used, at_s: float) -> dict[int, HourMisses]:
+    """With one minute more; without what is older than a day, or from a future that a wrong clock made up."""
+    hour = int(at_s // HOUR_S)
+    before = misses.get(hour, HourMisses())
+    cpu, memory = int(used.cpu_milli) - forecast.cpu_milli, int(used.memory_bytes) - forecast.memory_bytes
+    after = replace(
+        before,
+        minutes=before.minutes + 1,
+        cpu_minutes=before.cpu_minutes + (cpu > 0),
+        cpu_milli=max(before.cpu_milli, cpu),
+        memory_minutes=before.memory_minutes + (memory > 0),
+        memory_bytes=max(before.memory_bytes, memory),
+    )
+    return {each: known for each, known in misses.items() if 0 < hour - each < DAY_HOURS} | {hour: after}
+
+
+def last_day(misses: Misses) -> HourMisses:
+    hours = misses.values()
+    return HourMisses(
+        sum(each.minutes for each in hours),
+        sum(each.cpu_minutes for each in hours),
+        max((each.cpu_milli for each in hours), default=0),
+        sum(each.memory_minutes for each in hours),
+        max((each.memory_bytes for each in hours), default=0),
+    )

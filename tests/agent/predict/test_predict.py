@@ -1,0 +1,264 @@
+"""Peak prediction on a node: what trains which model, what follows for prod, how errors and files are kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as changed
+
+from koord.agent.live.predicting import DIRECTORY, Keeper
+from koord.agent.pods import AgentPod
+from koord.agent.predict import checkpoint
+from koord.agent.predict.forecast import Predictor
+from koord.agent.predict.misses import HourMisses, judged, last_day
+from koord.agent.predict.model import NODE, SYSTEM, Model, PredictionSettings, Used, of_band
+from koord.agent.predict.reclaim import Amounts, PodPeak, predict, predicted, with_margin
+from koord.agent.predict.training import observed, to_save
+from koord.agent.report.node_metric import node_metric_status
+from koord.agent.series import names
+from koord.agent.series.samples import Samples
+from koord.api.protocol.priority import PriorityClass
+from koord.api.protocol.report_policy import ReportPolicy
+from koord.api.text.timestamp import from_seconds
+from tests.agent.states import GIB, NOW, node, pod
+
+SETTINGS = PredictionSettings()
+DAY = 86400.0
+AT = 20_000 * DAY
+OLD = from_seconds(AT - 2 * DAY)
+PROD, NONE = of_band(PriorityClass.PROD), of_band(PriorityClass.NONE)
+
+
+def created(made: AgentPod, when: str | None = OLD, *, deleted: bool = False) -> AgentPod:
+    gone = OLD if deleted else None
+    return replace(made, meta=changed(made.meta, creation_timestamp=when, deletion_timestamp=gone))
+
+
+def web(name: str = "web", cpu: str = "4", memory: str = "8Gi") -> AgentPod:
+    return created(pod(name, "LS", priority=9500, requests={"cpu": cpu, "memory": memory}))
+
+
+def measured(used: dict[str, tuple[float, float]], seconds: int = 60) -> Samples:
+    """By owner, steady CPU and memory; the node is the owner with no name."""
+    found = Samples()
+    for second in range(seconds):
+        at_s = NOW - seconds + 1 + second
+        for owner, (cpu, memory) in used.items():
+            found.add(names.pod_cpu(owner) if owner else names.NODE_CPU, at_s, cpu)
+            found.add(names.pod_memory(owner) if owner else names.NODE_MEMORY, at_s, memory)
+    return found
+
+
+def model(cpu: float, memory: float = 0) -> Model:
+    made = Model.new(SETTINGS, AT)
+    made.add(Used(cpu, memory), AT)
+    return made
+
+
+class TestProdReclaimable:
+    def test_the_worked_example(self) -> None:
+        a, b, c = Amounts(4000, 0), Amounts(2000, 0), Amounts(3000, 0)
+        pods = [
+            PodPeak(a, with_margin(Used(1366, 0), 10)),
+            PodPeak(b, with_margin(Used(2100, 0), 10)),
+            PodPeak(c, None),
+        ]
+        assert [each.peak.cpu_milli for each in pods if each.peak] == [1502, 2310]
+        bands = with_margin(Used(900 + 3000, 0), 10)
+        assert bands.cpu_milli == 4290
+        found = predicted(Amounts(32000, 0), pods, bands)
+        assert found.reclaimable.cpu_milli == 2498, "the smaller of 2498 by pods and 9000 - 4290 by bands"
+        assert found.peak.cpu_milli == 6812, "the larger of 1502 + 2310 + 3000 and 4290"
+
+    def test_no_more_than_the_node_has_is_reclaimed(self) -> None:
+        pods = [PodPeak(Amounts(8000, GIB), Amounts(1000, GIB))]
+        assert predicted(Amounts(3000, GIB), pods, Amounts(2500, 0)).reclaimable == Amounts(500, 0)
+
+    def test_of_pods_only_prod_and_those_without_a_class_count(self) -> None:
+        batch = created(pod("build", "BE", priority=5500, requests={"cpu": "2"}))
+        state = node(web(), batch)
+        models = {SYSTEM: model(0), PROD: model(1000, GIB), NONE: model(0), "web": model(1000, GIB), "build": model(1)}
+        found = predict(state, models, SETTINGS, AT)
+        assert found is not None
+        peak = models["web"].peak.cpu_milli * 110 // 100
+        assert found.reclaimable.cpu_milli == 4000 - peak
+
+    @pytest.mark.parametrize(
+        ("when", "why"),
+        [
+            (from_seconds(AT - DAY), "exactly a day old is still cold"),
+            (from_seconds(AT + DAY), "from the future: a clock that was set back"),
+            (None, "it does not say"),
+            ("yesterday", "nobody can read it"),
+        ],
+    )
+    def test_a_pod_that_may_be_young_lends_nothing_and_may_rise_to_its_request(
+        self, when: str | None, why: str
+    ) -> None:
+        state = node(created(web(), when))
+        models = {SYSTEM: model(0), PROD: model(1000), NONE: model(0), "web": model(1000)}
+        found = predict(state, models, SETTINGS, AT)
+        assert found is not None
+        assert (found.reclaimable.cpu_milli, found.peak.cpu_milli) == (0, 4000), why
+
+    def test_a_pod_on_its_way_out_is_ignored(self) -> None:
+        state = node(created(web(), deleted=True))
+        models = {SYSTEM: model(0), PROD: model(1000), NONE: model(0), "web": model(1000)}
+        found = predict(state, models, SETTINGS, AT)
+        assert found is not None
+        assert found.reclaimable == Amounts(0, 0)
+        assert found.peak.cpu_milli == models[PROD].peak.cpu_milli * 110 // 100, "its band remembers what it used"
+
+    def test_a_pod_without_a_model_counts_with_its_request_in_both_predictors(self) -> None:
+        state = node(web("a"), web("new"))
+        models = {SYSTEM: model(0), PROD: model(3900), NONE: model(0), "a": model(100)}
+        found = predict(state, models, SETTINGS, AT)
+        assert found is not None
+        bands = models[PROD].peak.cpu_milli * 110 // 100
+        assert found.reclaimable.cpu_milli == 4000 + 4000 - bands, "by bands; a alone would be 4000 - 4391"
+        assert found.peak.cpu_milli == bands
+
+    def test_nothing_is_predicted_before_the_bands_have_a_history(self) -> None:
+        assert predict(node(web()), {"web": model(100), SYSTEM: model(1)}, SETTINGS, AT) is None
+
+    def test_the_raw_allocatable_of_an_amplified_node_counts(self) -> None:
+        annotation = {"node.koordinator.sh/raw-allocatable": json.dumps({"cpu": "2"})}
+        models = {SYSTEM: model(0), PROD: model(1000), NONE: model(0), "web": model(1000)}
+        found = predict(node(web(), annotations=annotation), models, SETTINGS, AT)
+        assert found is not None
+        assert found.reclaimable.cpu_milli == 2000 - models["web"].peak.cpu_milli * 110 // 100
+
+
+class TestTraining:
+    def test_bands_are_sums_of_their_pods_and_the_rest_is_the_systems(self) -> None:
+        state = node(web("a"), web("b"), created(pod("build", "BE", priority=5500)))
+        seen = observed(
+            state, measured({"": (5000, 9 * GIB), "a": (1000, GIB), "b": (500, GIB), "build": (2000, GIB)}), NOW, 60
+        )
+        assert seen[PROD] == Used(1500, 2 * GIB)
+        assert seen[of_band(PriorityClass.BATCH)] == Used(2000, GIB)
+        assert seen[of_band(PriorityClass.MID)] == Used(0, 0)
+        assert seen[SYSTEM] == Used(1500, 6 * GIB)
+        assert seen[NODE] == Used(5000, 9 * GIB)
+
+    def test_a_pod_without_samples_is_left_out_and_an_unmeasured_node_trains_nothing(self) -> None:
+        assert "a" not in observed(node(web("a")), measured({"": (100, GIB)}), NOW, 60)
+        assert observed(node(web("a")), Samples(), NOW, 60) == {}
+
+    def test_pods_that_use_more_than_the_node_leave_the_system_nothing(self) -> None:
+        seen = observed(node(web("a")), measured({"": (100, GIB), "a": (400, 2 * GIB)}), NOW, 60)
+        assert seen[SYSTEM] == Used(0, 0)
+
+    def test_models_of_pods_that_are_gone_are_dropped_after_half_an_hour(self) -> None:
+        predictor = Predictor()
+        both, used = node(web("a"), web("b")), measured({"": (100, GIB), "a": (1, 1), "b": (1, 1)})
+        predictor.train(both, used, NOW, AT)
+        assert predictor.train(node(web("a")), measured({"": (100, GIB), "a": (1, 1)}), NOW, AT + 1800) == []
+        assert predictor.train(node(web("a")), measured({"": (100, GIB), "a": (1, 1)}), NOW, AT + 1801) == ["b"]
+        assert "b" not in predictor.models
+
+    def test_at_most_twelve_models_are_saved_at_once_the_oldest_first(self) -> None:
+        models = {f"p{i}": model(1) for i in range(30)}
+        first = to_save(models, SETTINGS, AT)
+        assert len(first) == 12
+        for name in first:
+            models[name].saved_s = AT
+        second = to_save(models, SETTINGS, AT + 60)
+        assert set(first).isdisjoint(second)
+        assert to_save({name: models[name] for name in first}, SETTINGS, AT + 599) == []
+
+
+class TestErrorsOfForecasts:
+    def test_they_count_minutes_and_keep_the_worst(self) -> None:
+        misses: dict[int, HourMisses] = {}
+        for minute, used in enumerate((900.0, 1200.0, 1050.0)):
+            misses = judged(misses, Amounts(1000, GIB), Used(used, 0), AT + 60 * minute)
+        assert last_day(misses) == HourMisses(minutes=3, cpu_minutes=2, cpu_milli=200)
+
+    @pytest.mark.parametrize(
+        ("later_s", "why"), [(DAY, "a day has passed"), (-30 * DAY, "the clock was a month ahead")]
+    )
+    def test_hours_of_another_day_do_not_count(self, later_s: float, why: str) -> None:
+        misses = judged({}, Amounts(0, 0), Used(5, 5), AT)
+        misses = judged(misses, Amounts(9, 9), Used(5, 5), AT + later_s)
+        assert last_day(misses) == HourMisses(minutes=1), why
+
+    def test_the_report_tells_them(self) -> None:
+        predictor = Predictor()
+        state = node(web())
+        predictor.train(state, measured({"": (600, GIB), "web": (500, GIB)}), NOW, AT)
+        predictor.train(state, measured({"": (3900, GIB), "web": (3000, GIB)}), NOW, AT + 60)
+        assert predictor.forecast is not None
+        status = node_metric_status(
+            state, measured({"": (600, GIB)}), ReportPolicy(), NOW, "2026-11-15T04:25:02Z", predictor.forecast
+        )
+        assert status is not None
+        assert status.prod_peak_metric is not None
+        assert status.prod_peak_metric.misses is not None
+        misses = status.prod_peak_metric.misses
+        assert misses.minutes == 1
+        assert misses.exceeded_minutes == {"cpu": 1, "memory": 0}
+        assert misses.exceeded_by["cpu"] not in ("0", 0)
+
+
+class TestCheckpoints:
+    def trained(self) -> Predictor:
+        predictor = Predictor()
+        used = measured({"": (600, 2 * GIB), "web": (500, GIB)})
+        for minute in range(3):
+            predictor.train(node(web()), used, NOW, AT + 60 * minute)
+        return predictor
+
+    def test_a_new_agent_goes_on_where_the_last_one_was_killed(self, tmp_path: Path) -> None:
+        before = self.trained()
+        Keeper(tmp_path, before).save(AT + 120)
+        after = Predictor()
+        Keeper(tmp_path, after).load(frozenset({"web"}), AT + 7200)
+        after.look_ahead(node(web()), NOW, AT + 120)
+        before.look_ahead(node(web()), NOW, AT + 120)
+        assert after.models.keys() == before.models.keys()
+        assert after.forecast == before.forecast
+        assert after.misses == before.misses
+
+    def test_files_of_nobody_are_removed_and_a_pod_of_the_same_name_starts_anew(self, tmp_path: Path) -> None:
+        Keeper(tmp_path, self.trained()).save(AT)
+        (tmp_path / "half.new").write_bytes(b"{")
+        after = Predictor()
+        Keeper(tmp_path, after).load(frozenset({"web-again"}), AT)
+        assert "web" not in after.models
+        assert not [each for each in tmp_path.iterdir() if each.name in ("web.json", "half.new")]
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b"\0" * 100,
+            b"[]",
+            b'{"version": 2, "uid": "web"}',
+            b'{"version": 1, "uid": "other"}',
+            b'{"version": 1, "uid": "web", "cpu": {"newest_s": 1, "total": 1, "weights": {"9999": 1}}}',
+            b'{"version": 1, "uid": "web", "cpu": {"newest_s": 1, "total": -1, "weights": {"3": 1}}}',
+        ],
+    )
+    def test_a_damaged_file_costs_one_line_and_that_model(
+        self, data: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        Keeper(tmp_path, self.trained()).save(AT)
+        (tmp_path / "web.json").write_bytes(data)
+        after = Predictor()
+        Keeper(tmp_path, after).load(frozenset({"web"}), AT)
+        assert "web" not in after.models
+        assert PROD in after.models
+        assert [record.args[0] for record in caplog.records if isinstance(record.args, tuple)] == ["web"]
+
+    def test_the_form_is_json_with_a_version(self) -> None:
+        kept = json.loads(checkpoint.of_model("web", model(1300, GIB)))
+        assert kept["version"] == 1
+        assert kept["uid"] == "web"
+        assert max(kept["cpu"]["weights"].values()) == 10_000
+
+    def test_the_directory_is_below_the_agents_state(self) -> None:
+        assert DIRECTORY == "predictions"
