@@ -411,6 +411,12 @@ class Table:
         self.version = self._why_at[reason] = version + 1
         self._last_row, self._last_why = row, reason
 
+    def last_change(self, row: Row) -> int:
+        """The number of a row's last change. As long as it is the same, so is what somebody knows of the row."""
+        self._known_to = self.version
+        found: int = self._last_of[row]
+        return found
+
     def reasons(self, since: int) -> int | None:
         """Why rows changed after a version, all together; None where that is too long ago to tell."""
         if since == self.version - 1:

@@ -68,32 +68,27 @@ def candidates(requests: Amounts, rooms: Iterable[Room], *, must: bool) -> list[
     return [each for each in rooms if must or any(each.reserves(name) and each.tracks(name) for name, _ in requests)]
 
 
-def verdict(
+def look(
     requests: Amounts, rooms: Sequence[Room], free: Free, *, must: bool, ignored: frozenset[str] = frozenset()
-) -> int:
-    """0 where a node with rooms of the pod will do, else a mask of reasons."""
-    against, nodes = 0, 0
+) -> tuple[int, list[Room]]:
+    """What speaks against a node with rooms of the pod, as a mask, 0 where it will do; and the rooms that the pod may
+    take there, the best first: by order, then by how well it fills them, by name."""
+    found, against, nodes = list[Room](), 0, 0
     for room in candidates(requests, rooms, must=must):
         mask = shortage(requests, room, free, ignored)
-        if not mask:
-            return 0
         against |= mask
+        if not mask:
+            found.append(room)
+    if found:
+        if len(found) > 1:
+            found.sort(key=lambda each: (not each.terms.order, each.terms.order, -score(requests, each), each.name))
+        return 0, found
     if must:
-        return against or NOTHING_FITS
+        return against or NOTHING_FITS, found
     for i in range(len(requests)):
         nodes |= against & by_node(i)
     nodes |= against & TOO_MANY_PODS_BY_NODE
-    return nodes or alone(requests, free, ignored)
-
-
-def fitting(
-    requests: Amounts, rooms: Sequence[Room], free: Free, *, must: bool, ignored: frozenset[str] = frozenset()
-) -> list[Room]:
-    """The rooms that a pod may take on a node, the best first: by order, then by how well it fills them, by name."""
-    found = [each for each in candidates(requests, rooms, must=must) if not shortage(requests, each, free, ignored)]
-    if len(found) > 1:
-        found.sort(key=lambda each: (not each.terms.order, each.terms.order, -score(requests, each), each.name))
-    return found
+    return nodes or alone(requests, free, ignored), found
 
 
 def score(requests: Amounts, room: Room) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,14 +24,27 @@ _ELSEWHERE: Final = "node(s) didn't match the nodeName specified by reservation"
 _CONFLICT: Final = "node(s) reservation allocate policy conflict"
 
 
+class Look(NamedTuple):
+    """What a pod finds on a row that has rooms of its own."""
+
+    at: int
+    "After which change of the row that was found."
+    mask: int
+    "What speaks against the row; 0: it will do."
+    rooms: Sequence[Room]
+    "Those that the pod may take, the best first."
+
+
 class Rooming:
-    """What pods of one class find in the rooms of a row. Kept by nobody: rooms change with every owner."""
+    """What pods of one class find in the rooms of a row. It is kept until the row changes: the class asks whether the
+    row will do, how well, and which room is taken."""
 
     def __init__(self, cluster: Cluster, matching: Matching, requests: Amounts, ignored: frozenset[str]) -> None:
         self._cluster, self.matching, self.requests, self._ignored = cluster, matching, requests, ignored
         self.must = matching.rules.must
         for name, _ in requests:
             cluster.resource(name)
+        self._looks: dict[Row, Look] = {}
 
     def free(self, row: Row) -> Free:
         columns, here = self._cluster.table.columns, self.matching.at.get(row, ())
@@ -42,24 +55,28 @@ class Rooming:
         }
         return Free(pods, amounts)
 
+    def _look(self, row: Row, here: Sequence[Room]) -> Look:
+        known, at = self._looks.get(row), self._cluster.table.last_change(row)
+        if known is None or known.at != at:
+            mask, rooms = fitting.look(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+            known = self._looks[row] = Look(at, mask, rooms)
+        return known
+
     def verdict(self, row: Row) -> int:
         here = self.matching.at.get(row)
         if here is None:
             return NO_ROOM if self.must else 0
-        return fitting.verdict(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+        return self._look(row, here).mask
 
     def chosen(self, row: Row) -> Room | None:
         """The room that a pod takes, where nothing but amounts matters."""
         here = self.matching.at.get(row)
-        return next(iter(self._fitting(row, here)), None) if here else None
-
-    def _fitting(self, row: Row, here: Sequence[Room]) -> list[Room]:
-        return fitting.fitting(self.requests, here, self.free(row), must=self.must, ignored=self._ignored)
+        return next(iter(self._look(row, here).rooms), None) if here else None
 
     def doors(self, row: Row) -> list[Door]:
         """The rooms that a pod may take, the best first; last, to go beside them."""
-        here = self.matching.at.get(row, ())
-        found = [_door(room) for room in self._fitting(row, here)] if here else []
+        here = self.matching.at.get(row)
+        found = [_door(room) for room in self._look(row, here).rooms] if here else []
         if not self.must and not fitting.alone(self.requests, self.free(row), self._ignored):
             found.append(BESIDE)
         return found

@@ -7,7 +7,7 @@ Reservations made alike have equal lists of owners, of which one is kept. A pod 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -76,6 +76,7 @@ class OwnerLists:
         "Lists by something that their pods must say of themselves."
         self._next = self.version = 0
         self._known: dict[Hashable, frozenset[OwnersId]] = {}
+        self._looked_at: _LookedAt | None = None
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -112,6 +113,7 @@ class OwnerLists:
     def _changed(self) -> None:
         self.version += 1
         self._known.clear()
+        self._looked_at = None
 
     def is_list(self, id_: OwnersId, owners: Owners) -> bool:
         """Whether a number is that of a list."""
@@ -121,19 +123,41 @@ class OwnerLists:
         """The lists that a pod is on."""
         if not self._ids:
             return frozenset()
-        marks = [mark for mark in _marks(pod) if mark in self._by_mark]
-        if not marks:
-            return frozenset()
-        by_name = any(mark[0] in ("uid", "name") for mark in marks)
-        known_as = pod.key if by_name else (pod.namespace, tuple(pod.labels.items()), pod.owner_references)
+        if self._looked_at is None:
+            self._looked_at = _LookedAt.by(owner for _, owners, _ in self._lists.values() for owner in owners)
+        is_named = ("uid", pod.uid) in self._by_mark or ("name", pod.name) in self._by_mark
+        known_as = (pod.key, pod.uid) if is_named else self._looked_at.of(pod)
         found = self._known.get(known_as)
         if found is None:
+            marks = [mark for mark in _marks(pod) if mark in self._by_mark]
             candidates = dict.fromkeys(id_ for mark in marks for id_ in self._by_mark[mark])
             found = frozenset(id_ for id_ in candidates if any(each.owns(pod) for each in self._lists[id_][2]))
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[known_as] = found
         return found
+
+
+class _LookedAt(NamedTuple):
+    """What lists look at in pods, beside their names: those that are alike in it are on the same lists."""
+
+    labels: frozenset[str]
+    owner_references: bool
+
+    @classmethod
+    def by(cls, owners: Iterable[ReservationOwner]) -> _LookedAt:
+        labels, references = set[str](), False
+        for owner in owners:
+            selector = owner.label_selector
+            if selector is not None:
+                labels.update(selector.match_labels, (each.key for each in selector.match_expressions))
+            references = references or owner.controller is not None
+        return cls(frozenset(labels), references)
+
+    def of(self, pod: ObjectMeta) -> Hashable:
+        keys = self.labels
+        said = tuple([label for label in pod.labels.items() if label[0] in keys])
+        return pod.namespace, said, pod.owner_references if self.owner_references else ()
 
 
 def _mark(owner: ReservationOwner) -> tuple[str, ...]:

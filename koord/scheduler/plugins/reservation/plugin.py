@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from koord.api.configuration.features import SchedulerGate
 from koord.api.configuration.scheduler_args import ReservationArgs, is_extended_resource
@@ -28,6 +29,7 @@ from koord.scheduler.plugins.reservation.told import diagnosis
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import CameOutOf, StandsFor
 from koord.scheduler.state.notes import Notes
+from koord.scheduler.state.pods import Amounts
 from koord.scheduler.state.stand_ins import is_stand_in
 from koord.scheduler.state.table import Reason, Row
 from koord.scheduler.state.view import View
@@ -49,12 +51,15 @@ class Reservation(Plugin):
         self._args = args or ReservationArgs()
         self._gates = {gate: (gates or {}).get(gate, gate.default) for gate in (_OMITS_NODE_LABELS, _CLEANS)}
         self._is_first = False
+        self._roomings: WeakValueDictionary[tuple[Wish, Amounts], Rooming] = WeakValueDictionary()
+        "By wish and requests; kept by the judges of classes."
         self._taking_over: dict[str, tuple[int, object, PreAllocation, int]] = {}
         "Of the reservation that was asked about last: at which version of the table, and what it may take over."
 
     def attach(self, cluster: Cluster) -> None:
         self._is_first = self._is_first or Rooms.name not in cluster.noting
         self.rooms = cluster.notes(Rooms)
+        self._roomings.clear()
         self.keeper = Keeper(self.rooms, self._args, cleans=self._gates[_CLEANS])
         if self._is_first and not self.rooms.index.is_on:
             self.rooms.has_node_labels = not self._gates[_OMITS_NODE_LABELS]
@@ -127,14 +132,18 @@ class Reservation(Plugin):
         return OwnerJudge(self._rooming(ask, wish, cluster), cluster)
 
     def _rooming(self, ask: Ask, wish: Wish, cluster: Cluster) -> Rooming:
-        args = self._args
-        ignored = frozenset(
-            name
-            for name, _ in ask.requests
-            if is_extended_resource(name)
-            and (name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups)
-        )
-        return Rooming(cluster, self.rooms.matching(wish, ask.meta), ask.requests, ignored)
+        known = self._roomings.get((wish, ask.requests))
+        if known is None:
+            args = self._args
+            ignored = frozenset(
+                name
+                for name, _ in ask.requests
+                if is_extended_resource(name)
+                and (name in args.ignored_resources or name.partition("/")[0] in args.ignored_resource_groups)
+            )
+            known = Rooming(cluster, self.rooms.matching(wish, ask.meta), ask.requests, ignored)
+            self._roomings[wish, ask.requests] = known
+        return known
 
     def reserve(self, ask: Ask, row: Row, cluster: Cluster, found: object) -> object:
         if is_stand_in(ask.meta.name):

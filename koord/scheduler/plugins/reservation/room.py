@@ -139,16 +139,24 @@ class Room:
             if isinstance(column, tuple) and (amount := inner.get(column[1], 0)) > 0
         }
 
-    def moved(self, owner: PodRecord, sign: int) -> None:
-        """An owner came to the node (+1), or left it (-1)."""
-        used = self.used
+    def moved(self, owner: PodRecord, sign: int) -> tuple[list[tuple[Hashable, int]], list[tuple[Hashable, int]]]:
+        """An owner came to the node (+1), or left it (-1). How much more is given from now on, and how much more lent,
+        of what the owner asks for."""
+        used, full, inner = self.used, self.full, self.inner
+        given: list[tuple[Hashable, int]] = []
+        lent: list[tuple[Hashable, int]] = []
         for column, amount in owner.shape.gains:
-            if column in used:
-                used[column] += sign * amount
+            if amount and column in used:
+                before, most = used[column], full[column]
+                after = used[column] = before + sign * amount
+                given.append((column, min(most, after) - min(most, before)))
+                most -= inner.get(column, 0) if inner else 0
+                lent.append((column, max(0, most - after) - max(0, most - before)))
         if sign > 0:
             self.owners[owner.key] = owner
         else:
             self.owners.pop(owner.key, None)
+        return given, lent
 
     def given(self) -> Iterator[tuple[Hashable, int]]:
         used = self.used

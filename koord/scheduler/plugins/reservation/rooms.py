@@ -313,14 +313,10 @@ class Rooms(Notes):
             self._give(room, room.given(), +1)
             self._open(room)
             return
-        given, lent = dict(room.given()), dict(room.lent())
-        room.moved(owner, sign)
-        table, row = self.cluster.table, room.row
-        for column, amount in room.given():
-            table.add(column, row, given[column] - amount)
-        changes = [(column, amount - lent[column]) for column, amount in room.lent() if amount != lent[column]]
+        given, lent = room.moved(owner, sign)
+        self._give(room, given, +1)
         for matching in room.seen_by:
-            matching.lends(room, changes, +1)
+            matching.lends(room, lent, +1)
             matching.recounted(room)
 
     def _give(self, room: Room, given: Iterable[tuple[Hashable, int]], sign: int) -> None:
