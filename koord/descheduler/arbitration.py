@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.shield import Shield
 from koord.descheduler.evictable import Moves, never, not_yet
 from koord.descheduler.importance import importance
 from koord.descheduler.rules import Rules
@@ -36,23 +38,28 @@ class Ruling:
     why: str = ""
 
 
-def arbitrate(asked: Sequence[Asked], rules: Rules, workloads: Workloads, moves: Moves) -> list[Ruling]:
+def arbitrate(
+    asked: Sequence[Asked], rules: Rules, workloads: Workloads, moves: Moves, shield: Shield | None = None
+) -> list[Ruling]:
     """Rule on all of them, in their order. Who passes counts against those after it: `moves` grows."""
-    rulings = []
+    rulings, shield = list[Ruling](), shield or Shield()
     for each in in_order(asked, moves, rules):
-        pod = each.pod
-        if pod is None:
-            rulings.append(Ruling(each, "passes"))
-            continue
-        why = never(pod, rules, workloads)
-        if why is not None:
-            rulings.append(Ruling(each, "forbidden", why))
-            continue
-        why = not_yet(pod, rules, workloads, moves)
-        if why is None:
-            moves.add(pod)
-        rulings.append(Ruling(each, "passes" if why is None else "waits", why or ""))
+        with shield.about("rule on its move", PODS, None if each.pod is None else each.pod.metadata):
+            rulings.append(_ruling(each, rules, workloads, moves))
     return rulings
+
+
+def _ruling(asked: Asked, rules: Rules, workloads: Workloads, moves: Moves) -> Ruling:
+    pod = asked.pod
+    if pod is None:
+        return Ruling(asked, "passes")
+    why = never(pod, rules, workloads)
+    if why is not None:
+        return Ruling(asked, "forbidden", why)
+    why = not_yet(pod, rules, workloads, moves)
+    if why is None:
+        moves.add(pod)
+    return Ruling(asked, "passes" if why is None else "waits", why or "")
 
 
 def in_order(asked: Sequence[Asked], moves: Moves, rules: Rules) -> list[Asked]:

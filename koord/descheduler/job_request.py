@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import POD_MIGRATION_JOBS
 from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.load import EVICT_REASON, EVICT_TRIGGER, JOB_CREATED_BY, PASSED_ARBITRATION
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob, PodMigrationJobPhase
 from koord.descheduler.arbitration import Asked
@@ -65,16 +66,17 @@ def pod_of(job: PodMigrationJob, pods: Callable[[str], Pod | None]) -> Pod | Non
 
 
 def sorted_out(
-    jobs: Iterable[PodMigrationJob], pods: Callable[[str], Pod | None], now_s: float
+    jobs: Iterable[PodMigrationJob], pods: Callable[[str], Pod | None], now_s: float, shield: Shield | None = None
 ) -> tuple[list[Asked], Moves]:
     """The jobs to rule on, and the moves under way. Of several jobs for one pod the oldest alone is ruled on, and none
     while another one is under way."""
-    moves, waiting = Moves(), list[PodMigrationJob]()
+    moves, waiting, shield = Moves(), list[PodMigrationJob](), shield or Shield()
     for job in jobs:
-        if is_waiting(job):
-            waiting.append(job)
-        elif is_under_way(job) and (pod := pod_of(job, pods)) is not None:
-            moves.add(pod)
+        with shield.about("rule on it", POD_MIGRATION_JOBS, job.metadata):
+            if is_waiting(job):
+                waiting.append(job)
+            elif is_under_way(job) and (pod := pod_of(job, pods)) is not None:
+                moves.add(pod)
     asked, seen = list[Asked](), set(moves.pods)
     for job in sorted(waiting, key=lambda each: (created_s(each, now_s), each.metadata.name)):
         pod = pod_of(job, pods)

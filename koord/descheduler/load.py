@@ -20,8 +20,8 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_metric import NodeMetric, NodeMetricInfo, PodMetricInfo
 from koord.api.protocol.old_names import with_current_names
 from koord.api.protocol.priority import PriorityClass, priority_class
-from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import ResourceList
+from koord.api.text.stored import stored_duration
 from koord.api.text.timestamp import TimestampError, parse_timestamp
 
 Amounts: TypeAlias = Mapping[str, int]

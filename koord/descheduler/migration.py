@@ -44,7 +44,7 @@ from koord.api.protocol.crd.pod_migration_job import (
     PodMigrationJobStatus,
 )
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
-from koord.api.text.duration import stored_duration
+from koord.api.text.stored import stored_duration
 from koord.api.text.timestamp import TimestampError, from_seconds, parse_timestamp
 from koord.descheduler.evictable import is_available
 from koord.descheduler.held_room import (
@@ -377,7 +377,7 @@ def _scale_first(
 
 def _evicting(job: PodMigrationJob, pod: Pod, now_s: float) -> PodMigrationJob:
     """That the pod is to go, in the words that Koordinator's users know."""
-    said = f'Pod "{pod.metadata.key}" evicted from node "{pod.spec.node_name}" by the reason "{reason_of(job)}"'
+    said = f'Pod "{pod.metadata.key}" evicted from node "{pod.spec.node_name}" {cause_of(job)}'
     return _with(job, "Eviction", False, "Evicting", said, now_s)
 
 
@@ -392,6 +392,12 @@ def _policy(pod: Pod, job: PodMigrationJob, args: MigrationControllerArgs) -> Po
 
 def reason_of(job: PodMigrationJob) -> str:
     return EVICT_REASON.read(job.metadata, "PodMigrationJob")
+
+
+def cause_of(job: PodMigrationJob) -> str:
+    """Why a pod goes, at the end of a sentence. Jobs that people make by hand need not have a reason."""
+    reason = reason_of(job)
+    return f'by the reason "{reason}"' if reason else f"by the PodMigrationJob {job.metadata.name}"
 
 
 def trigger_of(job: PodMigrationJob) -> str:

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from koord.api.configuration.descheduler_config import DeschedulerConfiguration
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.shield import Shield
 from koord.descheduler.compiled import Compiled, ReadyProfile
 from koord.descheduler.evictable import Moves, never, not_yet
 from koord.descheduler.plugin import NodeSeen, Plugin, Proposal, Terms, Turn
 from koord.descheduler.sight import Sight
 
 TOO_FEW: Final = "fewer than two nodes are ready: there is nowhere to move a pod to"
+UNKNOWN: Final = "it cannot be told whether it may move"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,10 @@ def run(
     memory: Mapping[tuple[str, str], Any] | None = None,
     *,
     at_once: bool = False,
+    shield: Shield | None = None,
 ) -> Outcome:
-    """One round, on what `memory` says of those before it. `at_once`: as if everything had been so for long."""
+    """One round, on what `memory` says of those before it. `at_once`: as if everything had been so for long. A pod that
+    rules fail over stays where it is; `shield` hears of it."""
     outcome = Outcome(memory=dict(memory or {}))
     nodes = [name for name in sight.ready_nodes() if compiled.nodes.matches(sight.nodes[name].metadata.labels)]
     if len(nodes) <= 1:
@@ -72,7 +77,7 @@ def run(
             for profile in compiled.profiles:
                 plugins = profile.deschedule if point == "deschedule" else profile.balance
                 if plugins:
-                    gate = _Gate(profile, nodes, sight, letting)
+                    gate = _Gate(profile, nodes, sight, letting, shield or Shield())
                     for plugin in plugins:
                         _have_its_turn(plugin, gate, compiled.interval_s, outcome, at_once)
     return outcome
@@ -102,8 +107,10 @@ def _have_its_turn(plugin: Plugin, gate: _Gate, interval_s: float, outcome: Outc
 class _Gate:
     """One profile's rules in a round."""
 
-    def __init__(self, profile: ReadyProfile, nodes: Sequence[str], sight: Sight, letting: _Letting) -> None:
-        self.profile, self.sight, self.letting = profile, sight, letting
+    def __init__(
+        self, profile: ReadyProfile, nodes: Sequence[str], sight: Sight, letting: _Letting, shield: Shield
+    ) -> None:
+        self.profile, self.sight, self.letting, self._shield = profile, sight, letting, shield
         self.nodes = [name for name in nodes if profile.nodes.matches(sight.nodes[name].metadata.labels)]
         self._rules = profile.rules.with_priorities(sight.priorities)
         self._must_fit = self._rules.args.node_fit and "NodeFit" not in self._rules.skipped
@@ -112,12 +119,16 @@ class _Gate:
         args = self._rules.args
         if args.default_job_mode == "ReservationFirst" and str(pod.spec.scheduler_name) not in args.scheduler_names:
             return f"no reservation helps pods of the scheduler {pod.spec.scheduler_name} (schedulerNames)"
-        return never(pod, self._rules, self.sight.workloads)
+        with self._shield.about("say whether it may move", PODS, pod.metadata):
+            return never(pod, self._rules, self.sight.workloads)
+        return UNKNOWN
 
     def not_now(self, pod: Pod) -> str | None:
         if pod in self.letting.moves:
             return "it is moving already"
-        return not_yet(pod, self._rules, self.sight.workloads, self.letting.moves) or self.letting.over_limit(pod)
+        with self._shield.about("say whether it may move now", PODS, pod.metadata):
+            return not_yet(pod, self._rules, self.sight.workloads, self.letting.moves) or self.letting.over_limit(pod)
+        return UNKNOWN
 
     def ask(self, proposal: Proposal, terms: Terms) -> Proposal | None:
         why = self.not_now(proposal.pod)

@@ -1,23 +1,35 @@
-"""Labels and annotations that cannot be understood, told on the object that carries them: one event per change.
+"""Objects that cannot be understood, told on themselves: one event per change.
 
-A component lists the values that it reads. Whoever reads a malformed one makes do without it, and says nothing: this is
-where it is said, once when the object comes and again when the text changes.
+A component lists the labels and annotations that it reads. Whoever reads a malformed one makes do without it, and says
+nothing: `MalformedTeller` says it, once when the object comes and again when the text changes. `FailureTeller` says
+what a component could not do for an object, which kept nobody else from their turn.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from koord.api.kinds import Kind
 from koord.api.kubernetes.meta import ObjectMeta
 from koord.api.machinery.faults import Fault
+from koord.api.machinery.shield import Failure
 from koord.api.machinery.struct import Struct
 from koord.api.protocol.annotations.value import Label, Value
+from koord.kube.election import NotLeader
 from koord.kube.events import EventRecorder, reference_to
+from koord.kube.metrics import Metrics
 from koord.kube.store import Delta
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T", bound=Struct)
+
+MOST_FAILURES: Final = 10_000
+"""So many objects are remembered of which a failure was told. The oldest are forgotten, and told again."""
+MOST_CHARACTERS: Final = 300
+"""Of an error, in an event."""
 
 
 class MalformedTeller:
@@ -65,6 +77,49 @@ class MalformedTeller:
                 self.tell(kind, of(delta.new), None if delta.old is None else of(delta.old))
 
         return hear
+
+
+class FailureTeller:
+    """Tells failures of objects: each is counted; once per change of the object, it is logged and said in an event.
+
+    A fault of the program is logged with its traceback. `events` is None while another instance leads.
+    """
+
+    def __init__(self, metrics: Metrics, events: EventRecorder | None = None) -> None:
+        self.events = events
+        self._failures = metrics.counter(
+            "koord_object_failures_total", "What could not be done for an object; others go on", "kind", "doing"
+        )
+        self._told: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+
+    def __call__(self, failure: Failure) -> None:
+        if isinstance(failure.error, NotLeader):
+            # That is about the whole process: whoever elects ends the work.
+            raise failure.error
+        kind, meta = failure.kind, failure.meta or ObjectMeta()
+        name = "" if kind is None else kind.kind
+        self._failures.labels(name, failure.doing).inc()
+        about = failure.doing, name, meta.key
+        change = meta.uid, meta.resource_version, f"{type(failure.error).__name__}: {failure.error}"
+        if self._told.get(about) == change:
+            return
+        if len(self._told) >= MOST_FAILURES:
+            del self._told[next(iter(self._told))]
+        self._told[about] = change
+        log.error(
+            "cannot %s; others go on: %s",
+            failure.doing,
+            change[2],
+            exc_info=failure.error if failure.is_defect else None,
+            extra={"object": f"{name} {meta.key}".strip()},
+        )
+        if self.events is not None and kind is not None and failure.meta is not None:
+            why = str(failure.error) if not failure.is_defect else change[2]
+            shown = why if len(why) <= MOST_CHARACTERS else f"{why[:MOST_CHARACTERS]}..."
+            note = f"Cannot {failure.doing}: {shown}. It is tried again when it changes; others are not affected."
+            self.events.record(
+                reference_to(kind, meta), "CannotBeHandled", note, action="Reading", type="Warning", theme=failure.doing
+            )
 
 
 def _metadata(obj: Any) -> ObjectMeta:

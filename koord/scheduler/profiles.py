@@ -18,6 +18,7 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.scheduler_config import SchedulerProfile as Written
 from koord.api.configuration.scheduler_plugins import IMPLEMENTS
 from koord.api.configuration.without_effect import configuration_warning
+from koord.api.kinds import PODS
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.scheduler import registry
 from koord.scheduler.core.entity import Entity
@@ -90,7 +91,11 @@ def _hint(plugins: Sequence[Plugin], cluster: Cluster | None) -> Hint | None:
     def helps(entity: Entity, event: ClusterEvent) -> bool:
         for ask in entity.pods:
             for look in looks:
-                if look(ask, event, cluster):
+                try:
+                    if look(ask, event, cluster):
+                        return True
+                except Exception as error:  # noqa: BLE001 - the shield tells; who is tried once too often loses nothing
+                    cluster.shield.failed("say whether a change helps it", error, PODS, ask.meta)
                     return True
         return False
 

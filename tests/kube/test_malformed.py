@@ -5,18 +5,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 import koord
 from koord.agent import annotations as of_agent
 from koord.api.kinds import EVENTS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.machinery.faults import BadInput
+from koord.api.machinery.shield import Shield
 from koord.api.protocol import annotations
 from koord.api.protocol.annotations import cpu, load, pod_qos
 from koord.api.protocol.annotations.value import Value
 from koord.descheduler import annotations as of_descheduler
 from koord.kube.client import Client
 from koord.kube.events import EventRecorder
-from koord.kube.malformed import MalformedTeller
+from koord.kube.malformed import FailureTeller, MalformedTeller
+from koord.kube.metrics import Metrics
 from koord.manager import annotations as of_manager
 from koord.scheduler import annotations as of_scheduler
 from koord.scheduler.live.sources import ANNOTATED
@@ -54,6 +58,29 @@ def test_each_text_that_cannot_be_understood_is_told_once() -> None:
     assert told.tell(meta(None), meta("{}")) == 0
     assert told.tell(meta("{"), meta("{}")) == 1
     assert told.tell(meta("{", uid="2"), meta("{", uid="1")) == 1, "another pod of the same name"
+
+
+def test_a_failure_is_told_once_per_change_and_counted_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told, metrics = Told(), Metrics(process=False)
+    shield = Shield(FailureTeller(metrics, cast(EventRecorder, told)))
+    first = ObjectMeta(namespace="ns", name="p", uid="1", resource_version="1")
+    for of, error in ((first, BadInput("ttl: not a time")), (first, BadInput("ttl: not a time")), (first, KeyError())):
+        with shield.about("keep its status", PODS, of):
+            raise error
+    assert [note.partition(":")[0] for _, note in told.events] == ["Cannot keep its status"] * 2
+    assert told.events[0][1].startswith("Cannot keep its status: ttl: not a time. It is tried again when it changes")
+    with shield.about("keep its status", PODS, replace(first, resource_version="2")):
+        raise KeyError
+    assert len(told.events) == 3
+    assert [bool(record.exc_info) for record in caplog.records] == [False, True, True], "a defect has its traceback"
+    assert b'koord_object_failures_total{doing="keep its status",kind="Pod"} 4.0' in metrics.render()
+
+
+def test_a_failure_without_anybody_to_tell_it_is_raised() -> None:
+    with pytest.raises(KeyError), Shield().about("keep its status"):
+        raise KeyError
 
 
 def test_what_the_component_does_not_read_and_what_is_no_such_object_is_nobodys_fault() -> None:

@@ -61,14 +61,6 @@ def parse_duration(text: str) -> float:
     return parse_ns(text) / 1e9
 
 
-def stored_duration(text: str) -> float:
-    """A duration in seconds, of an object that somebody has stored: what is too long, or no duration, never ends."""
-    try:
-        return parse_duration(text)
-    except DurationError:
-        return _LIMIT / 1e9
-
-
 def from_ns(duration_ns: int) -> str:
     """A duration as Go prints it: `1h30m0s`, `1.5s`, `300ms`, `0s`."""
     if duration_ns == 0:

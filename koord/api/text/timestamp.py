@@ -48,14 +48,6 @@ def parse_timestamp(text: str) -> float:
     return parse_ns(text) / 1e9
 
 
-def stored_timestamp(text: str) -> float | None:
-    """A time in an object that somebody has stored; None where it is none. API servers take days that do not exist."""
-    try:
-        return parse_timestamp(text)
-    except TimestampError:
-        return None
-
-
 def from_seconds(time_s: float) -> str:
     """`2026-11-15T04:25:02Z`, for fields of type Time. Fractions of a second are dropped, as Kubernetes does."""
     return _utc(time_s // 1).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")

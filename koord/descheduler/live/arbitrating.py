@@ -49,7 +49,8 @@ class Arbitrating:
 
     async def run(self) -> None:
         while True:
-            await self.rule()
+            with self._picture.shield.about("rule on moves"):
+                await self.rule()
             wanted = self._rules().args.arbitration_args
             interval_s = parse_duration(wanted.interval) if wanted is not None and wanted.interval else 0.0
             await self._clock.sleep(max(SHORTEST_S, interval_s))
@@ -57,29 +58,31 @@ class Arbitrating:
     async def rule(self) -> None:
         picture, now_s = self._picture, self._clock.now()
         jobs = {job.metadata.name: job for job in picture.all_jobs()}
-        asked, moves = sorted_out(jobs.values(), picture.pods.get, now_s)
+        asked, moves = sorted_out(jobs.values(), picture.pods.get, now_s, picture.shield)
         if not asked:
             self._told_s.clear()
             return
         pods = [each.pod for each in asked if each.pod is not None]
         picture.scales |= await self._scales.of(pods)
         rules = self._rules().with_priorities(picture.priorities())
-        rulings = arbitrate(asked, rules, picture.workloads_of([*pods, *moves.pods.values()]), moves)
+        workloads = picture.workloads_of([*pods, *moves.pods.values()])
+        rulings = arbitrate(asked, rules, workloads, moves, picture.shield)
         async with asyncio.TaskGroup() as tasks:
             for ruling in rulings:
                 tasks.create_task(self._carry_out(jobs[ruling.asked.name], ruling))
 
     async def _carry_out(self, job: PodMigrationJob, ruling: Ruling) -> None:
-        try:
-            match ruling.outcome:
-                case "passes":
-                    await self._let_through(job)
-                case "forbidden":
-                    await self._refuse(job, ruling.why)
-                case "waits":
-                    await self._tell(job, ruling.why)
-        except ApiError as error:
-            log.warning("cannot rule on a move yet: %s", error, extra={"job": job.metadata.name})
+        with self._picture.shield.about("carry out the ruling on it", POD_MIGRATION_JOBS, job.metadata):
+            try:
+                match ruling.outcome:
+                    case "passes":
+                        await self._let_through(job)
+                    case "forbidden":
+                        await self._refuse(job, ruling.why)
+                    case "waits":
+                        await self._tell(job, ruling.why)
+            except ApiError as error:
+                log.warning("cannot rule on a move yet: %s", error, extra={"job": job.metadata.name})
 
     async def _let_through(self, job: PodMigrationJob) -> None:
         passed = {"metadata": {"uid": job.metadata.uid, "annotations": {PASSED_ARBITRATION.key: "true"}}}

@@ -32,6 +32,7 @@ from koord.descheduler.migration import (
     EvictPod,
     Seen,
     Step,
+    cause_of,
     refused,
     step,
     ttl_of,
@@ -139,7 +140,7 @@ class Migrating:
                 told_it = await self._write(job, refused(job, action, str(error), self._clock.now()))
                 return Requeue(max(LATER_S, error.retry_after_s or 0.0) if told_it else SOON_S)
             if isinstance(action, EvictPod):
-                self._evicted(action, seen)
+                self._evicted(job, action, seen)
             if isinstance(action, Change) and action.told and seen.pod is not None:
                 note = f"{action.told}. {taken.job.status.message}"
                 self._events.record(reference(PODS, seen.pod), "EvictionNotice", note, action=ACTION, type="Warning")
@@ -149,11 +150,11 @@ class Migrating:
             return Requeue(SOON_S)
         return None if taken.again_s is None else Requeue(taken.again_s)
 
-    def _evicted(self, action: EvictPod, seen: Seen) -> None:
+    def _evicted(self, job: PodMigrationJob, action: EvictPod, seen: Seen) -> None:
         pod = seen.pod
         self._metrics.evicted(action, pod, ok=True)
         if pod is not None:
-            note = f'Pod evicted from node "{pod.spec.node_name}" by the reason "{action.reason}"'
+            note = f'Pod evicted from node "{pod.spec.node_name}" {cause_of(job)}'
             self._events.record(reference(PODS, pod), "Descheduled", note, action=ACTION)
 
     async def _seen(self, job: PodMigrationJob, args: MigrationControllerArgs, *, anew: bool = False) -> Seen:

@@ -14,6 +14,7 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kinds import Kind
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.workloads import Deployment, ReplicaSet
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.notice import SCALE_FIRST
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
 from koord.api.protocol.annotations.value import AnnotationError
@@ -43,8 +44,18 @@ OTHERS: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in OPTIONAL if kind n
 
 
 class Picture:
-    def __init__(self, informers: Informers, clock: Clock, scheduler: SchedulerConfiguration, *, alone: bool) -> None:
+    def __init__(
+        self,
+        informers: Informers,
+        clock: Clock,
+        scheduler: SchedulerConfiguration,
+        *,
+        alone: bool,
+        shield: Shield | None = None,
+    ) -> None:
+        """`shield`: whoever goes over what is known handles each object under it."""
         self._clock, self._informers = clock, informers
+        self.shield = shield or Shield()
         self._sources = Sources(informers, clock)
         self._sources.add(kinds.RESERVATIONS)
         self.nodes, self.pods = informers.get(kinds.NODES), informers.get(kinds.PODS)
@@ -59,7 +70,7 @@ class Picture:
         self._workloads[kinds.DEPLOYMENTS].add_index("scaled", _scaled_for)
         self._classes = informers.get(kinds.PRIORITY_CLASSES)
         self._has_metrics = False
-        self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False)
+        self._core = Core(profiles_of(scheduler), alone=alone, now=moment(clock), hints=False, shield=self.shield)
         self.scales: dict[str, int] = {}
         "Replicas of workloads of other kinds, by uid, as whoever asks has heard."
         self._assumed: dict[str, tuple[PodMigrationJob, float]] = {}
@@ -173,7 +184,11 @@ class Picture:
 
     def moving(self) -> list[Pod]:
         """The pods with a job that has not ended."""
-        found = (pod_of(job, self.pods.get) for job in self.all_jobs() if is_waiting(job) or is_under_way(job))
+        found = []
+        for job in self.all_jobs():
+            with self.shield.about("say whether it is under way", kinds.POD_MIGRATION_JOBS, job.metadata):
+                if is_waiting(job) or is_under_way(job):
+                    found.append(pod_of(job, self.pods.get))
         return [pod for pod in found if pod is not None]
 
     def job(self, name: str) -> PodMigrationJob | None:

@@ -68,11 +68,12 @@ class Rounds:
 
     async def round(self) -> Outcome | None:
         ready = self._ready()
-        self._picture.scales = await self._scales.of(self._picture.pods.list())
+        with self._picture.shield.about("learn how large workloads of other kinds are"):
+            self._picture.scales = await self._scales.of(self._picture.pods.list())
         began_s = self._clock.monotonic()
         try:
             sight = self._picture.sight()
-            outcome = run(ready, sight, self._memory)
+            outcome = run(ready, sight, self._memory, shield=self._picture.shield)
         except Exception:  # filters and sorters of users: jobs that are under way go on nevertheless
             log.exception("a round failed; the next one comes in %s", ready.config.descheduling_interval)
             return None
@@ -94,10 +95,11 @@ class Rounds:
                 await self._set_unschedulable(node, True)
         for proposal in outcome.moves:
             args = outcome.asked_by[proposal.pod.metadata.key].rules.args
-            if dry or args.dry_run:
-                self._tell(proposal)
-            elif not await self._ask(proposal, args, sight) and proposal.node in outcome.cordons:
-                await self._set_unschedulable(proposal.node, False)
+            with self._picture.shield.about("ask for its move", PODS, proposal.pod.metadata):
+                if dry or args.dry_run:
+                    self._tell(proposal)
+                elif not await self._ask(proposal, args, sight) and proposal.node in outcome.cordons:
+                    await self._set_unschedulable(proposal.node, False)
 
     async def _write_costs(self, outcome: Outcome) -> None:
         for key, cost in outcome.deletion_costs.items():

@@ -26,6 +26,7 @@ from koord.api.configuration.scheduler_config import SHIPPED as SHIPPED_SCHEDULE
 from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.kinds import Kind
 from koord.api.machinery.faults import BadInput
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
 from koord.descheduler.annotations import READ
@@ -46,7 +47,7 @@ from koord.kube.election import Timing
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
-from koord.kube.malformed import MalformedTeller
+from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.reload import changes
 from koord.kube.served import asked_until_told, until_served
@@ -102,6 +103,8 @@ class Runner:
     ) -> None:
         self._client, self._options, self._clock, self._given = client, options, clock, config
         self._metrics = DeschedulerMetrics(metrics)
+        self._failures = FailureTeller(metrics)
+        self._shield = Shield(self._failures)
         self._ready = self._as_told(config)
         self._changed = asyncio.Event()
 
@@ -110,7 +113,9 @@ class Runner:
         async with AsyncExitStack() as stack:
             await until_served(self._client, REQUIRED, self._clock)
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
-            picture = Picture(informers, self._clock, self._options.scheduler, alone=self._options.alone)
+            picture = Picture(
+                informers, self._clock, self._options.scheduler, alone=self._options.alone, shield=self._shield
+            )
             missing = [kind for kind in OTHERS if not await asked_until_told(self._client, kind, self._clock)]
             for kind in OTHERS:
                 if kind not in missing:
@@ -172,6 +177,7 @@ class Runner:
             asyncio.TaskGroup() as tasks,
         ):
             stack.callback(picture.tell_malformed(MalformedTeller(events, READ)))
+            stack.callback(self._tell_failures(events))
             migrating = Migrating(client, picture, self._args, pace, events, metrics, clock, claims=claims)
             arbitrating = Arbitrating(client, picture, self._rules, scales, events, metrics, clock)
             rounds = Rounds(
@@ -190,6 +196,15 @@ class Runner:
             tasks.create_task(arbitrating.run(), name="arbitrating")
             tasks.create_task(Tidying(client, picture, self._args, clock).run(), name="tidying")
             tasks.create_task(rounds.run(), name="rounds")
+
+    def _tell_failures(self, events: EventRecorder) -> Callable[[], None]:
+        """On objects, from now on; returns what ends it."""
+        self._failures.events = events
+
+        def end() -> None:
+            self._failures.events = None
+
+        return end
 
     async def _keep_up(self, read: Callable[[], DeschedulerConfiguration]) -> None:
         async for config in changes(read, self._given, self._clock, "descheduler"):

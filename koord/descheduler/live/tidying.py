@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
 from koord.api.configuration.descheduler_args import MigrationControllerArgs
 from koord.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.workloads import Deployment
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY, ScaledFirst
 from koord.api.protocol.crd.pod_migration_job import PodMigrationJob
 from koord.api.protocol.crd.reservation import Reservation
@@ -100,32 +102,49 @@ class Tidying:
         while True:
             now_s = self._clock.now()
             for job in self._picture.all_jobs():
-                if is_forgotten(job, self._args(), now_s):
-                    await self._remove(job)
-            try:
-                await self._put_back(now_s)
-            except ApiError as error:
-                log.warning("cannot put back what a job that is gone has changed: %s", error)
+                with self._picture.shield.about("say whether it is old", POD_MIGRATION_JOBS, job.metadata):
+                    if is_forgotten(job, self._args(), now_s):
+                        await self._remove(job)
+            await self._put_back(now_s)
             await self._clock.sleep(EVERY_S)
 
     async def _put_back(self, now_s: float) -> None:
         """Notices and replicas of jobs that are gone, or over."""
-        jobs = [job for job in self._picture.all_jobs() if not job.is_over]
+        jobs, shield = [job for job in self._picture.all_jobs() if not job.is_over], self._picture.shield
         uids, names = {job.metadata.uid for job in jobs}, {job.metadata.name for job in jobs}
         for deployment in self._picture.scaled():
-            record, meta = record_of(deployment), deployment.metadata
-            patch = None if record is None or record.job in uids else undo(deployment, record.job)
-            if record is not None and patch is not None:
-                await self._unmark(meta.namespace, record)
-                with suppress(NotFound, Conflict):
-                    await self._client.patch(DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
-                    log.info("took back a replica of a job that is gone", extra={"deployment": meta.key})
+            with shield.about("take back the replica of a job that is gone", DEPLOYMENTS, deployment.metadata):
+                await self._scale_back(deployment, uids)
         for pod in self._picture.pods.list():
-            for entry in EVICTION_ASKED_BY.read(pod.metadata) if is_told(pod.metadata) else ():
-                if entry.by == CREATED_BY_DESCHEDULER and entry.about not in names:
-                    asker = Asker(entry.by, entry.reason, entry.message, entry.about)
-                    with suppress(NotFound):
-                        await withdraw(self._client, pod, asker, now_s)
+            if is_told(pod.metadata):
+                with shield.about("withdraw the notice of a job that is gone", PODS, pod.metadata):
+                    await self._withdraw(pod, names, now_s)
+
+    async def _scale_back(self, deployment: Deployment, jobs: Collection[str]) -> None:
+        record, meta = record_of(deployment), deployment.metadata
+        patch = None if record is None or record.job in jobs else undo(deployment, record.job)
+        if record is None or patch is None:
+            return
+        try:
+            await self._unmark(meta.namespace, record)
+            await self._client.patch(DEPLOYMENTS, meta.name, patch, namespace=meta.namespace)
+        except (NotFound, Conflict):
+            return
+        except ApiError as error:
+            log.warning("cannot take back a replica yet: %s", error, extra={"deployment": meta.key})
+            return
+        log.info("took back a replica of a job that is gone", extra={"deployment": meta.key})
+
+    async def _withdraw(self, pod: Pod, jobs: Collection[str], now_s: float) -> None:
+        for entry in EVICTION_ASKED_BY.read(pod.metadata):
+            if entry.by == CREATED_BY_DESCHEDULER and entry.about not in jobs:
+                asker = Asker(entry.by, entry.reason, entry.message, entry.about)
+                try:
+                    await withdraw(self._client, pod, asker, now_s)
+                except NotFound:
+                    return
+                except ApiError as error:
+                    log.warning("cannot withdraw a notice yet: %s", error, extra={"pod": pod.metadata.key})
 
     async def _unmark(self, namespace: str, record: ScaledFirst) -> None:
         """The pod that was to go stays, for as much as it cost before."""

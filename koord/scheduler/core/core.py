@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from koord.api.kinds import PODS, Kind
+from koord.api.machinery.shield import Shield
 from koord.scheduler.core.cycle import Cycle
 from koord.scheduler.core.decision import Bind, Decision
 from koord.scheduler.core.entity import Attempt, Entity, Where
@@ -62,7 +63,8 @@ class Core:
 
     `alone`: no other scheduler is there, so pods that name none are ours. `hints`: say what would let pods in that fit
     nowhere; `scores`: how nodes scored. `most_tries`: how often an entity is tried. `wake` is called when there may be
-    something to decide, `queued` when an entity moves into a part of the queue.
+    something to decide, `queued` when an entity moves into a part of the queue. `shield` hears what could not be done
+    for an object; without one, that is raised.
     """
 
     def __init__(
@@ -78,9 +80,10 @@ class Core:
         most_tries: int | None = None,
         wake: Callable[[], None] = lambda: None,
         queued: Callable[[Where, str], None] = lambda where, event: None,
+        shield: Shield | None = None,
     ) -> None:
         self.profiles = profiles
-        self.cluster = Cluster(seed)
+        self.cluster = Cluster(seed, shield)
         self.cluster.now_s = now.wall_s
         # Plugins are there before nodes and pods, and so hear of all of them.
         self.engines = {name: Engine(self.cluster, profile) for name, profile in profiles.profiles.items()}
@@ -131,7 +134,8 @@ class Core:
         self.cluster.again_s = math.inf
         for name, write in self._writing:
             if plugin in ("", name):
-                found += write(self.cluster)
+                with self.cluster.shield.about(f"write what {name} has to say"):
+                    found.extend(write(self.cluster))
         outbox = self.cluster.outbox
         return found if plugin else [*(outbox.popleft() for _ in range(len(outbox))), *found]
 

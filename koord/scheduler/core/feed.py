@@ -106,13 +106,16 @@ class Feed:
     def hear(self, kind: Kind[Any], new: Any | None, old: Any | None = None) -> None:
         """An object is there or has changed (`new`), or is gone (`old` alone)."""
         entry = BY_KIND[kind]
-        if new is not None:
-            entry.put(self, new, old)
-        elif old is not None:
-            entry.remove(self, old)
-        event = entry.wakes(old, new)
-        if event is not None:
-            self._happened(event)
+        try:
+            if new is not None:
+                entry.put(self, new, old)
+            elif old is not None:
+                entry.remove(self, old)
+            event = entry.wakes(old, new)
+            if event is not None:
+                self._happened(event)
+        except Exception as error:  # noqa: BLE001 - the shield tells
+            self._cannot_take_in(kind, new if new is not None else old, error)
         if self.cluster.changed_jobs:
             self._look_at_jobs()
         if self.cluster.may_ease:
@@ -130,8 +133,7 @@ class Feed:
                 taking.put_many(objects)
                 continue
             for each in objects:
-                if _concerns(taking, each):
-                    taking.put(each)
+                self._tell(taking.put, taking, kind, each)
         for each in objects:
             event = entry.wakes(None, each)
             if event is not None:
@@ -145,13 +147,21 @@ class Feed:
 
     def tell_plugins(self, kind: Kind[Any], thing: Any) -> None:
         for taking in self._taking.get(kind, ()):
-            if _concerns(taking, thing):
-                taking.put(thing)
+            self._tell(taking.put, taking, kind, thing)
 
     def tell_plugins_gone(self, kind: Kind[Any], thing: Any) -> None:
         for taking in self._taking.get(kind, ()):
-            if _concerns(taking, thing):
-                taking.remove(thing)
+            self._tell(taking.remove, taking, kind, thing)
+
+    def _tell(self, told: Callable[[Any], None], taking: Taking, kind: Kind[Any], thing: Any) -> None:
+        if taking.named is None or taking.named == (thing.metadata.namespace, thing.metadata.name):
+            try:
+                told(thing)
+            except Exception as error:  # noqa: BLE001 - other plugins hear of it, and the shield tells
+                self._cannot_take_in(kind, thing, error)
+
+    def _cannot_take_in(self, kind: Kind[Any], thing: Any, error: Exception) -> None:
+        self.cluster.shield.failed("heed it", error, kind, thing.metadata)
 
     def put_like_pod(self, kind: Kind[Any], new: Any, old: Any | None) -> None:
         """An object is there, or has changed, of a kind that may be placed like pods."""
@@ -308,9 +318,10 @@ class Feed:
         """Ask plugins which pods that they refused may be let through. `idle`: nobody else is ready."""
         self.cluster.may_ease = False
         for eases in self._easing:
-            pods = eases(self.cluster, idle)
-            if pods:
-                self.queue.help(dict.fromkeys(map(self._entity, pods)), self.now.steady_s, EASED)
+            with self.cluster.shield.about("say which refused pods may go"):
+                pods = eases(self.cluster, idle)
+                if pods:
+                    self.queue.help(dict.fromkeys(map(self._entity, pods)), self.now.steady_s, EASED)
 
     def is_queued(self, key: str) -> bool:
         """Whether a pod waits, alone or with its job."""
@@ -345,16 +356,19 @@ class Feed:
         changed, self.cluster.changed_jobs = self.cluster.changed_jobs, {}
         for job, regroup in changed.items():
             known = self.queue.entity(job)
-            if known is None:
-                continue
-            moved = [ask for ask in known.pods if self._group(ask) != job] if regroup else []
-            for ask in moved:
-                if ask.key not in self.assumed:
-                    self.ask_again(ask)
-            # What a job needs is something else: it may fit, or must not be tried any more.
-            if not moved and (regroup or self.queue.where(job) is Where.GATED):
-                self.queue.put(known, self.now.steady_s)
-                self._wake()
+            if known is not None:
+                with self.cluster.shield.about("queue its job anew", PODS, known.pods[0].meta):
+                    self._look_at_job(job, known, regroup=regroup)
+
+    def _look_at_job(self, job: str, known: Entity, *, regroup: bool) -> None:
+        moved = [ask for ask in known.pods if self._group(ask) != job] if regroup else []
+        for ask in moved:
+            if ask.key not in self.assumed:
+                self.ask_again(ask)
+        # What a job needs is something else: it may fit, or must not be tried any more.
+        if not moved and (regroup or self.queue.where(job) is Where.GATED):
+            self.queue.put(known, self.now.steady_s)
+            self._wake()
 
     def _group(self, ask: Ask) -> str | None:
         engine = self.engine_of(ask)
@@ -509,10 +523,6 @@ def _same(record: PodRecord, known: PodRecord) -> bool:
     if new is not old and (new.requests, new.non_zero) != (old.requests, old.non_zero):
         return False
     return replace(record, placed_s=known.placed_s, shape=old) == known
-
-
-def _concerns(taking: Taking, thing: Any) -> bool:
-    return taking.named is None or taking.named == (thing.metadata.namespace, thing.metadata.name)
 
 
 def _fields(pod: Pod) -> dict[str, str]:

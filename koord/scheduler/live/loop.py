@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Literal
 
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.kube.client import Client
 from koord.kube.clock import Clock
@@ -74,7 +75,16 @@ class Loop:
         "By key of entity, since when it waits for others."
         self._gates: dict[str, tuple[str, float, bool]] = {}
         "By key of a job that must not be tried yet, why not, since when for that reason, and whether it is told."
-        self._writing = Writing(client, clock, pod_of, under, telling.told_to_go, telling.evicted, metrics.written)
+        self._writing = Writing(
+            client,
+            clock,
+            pod_of,
+            under,
+            telling.told_to_go,
+            telling.evicted,
+            metrics.written,
+            core.cluster.shield,
+        )
         self._stopping = False
 
     def stop(self) -> None:
@@ -116,7 +126,8 @@ class Loop:
                 placed = isinstance(decision, Bind | Wait)
                 self._metrics.decided_job(len(decision.attempt.entity.pods), took_s, placed=placed)
             self._monitor.decided(decision.ask, decision.profile, took_s)
-            self._carry_out(decision, began_s)
+            with self._core.cluster.shield.about("carry out what was decided", PODS, decision.ask.meta):
+                self._carry_out(decision, began_s)
             self._write_all()
             decided += 1
             if decided % BETWEEN_BREATHS == 0:
@@ -191,14 +202,20 @@ class Loop:
 
     def _look(self, now_s: float) -> None:
         """What is to be seen of the whole, now and then."""
-        self._metrics.look(self._core, now_s)
-        self._metrics.calls(len(self.bindings) + self._core.waiting(), self._telling.unwritten)
+        shield = self._core.cluster.shield
+        with shield.about("measure"):
+            self._metrics.look(self._core, now_s)
+            self._metrics.calls(len(self.bindings) + self._core.waiting(), self._telling.unwritten)
         self._monitor.look(now_s)
-        self._look_at_gates(now_s)
-        self._preempting.look()
-        self._writing.look()
+        with shield.about("say why jobs are not tried"):
+            self._look_at_gates(now_s)
+        with shield.about("look after victims"):
+            self._preempting.look()
+        with shield.about("look after what is being written"):
+            self._writing.look()
         if self._audit is not None:
-            self._audit.look(now_s)
+            with shield.about("audit"):
+                self._audit.look(now_s)
         self._core.at(moment(self._clock))
         for attempt in self._monitor.unattended(self._core.queue, self._core.awaited, now_s):
             self._core.unattended(attempt)

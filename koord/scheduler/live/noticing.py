@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.notice import EVICTION_ASKED_BY
 from koord.api.text.timestamp import from_seconds
 from koord.kube.client import Client
@@ -57,9 +59,10 @@ class Noticing:
     time."""
 
     def __init__(
-        self, client: Client, clock: Clock, owns: Callable[[str], bool], under: UnderNotice, told: Told
+        self, client: Client, clock: Clock, owns: Callable[[str], bool], under: UnderNotice, told: Told, shield: Shield
     ) -> None:
         self._client, self._clock, self._owns, self._under, self._told = client, clock, owns, under, told
+        self._shield = shield
         self._began_s = clock.monotonic()
         self._lost_s: dict[str, float] = {}
         "By uid, since when the reason of a pod that was told is missing."
@@ -85,23 +88,29 @@ class Noticing:
         now_s, lost = self._clock.monotonic(), self._lost_s
         self._lost_s = {}
         for pod in self._under:
-            meta = pod.metadata
-            entry = next(
-                (each for each in EVICTION_ASKED_BY.read(meta) if each.by == COMPONENT and self._owns(each.reason)),
-                None,
-            )
-            if entry is None or meta.deletion_timestamp is not None or meta.uid in self._tasks:
-                continue
-            answer = stands(pod, entry.about)
-            if answer:
-                continue
-            since_s = self._lost_s[meta.uid] = lost.get(meta.uid, now_s)
-            enough_s = FOUND_AGAIN_S if since_s - self._began_s < LOST_S else LOST_S
-            if answer is False or now_s - since_s >= enough_s:
-                asker = Asker(entry.by, entry.reason, entry.message, entry.about)
-                task = asyncio.create_task(self._withdraw(pod, asker), name=f"let {meta.key} stay")
-                self._tasks[meta.uid] = task
-                task.add_done_callback(partial(self._ended, meta.uid))
+            with self._shield.about("say whether it has to go", PODS, pod.metadata):
+                self._let_stay(pod, stands, lost, now_s)
+
+    def _let_stay(
+        self, pod: Pod, stands: Callable[[Pod, str], bool | None], lost: Mapping[str, float], now_s: float
+    ) -> None:
+        meta = pod.metadata
+        entry = next(
+            (each for each in EVICTION_ASKED_BY.read(meta) if each.by == COMPONENT and self._owns(each.reason)),
+            None,
+        )
+        if entry is None or meta.deletion_timestamp is not None or meta.uid in self._tasks:
+            return
+        answer = stands(pod, entry.about)
+        if answer:
+            return
+        since_s = self._lost_s[meta.uid] = lost.get(meta.uid, now_s)
+        enough_s = FOUND_AGAIN_S if since_s - self._began_s < LOST_S else LOST_S
+        if answer is False or now_s - since_s >= enough_s:
+            asker = Asker(entry.by, entry.reason, entry.message, entry.about)
+            task = asyncio.create_task(self._withdraw(pod, asker), name=f"let {meta.key} stay")
+            self._tasks[meta.uid] = task
+            task.add_done_callback(partial(self._ended, meta.uid))
 
     def finish(self) -> None:
         for task in self._tasks.values():

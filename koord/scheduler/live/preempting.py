@@ -59,7 +59,9 @@ class Preempting:
         self._client, self._core, self._clock, self._telling = client, core, clock, telling
         self._pod_of, self._wake, self._done = pod_of, wake, done
         self._tasks: set[asyncio.Task[None]] = set()
-        self._noticing = Noticing(client, clock, PREEMPTED.__eq__, under or UnderNotice(), telling.told_to_go)
+        self._noticing = Noticing(
+            client, clock, PREEMPTED.__eq__, under or UnderNotice(), telling.told_to_go, core.cluster.shield
+        )
         self._waiting: dict[str, tuple[Ask, Move, str]] = {}
         "By pod, whose victims have notice, with the profile that decided."
 
@@ -82,11 +84,12 @@ class Preempting:
     def look(self) -> None:
         """Now and then: victims whose notice is over go, and those that nobody needs gone any more stay."""
         for ask, move, profile in list(self._waiting.values()):
-            if not self._is_promised(ask.key, move):
-                del self._waiting[ask.key]
-            elif self._goes_on(ask, move, profile):
-                del self._waiting[ask.key]
-                self._begin(ask, move, profile)
+            with self._core.cluster.shield.about("look after its victims", PODS, ask.meta):
+                if not self._is_promised(ask.key, move):
+                    del self._waiting[ask.key]
+                elif self._goes_on(ask, move, profile):
+                    del self._waiting[ask.key]
+                    self._begin(ask, move, profile)
         self._noticing.let_stay(self._stands)
 
     def _begin(self, ask: Ask, move: Move, profile: str) -> None:

@@ -21,6 +21,7 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 from koord.api.configuration.threshold_order import load_limits, of_nodes
 from koord.api.kinds import Kind
 from koord.api.machinery.faults import BadInput, Invalid
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.names import SCHEDULER_DEFAULT
 from koord.api.text.duration import parse_duration
 from koord.kube.client import Client
@@ -31,7 +32,7 @@ from koord.kube.event_ledger import EventLimits
 from koord.kube.events import EventRecorder
 from koord.kube.informers import Informers
 from koord.kube.leader import LeaderElection, run_as_leader, unique_identity
-from koord.kube.malformed import MalformedTeller
+from koord.kube.malformed import FailureTeller, MalformedTeller
 from koord.kube.metrics import Metrics
 from koord.kube.reload import changes
 from koord.kube.served import is_served
@@ -107,6 +108,8 @@ class Runner:
         self._client, self._options, self._clock = client, options, clock
         self._config, self._metrics = config, SchedulerMetrics(metrics)
         self._audited = AuditMetrics(metrics) if options.audit is not None else None
+        self._failures = FailureTeller(metrics)
+        self._shield = Shield(self._failures)
         self._ready = asyncio.Event()
         self._loop: Loop | None = None
         self._disconnect: Callable[[], None] = lambda: None
@@ -179,6 +182,7 @@ class Runner:
         announcing = Announcing(client, namespace, identity, self._scheduler_names, self._clock)
         forget = self._sources.pods.add_handler(telling.pod)
         forget = together(forget, self._sources.tell_malformed(MalformedTeller(self._events, READ)))
+        self._failures.events = self._events
         under = UnderNotice()
         forget = together(forget, self._sources.pods.add_handler(under.hear))
         audit = None
@@ -208,7 +212,7 @@ class Runner:
                     await self._loop.run()
                     self._take_over(self._config)
         finally:
-            self._loop = None
+            self._loop = self._failures.events = None
             forget()
 
     def _scheduler_names(self) -> list[str]:
@@ -272,6 +276,7 @@ class Runner:
             ),
             wake=self._ready.set,
             queued=self._metrics.queued,
+            shield=self._shield,
         )
         if before is not None:
             self.core.take_over(before)

@@ -11,8 +11,10 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from koord.api.kinds import PODS
 from koord.api.kubernetes.pod import Pod
 from koord.api.machinery.codec import DecodeError
+from koord.api.machinery.shield import Shield
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.election import NotLeader
@@ -45,12 +47,14 @@ class Writing:
         told: Told = lambda pod, asker, deadline: None,
         evicted: Callable[[Pod, Evict], None] = lambda pod, evict: None,
         written: Callable[[str, float], None] = lambda kind, took_s: None,
+        shield: Shield | None = None,
     ) -> None:
         """`pod_of` gives a pod as it was last heard of. `told` hears of pods that are told to go, `evicted` of those
         that go, `written` of patches: their kinds, and the seconds that they took."""
         self._written = written
         self._client, self._clock, self._pod_of, self._evicted = client, clock, pod_of, evicted
-        self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told)
+        self._shield = shield or Shield()
+        self._noticing = Noticing(client, clock, PREEMPTED.__ne__, under or UnderNotice(), told, self._shield)
         self._noticed: dict[_Object, Evict] = {}
         "Pods that have notice."
         self._wanted: dict[_Object, Write] = {}
@@ -69,11 +73,12 @@ class Writing:
         """Now and then: pods whose notice is over go, and those that need not go any more stay."""
         for key, evict in list(self._noticed.items()):
             pod = self._pod_of(f"{evict.namespace}/{evict.name}")
-            if pod is None or pod.metadata.uid != evict.uid or not (evict.stands() or is_told(pod.metadata)):
-                del self._noticed[key]
-            elif evict.stands() and self._noticing.is_due(pod, _asker(evict)):
-                del self._noticed[key]
-                self.put(evict)
+            with self._shield.about("say whether it has to go", PODS, None if pod is None else pod.metadata):
+                if pod is None or pod.metadata.uid != evict.uid or not (evict.stands() or is_told(pod.metadata)):
+                    del self._noticed[key]
+                elif evict.stands() and self._noticing.is_due(pod, _asker(evict)):
+                    del self._noticed[key]
+                    self.put(evict)
         self._noticing.let_stay(self._stands)
 
     def _stands(self, pod: Pod, about: str) -> bool | None:

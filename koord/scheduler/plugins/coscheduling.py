@@ -139,7 +139,10 @@ class Coscheduling(Plugin):
                 gangs.touched.add(id_)
                 cluster.ask_again(again_s)
                 continue
-            wanted = None if gang is None else status_of(gang, cluster.now_s)
+            wanted = None
+            if gang is not None and gang.pod_group is not None:
+                with cluster.shield.about("keep its status", POD_GROUPS, gang.pod_group.metadata):
+                    wanted = status_of(gang, cluster.now_s)
             if gang is None or gang.pod_group is None or wanted is None:
                 self._sent.pop(id_, None)
                 self._written_s.pop(id_, None)

@@ -9,10 +9,9 @@ from typing import Final
 from koord.api.kubernetes.resources import amounts
 from koord.api.protocol import names
 from koord.api.protocol.crd.node_metric import AggregatedUsage, NodeMetric, NodeMetricInfo
-from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import QuantityError, ResourceList
+from koord.api.text.stored import stored_amount, stored_duration
 from koord.api.text.timestamp import parse_timestamp
-from koord.scheduler.state.table import countable
 
 Vector = tuple[int, ...]
 """An amount for each resource of the plugin, in its order."""
@@ -64,7 +63,7 @@ class ReportReader:
         self._place = {name: i for i, name in enumerate(resources)}
 
     def vector(self, values: Mapping[str, int]) -> Vector:
-        return tuple([countable(values.get(name, 0)) for name in self._resources])
+        return tuple([stored_amount(values.get(name, 0)) for name in self._resources])
 
     def read(self, metric: NodeMetric) -> Report:
         status, policy = metric.status, metric.spec.metric_collect_policy

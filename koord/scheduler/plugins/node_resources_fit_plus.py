@@ -12,6 +12,7 @@ from collections.abc import Hashable
 
 from koord.api.configuration.scheduler_args import NodeResourcesFitPlusArgs
 from koord.api.kubernetes.resources import NON_ZERO_REQUESTS, amounts
+from koord.api.text.stored import stored_amount
 from koord.scheduler.framework.amount_scores import Mixed
 from koord.scheduler.framework.amounts import AmountJudge, Share
 from koord.scheduler.framework.ask import Ask
@@ -19,7 +20,6 @@ from koord.scheduler.framework.judge import Judge
 from koord.scheduler.framework.plugin import Plugin
 from koord.scheduler.plugins.node_resources_fit import used_column
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import countable
 
 
 class NodeResourcesFitPlus(Plugin):
@@ -54,4 +54,4 @@ def _adds(ask: Ask, name: str) -> int:
     for each in spec.init_containers:
         wanted = amounts(each.resources.requests).get(name, missing)
         total = total + wanted if each.is_sidecar else max(total, wanted)
-    return countable(total + amounts(spec.overhead).get(name, 0))
+    return stored_amount(total + amounts(spec.overhead).get(name, 0))

@@ -25,9 +25,17 @@ NOTHING = VolumeUse()
 
 
 def disks_of(pod: Pod) -> tuple[Volume, ...]:
-    volumes = pod.spec.volumes
+    """Without sources of other kinds, of which API servers let no pod have one beside: a template is not checked."""
     return tuple(
-        each for each in volumes if each.gce_persistent_disk or each.aws_elastic_block_store or each.iscsi or each.rbd
+        Volume(
+            each.name,
+            gce_persistent_disk=each.gce_persistent_disk,
+            aws_elastic_block_store=each.aws_elastic_block_store,
+            iscsi=each.iscsi,
+            rbd=each.rbd,
+        )
+        for each in pod.spec.volumes
+        if each.gce_persistent_disk or each.aws_elastic_block_store or each.iscsi or each.rbd
     )
 
 

@@ -24,8 +24,10 @@ from koord.api.kubernetes.node import ContainerImage, Node, NodeStatus, Taint
 from koord.api.kubernetes.pod import Pod
 from koord.api.kubernetes.policy import PodDisruptionBudget
 from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.shield import Shield
 from koord.api.protocol.annotations.cpu import NODE_RESERVATION
 from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.text.stored import stored_amount
 from koord.scheduler.state.budgets import Budgets
 from koord.scheduler.state.counts import Counts
 from koord.scheduler.state.labels import Labels
@@ -34,7 +36,7 @@ from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.owners import Owners, Workload
 from koord.scheduler.state.pods import NotesOf, PodRecord, Template, scheduled_spec, template_of
 from koord.scheduler.state.storage import Storage, StorageObject
-from koord.scheduler.state.table import Array, Column, Reason, Row, Table, countable
+from koord.scheduler.state.table import Array, Column, Reason, Row, Table
 from koord.scheduler.state.watchers import Index, Watcher
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def requested(resource: str) -> Column:
 
 def allocatable_of(node: Node) -> dict[str, int]:
     """What a node can give to pods: without what its annotation keeps for others."""
-    has = {name: countable(amount) for name, amount in amounts(node.status.allocatable).items()}
+    has = {name: stored_amount(amount) for name, amount in amounts(node.status.allocatable).items()}
     if not _reserved(node):
         return has
     try:
@@ -100,8 +102,10 @@ Move: TypeAlias = tuple[str, PodRecord, Row] | Callable[[], None]
 class Cluster:
     """The state. `seed` decides ties; everything else comes from what it is fed, `now_s` too."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, shield: Shield | None = None) -> None:
         self.seed = seed
+        self.shield = shield or Shield()
+        "Plugins that go over objects, by the clock or because something changed, handle each of them under it."
         self.now_s = 0.0
         self._watchers: list[Watcher] = []
         self._told_of_pods: list[Callable[[PodRecord, Row, int], None]] = []

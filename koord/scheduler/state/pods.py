@@ -18,8 +18,8 @@ from koord.api.kubernetes.resources import NON_ZERO_REQUESTS, pod_requests
 from koord.api.kubernetes.words import PodConditionType
 from koord.api.kubernetes.workloads import POD_NAME_LABEL
 from koord.api.machinery.struct import EMPTY
+from koord.api.text.stored import stored_amount
 from koord.api.text.timestamp import parse_timestamp
-from koord.scheduler.state.table import countable
 from koord.scheduler.state.terms import Held
 
 Amounts = tuple[tuple[str, int], ...]
@@ -181,7 +181,7 @@ def requests_of(pod: Pod) -> Amounts:
 
 def counted(amounts: Mapping[str, int]) -> Amounts:
     """Amounts as cells of the table can hold them."""
-    return tuple(sorted((name, countable(n)) for name, n in amounts.items() if n))
+    return tuple(sorted((name, stored_amount(n)) for name, n in amounts.items() if n))
 
 
 def non_zero_of(pod: Pod) -> tuple[int, int]:
@@ -194,7 +194,7 @@ def non_zero_of(pod: Pod) -> tuple[int, int]:
         stated = pod_requests(pod)
         missing = {name: amount for name, amount in missing.items() if name not in stated}
     found = pod_requests(pod, missing=missing)
-    return countable(found.get("cpu", 0)), countable(found.get("memory", 0))
+    return stored_amount(found.get("cpu", 0)), stored_amount(found.get("memory", 0))
 
 
 _labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}

@@ -20,6 +20,7 @@ from koord.api.kubernetes.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from koord.api.text.quantity import QuantityError
 from koord.api.text.selector import OPERATORS, NodeSelector, Requirement, compile_nodes
 from koord.scheduler.state.labels import Labels
 from koord.scheduler.state.table import Array, Row
@@ -237,7 +238,10 @@ def wanted_bytes(claim: PersistentVolumeClaim) -> int:
 
 
 def volume_bytes(volume: PersistentVolume) -> int:
-    return amounts(volume.spec.capacity).get("storage", 0)
+    try:
+        return amounts(volume.spec.capacity, capped=True).get("storage", 0)
+    except QuantityError:
+        return 0
 
 
 def matching_rows(selector: NodeSelector, labels: Labels, rows: Array) -> Array:

@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from koord.api.text.stored import MOST
+
 Array: TypeAlias = npt.NDArray[Any]
 Row: TypeAlias = int
 
@@ -27,8 +29,8 @@ LONGEST_LOG: Final = 1 << 16
 """Changes remembered. Who lags further behind looks at every row again, which is then cheaper anyway."""
 
 
-MOST_OF_A_POD: Final = 1 << 56
-"""What one pod asks for, or one node has, counts up to here: 64 Pi. A hundred times as much still fits into 64 bits."""
+MOST_OF_A_POD: Final = MOST
+"""What one pod asks for, or one node has, counts up to here."""
 MOST_IN_A_CELL: Final = (1 << 62) - 1
 """A sum beyond this is kept beside its cell, so that it is exact when parts of it leave again."""
 _STANDS_FOR_MORE: Final = 1 << 62
@@ -42,11 +44,6 @@ SMALL: Final = 1 << 40
 def _fits(value: int) -> bool:
     """Whether a cell holds a number."""
     return -MOST_IN_A_CELL <= value <= _STANDS_FOR_MORE
-
-
-def countable(amount: int) -> int:
-    """An amount of one pod or node as far as it counts."""
-    return amount if amount <= MOST_OF_A_POD else MOST_OF_A_POD
 
 
 class Reason(IntFlag):

@@ -19,8 +19,8 @@ from koord.api.text.duration import (
     from_seconds,
     parse_duration,
     parse_ns,
-    stored_duration,
 )
+from koord.api.text.stored import stored_duration
 
 RECORDED = json.loads(Path(__file__).with_name("data").joinpath("times.json").read_text())
 

@@ -20,9 +20,9 @@ from koord.api.protocol.annotations.device import (
     AllocationExtension,
 )
 from koord.api.text.quantity import from_value
+from koord.api.text.stored import stored_amount
 from koord.scheduler.framework.change import listed
 from koord.scheduler.state.pods import Amounts
-from koord.scheduler.state.table import countable
 
 _IN_BYTES: Final = frozenset({names.RESOURCE_GPU_MEMORY})
 PCIE_LEVEL: Final = "PCIeLevel"
@@ -101,7 +101,7 @@ def _some(type_: str, grants: tuple[Grant, ...]) -> str:
 def _grant(device: AllocatedDevice) -> Grant:
     extension = device.extension or AllocationExtension()
     vfs = tuple(VF(each.minor, each.bus_id) for each in extension.vfs)
-    taken = tuple(sorted((name, countable(each)) for name, each in amounts(device.resources).items() if each > 0))
+    taken = tuple(sorted((name, stored_amount(each)) for name, each in amounts(device.resources).items() if each > 0))
     return Grant(device.minor, taken, device.id, vfs, extension.gpu_shared_resource_template)
 
 

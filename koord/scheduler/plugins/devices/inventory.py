@@ -18,7 +18,7 @@ from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.device import Device, DeviceInfo, VirtualFunctionGroup
 from koord.api.protocol.names import LABEL_GPU_PARTITION_POLICY
 from koord.api.text.quantity import ResourceList
-from koord.scheduler.state.table import countable
+from koord.api.text.stored import stored_amount
 
 ANY_NUMA: Final = -1
 MOST_DEVICES: Final = 64
@@ -209,6 +209,6 @@ def _unit(info: DeviceInfo, minor: int, usable: bool) -> Unit:
 
 def _total(resources: ResourceList) -> Mapping[str, int]:
     try:
-        return {name: countable(amount) for name, amount in amounts(resources).items() if amount > 0}
+        return {name: stored_amount(amount) for name, amount in amounts(resources).items() if amount > 0}
     except BadInput:
         return {}

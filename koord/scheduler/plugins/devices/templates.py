@@ -20,8 +20,8 @@ from koord.api.machinery.faults import BadInput, Fault, Invalid, check
 from koord.api.protocol import names
 from koord.api.text import yaml
 from koord.api.text.quantity import ResourceList, render
+from koord.api.text.stored import stored_amount
 from koord.scheduler.state.pods import Amounts
-from koord.scheduler.state.table import countable
 
 KEY: Final = "data.yaml"
 MOST_TOLD: Final = 4
@@ -103,6 +103,6 @@ def _read(config: ConfigMap) -> Iterator[tuple[str, Mapping[str, Amounts] | Inva
 def _of_model(said: object) -> Mapping[str, Amounts]:
     templates = check(dict[str, ResourceList], said, "")
     return {
-        name: tuple(sorted((key, countable(amount)) for key, amount in amounts(offers).items() if amount > 0))
+        name: tuple(sorted((key, stored_amount(amount)) for key, amount in amounts(offers).items() if amount > 0))
         for name, offers in templates.items()
     }

@@ -24,6 +24,7 @@ from koord.api.machinery.faults import BadInput
 from koord.api.protocol.annotations.cpu import RESOURCE_SPEC, RESOURCE_STATUS, ResourceSpec
 from koord.api.protocol.annotations.value import AnnotationError
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology
+from koord.api.text.stored import stored_amount
 from koord.scheduler.framework.cells import Overlay
 from koord.scheduler.framework.stable import Version
 from koord.scheduler.plugins.numa.accumulator import Exclusive, Free
@@ -34,7 +35,7 @@ from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.insiders import Insiders
 from koord.scheduler.state.notes import Notes
 from koord.scheduler.state.pods import PodRecord
-from koord.scheduler.state.table import Column, Reason, Row, countable
+from koord.scheduler.state.table import Column, Reason, Row
 
 Amounts = tuple[tuple[str, int], ...]
 K = TypeVar("K", bound=Hashable)
@@ -91,7 +92,7 @@ def exclusive_of(spec: ResourceSpec) -> Exclusive:
 
 
 def counted(resources: Mapping[str, int]) -> Amounts:
-    return tuple(sorted((name, countable(number)) for name, number in resources.items() if number > 0))
+    return tuple(sorted((name, stored_amount(number)) for name, number in resources.items() if number > 0))
 
 
 def rest_of(held: Held, inside: Collection[Held], state: OnNode) -> Held:

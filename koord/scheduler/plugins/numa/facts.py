@@ -23,10 +23,10 @@ from koord.api.protocol.annotations.colocation import RESOURCE_AMPLIFICATION_RAT
 from koord.api.protocol.annotations.value import AnnotationError, Value
 from koord.api.protocol.crd.node_resource_topology import NodeResourceTopology, Zone
 from koord.api.text.quantity import QuantityError, amount
+from koord.api.text.stored import stored_amount
 from koord.scheduler.plugins.numa.accumulator import BindPolicy
 from koord.scheduler.plugins.numa.hints import Policy
 from koord.scheduler.plugins.numa.topology import Topology, topology_of
-from koord.scheduler.state.table import countable
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -149,7 +149,7 @@ def _zones(
         if CPU in has and topology is not None:
             taken_off = (topology.nodes.get(number, 0) & reserved).bit_count() * 1000
             has[CPU] = max(0, has[CPU] - taken_off)
-        found[number] = {name: countable(amplified(each, ratios.get(name, 1.0))) for name, each in has.items()}
+        found[number] = {name: stored_amount(amplified(each, ratios.get(name, 1.0))) for name, each in has.items()}
     return dict(sorted(found.items()))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from koord.api.kinds import ELASTIC_QUOTAS
+from koord.api.machinery.shield import Shielded
 from koord.scheduler.plugins.default_preemption import is_held
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.tree import Quota
@@ -77,16 +79,29 @@ class Overuse:
     def look(self, quotas: Quotas, cluster: Cluster) -> list[Revocation]:
         """Who has to go now. Whoever is told of starts anew."""
         found: list[Revocation] = []
-        over = [each for each in quotas.forest.quotas.values() if is_over(quotas, each)]
+        over = [each for each in quotas.forest.quotas.values() if _is_over(quotas, each, cluster)]
         self.since_s = {each.name: self.since_s.get(each.name, cluster.now_s) for each in over}
         for quota in over:
             if cluster.now_s - self.since_s[quota.name] <= self.delay_s:
                 continue
             del self.since_s[quota.name]
-            pods = revoked(quotas, quota, cluster)
-            if pods:
-                found.append(Revocation(quota.name, pods))
+            with _shielded(quotas, quota, cluster):
+                pods = revoked(quotas, quota, cluster)
+                if pods:
+                    found.append(Revocation(quota.name, pods))
         return found
+
+
+def _is_over(quotas: Quotas, quota: Quota, cluster: Cluster) -> bool:
+    with _shielded(quotas, quota, cluster):
+        return is_over(quotas, quota)
+    return False
+
+
+def _shielded(quotas: Quotas, quota: Quota, cluster: Cluster) -> Shielded:
+    spec = quotas.forest.specs.get(quota.name)
+    heard = None if spec is None else quotas.objects.get(spec.key)
+    return cluster.shield.about("look for over-use", ELASTIC_QUOTAS, None if heard is None else heard.metadata)
 
 
 def is_over(quotas: Quotas, quota: Quota) -> bool:

@@ -8,9 +8,10 @@ and go all the time is written twice a second.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from koord.api.kinds import ELASTIC_QUOTAS
 from koord.api.protocol import names
 from koord.api.protocol.crd.elastic_quota import ElasticQuota
 from koord.api.text.timestamp import from_seconds
@@ -60,7 +61,7 @@ class QuotaTelling:
             yield from built_in(quotas, self._namespace)
         touched, quotas.touched = quotas.touched, {}
         for key in self._above(touched):
-            yield from self._tell(key, now_s)
+            yield from self._shielded(key, now_s)
         if now_s < self._again_s:
             return
         if not self._to_tell:
@@ -68,8 +69,7 @@ class QuotaTelling:
             self._to_tell = deque(quotas.objects)
         for _ in range(min(AT_ONCE, len(self._to_tell))):
             key = self._to_tell.popleft()
-            if not self._is_as_it_was(key):
-                yield from self._tell(key, now_s)
+            yield from self._shielded(key, now_s, unless_same=True)
         if self._to_tell:
             self._next_s = now_s
         else:
@@ -88,6 +88,13 @@ class QuotaTelling:
         if touched and (root := self._quotas.forest.specs.get(names.QUOTA_ROOT)) is not None:
             found[root.key] = None
         return found
+
+    def _shielded(self, key: str, now_s: float, *, unless_same: bool = False) -> Sequence[Write]:
+        heard = self._quotas.objects.get(key)
+        meta = None if heard is None else heard.metadata
+        with self._quotas.cluster.shield.about("keep its status", ELASTIC_QUOTAS, meta):
+            return [] if unless_same and self._is_as_it_was(key) else list(self._tell(key, now_s))
+        return []
 
     def _is_as_it_was(self, key: str) -> bool:
         """Whether nothing has changed that an object's status follows from, apart from pods: those are told first."""

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from koord.api.configuration.scheduler_args import ReservationArgs
-from koord.api.kinds import PODS
+from koord.api.kinds import PODS, RESERVATIONS
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
@@ -121,7 +121,8 @@ class Keeper:
                 for known in (self._sent, self._missing_since_s, self._due_of):
                     known.pop(uid, None)
                 continue
-            yield from self._look(uid, reservation, cluster, now_s)
+            with cluster.shield.about("keep its status", RESERVATIONS, reservation.metadata):
+                yield from list(self._look(uid, reservation, cluster, now_s))
 
     def _look(self, uid: str, reservation: Reservation, cluster: Cluster, now_s: float) -> Iterator[Write]:
         node = reservation.status.node_name

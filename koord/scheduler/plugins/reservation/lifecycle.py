@@ -21,9 +21,9 @@ from koord.api.machinery.faults import BadInput
 from koord.api.machinery.struct import EMPTY
 from koord.api.protocol.annotations.reservation import RESERVATION_RESIZE_ALLOCATABLE
 from koord.api.protocol.crd.reservation import Reservation, ReservationPhase
-from koord.api.text.duration import stored_duration
 from koord.api.text.quantity import render
-from koord.api.text.timestamp import from_seconds, parse_timestamp, stored_timestamp
+from koord.api.text.stored import stored_duration, stored_timestamp
+from koord.api.text.timestamp import from_seconds
 from koord.scheduler.framework.writes import Delete, Patch
 from koord.scheduler.plugins.reservation.reserve_pod import ENDED, allocatable_of
 
@@ -125,11 +125,9 @@ def expires_s(reservation: Reservation) -> float | None:
     lives_s = stored_duration(spec.ttl) if spec.ttl else None
     if lives_s == 0:
         return None
-    at_s = stored_timestamp(spec.expires) if spec.expires else None
-    ends = [at_s] if at_s is not None else []
-    if lives_s is not None and meta.creation_timestamp:
-        ends.append(parse_timestamp(meta.creation_timestamp) + lives_s)
-    return min(ends, default=None)
+    made_s = stored_timestamp(meta.creation_timestamp)
+    ttl_ends_s = None if lives_s is None or made_s is None else made_s + lives_s
+    return min((each for each in (stored_timestamp(spec.expires), ttl_ends_s) if each is not None), default=None)
 
 
 def ended_s(reservation: Reservation) -> float | None:
@@ -138,7 +136,7 @@ def ended_s(reservation: Reservation) -> float | None:
         if each.type == READY and each.status == "False":
             failed = reservation.status.phase is ReservationPhase.FAILED
             said = each.last_transition_time if failed else each.last_probe_time or each.last_transition_time
-            return parse_timestamp(said) if said else None
+            return stored_timestamp(said)
     return None
 
 

@@ -1,0 +1,71 @@
+"""Whatever is stored, the scheduler's core goes on, and decides about everybody else as if it were not there."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+from hypothesis import given, settings
+
+from koord.api import kinds
+from koord.scheduler.core.inputs import BY_KIND
+from tests.enemies.cases import Enemy, army, enemies
+from tests.enemies.honest import honest
+from tests.enemies.scheduler_world import SchedulerWorld, story
+
+KINDS: Final = tuple(BY_KIND)
+MOST_CPU_S: Final = 5.0
+"""For a story of some sixty enemies, which takes half a second."""
+REQUEST: Final = ("spec", "containers", 0, "resources", "requests")
+
+FOUND: Final = (
+    Enemy(kinds.RESERVATIONS, "bad-had", ("spec", "ttl"), "99999999999h"),
+    Enemy(kinds.RESERVATIONS, "bad-had", ("spec", "expires"), "2026-02-31T00:00:00Z"),
+    Enemy(kinds.RESERVATIONS, "bad-had", ("spec", "expires"), "0001-01-01T00:00:00+23:00"),
+    Enemy(kinds.RESERVATIONS, "bad-was", ("status", "conditions", 0, "lastTransitionTime"), "2026-02-31T00:00:00Z"),
+    Enemy(kinds.RESERVATIONS, "bad-had", ("status", "allocatable", "cpu"), "-9223372036854775808"),
+    Enemy(kinds.PODS, "bad-runs", ("metadata", "name"), "bad-runs", filled=True),
+    Enemy(kinds.PODS, "bad-waits", (*REQUEST, "memory"), -(2**62)),
+    Enemy(kinds.PERSISTENT_VOLUMES, "bad-volume", ("spec", "capacity", "storage"), "-1e30"),
+    Enemy(kinds.PERSISTENT_VOLUMES, "bad-volume", ("spec", "capacity", "storage"), "NaN"),
+    Enemy(kinds.NODES, "bad-1", ("status", "allocatable", "cpu"), -(2**62)),
+)
+"""What a search has found: each of these ended a component, or kept others from their turn."""
+
+
+@cache
+def undisturbed() -> SchedulerWorld:
+    return story(honest("good"), honest("bad"), [])
+
+
+def check(crowd: Sequence[Enemy]) -> None:
+    began_s = time.process_time()
+    scene = story(honest("good"), honest("bad"), army(crowd))
+    took_s = time.process_time() - began_s
+    shown = "\n".join(f"{i}: {each}" for i, each in enumerate(crowd))
+    assert not scene.defects, f"{''.join(traceback.format_exception(scene.defects[0].error))}\n{shown}"
+    assert scene.told == undisturbed().told, shown
+    assert took_s < MOST_CPU_S, shown
+
+
+def test_innocents_get_their_places_and_statuses_in_the_first_place() -> None:
+    told = undisturbed().told
+    for each in ("good-waits", "good-member-0", "good-of-team", "good-of-had", "good-gpu", "good-pinned"):
+        assert any(f"good/{each}: to good-" in line for line in told), (each, told)
+    assert any("reservation:good-room: to good-" in line for line in told)
+    assert any("Reservation good-had" in line and "Expired" in line for line in told)
+    assert any("PodGroup good-gang" in line and "Scheduled" in line for line in told)
+    assert not undisturbed().defects
+
+
+def test_what_was_found_once_disturbs_nobody() -> None:
+    check(FOUND)
+
+
+@settings(max_examples=6)
+@given(enemies(KINDS, 60))
+def test_no_stored_value_ends_the_scheduler_or_changes_what_others_get(crowd: Sequence[Enemy]) -> None:
+    check(crowd)

@@ -1,0 +1,70 @@
+"""A plugin that fails over one object, or altogether, keeps no other plugin and no other object from its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from koord.api.configuration.scheduler_config import SHIPPED
+from koord.api.kinds import NODE_SLOS, NODES, PODS, RESERVATIONS
+from koord.api.machinery.shield import Failure, Shield
+from koord.scheduler.core.core import Core
+from koord.scheduler.core.decision import Bind
+from koord.scheduler.core.moment import Moment
+from koord.scheduler.framework.plugin import Plugin, Taking
+from koord.scheduler.framework.writes import Patch, Write
+from koord.scheduler.own_plugins import OwnPlugin
+from koord.scheduler.profiles import profiles_of
+from koord.scheduler.state.cluster import Cluster
+from tests.scheduler.builders import node
+from tests.scheduler.reservations import MADE_S, pod, reservation
+
+
+class Fails(Plugin):
+    """At every point that is about objects and the clock rather than about one decision."""
+
+    name = "Fails"
+
+    def takes(self) -> Iterable[Taking]:
+        yield Taking(PODS, self._fail, self._fail)
+        yield Taking(NODE_SLOS, self._fail, self._fail)
+
+    def _fail(self, thing: Any) -> None:
+        raise RuntimeError(f"not {thing.metadata.name}")
+
+    def writes(self, cluster: Cluster) -> Iterable[Write]:
+        raise RuntimeError("nothing to write")
+
+    def eases(self, cluster: Cluster, idle: bool) -> Sequence[str]:
+        raise RuntimeError("nobody")
+
+
+def core(shield: Shield | None) -> Core:
+    found = Core(profiles_of(SHIPPED, [OwnPlugin(Fails)]), alone=True, now=Moment(MADE_S, 0.0), shield=shield)
+    found.put(NODES, node("n0"))
+    return found
+
+
+def test_others_go_on_and_each_failure_is_told() -> None:
+    failures: list[Failure] = []
+    found = core(Shield(failures.append))
+    found.put(RESERVATIONS, reservation(on="n0", ttl="1s"))
+    found.put(PODS, pod("web"))
+    assert isinstance(found.decide(), Bind)
+    found.at(Moment(MADE_S + 2, 2.0))
+    (expired,) = [each for each in found.take_writes() if isinstance(each, Patch) and each.kind is RESERVATIONS]
+    assert expired.body["status"]["phase"] == "Failed"
+    assert {(each.doing, str(each.error)) for each in failures} == {
+        ("heed it", "not reservation:r"),
+        ("heed it", "not web"),
+        ("write what Fails has to say", "nothing to write"),
+        ("say which refused pods may go", "nobody"),
+    }
+    assert {each.meta.key for each in failures if each.meta is not None} >= {"shop/web"}
+
+
+def test_without_a_shield_nothing_is_hidden() -> None:
+    with pytest.raises(RuntimeError, match="not web"):
+        core(None).put(PODS, pod("web"))
