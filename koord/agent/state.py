@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
+from koord.agent.devices.inventory import Inventory
 from koord.agent.host.topology import Topology
 from koord.agent.pods import AgentPod
 from koord.api.configuration.features import AgentGate
@@ -74,6 +75,8 @@ class NodeState:
     kubelet: Kubelet = Kubelet()
     kernel: Kernel = Kernel()
     gates: Mapping[AgentGate, bool] = field(default_factory=lambda: DEFAULT_GATES)
+    devices: Inventory | None = None
+    "None while nobody has looked."
     is_colocation_off: bool = False
     "The switch: nothing new, and what is held back is let go."
     _known: dict[object, object] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koord.agent.devices.inventory import Inventory
 from koord.agent.host import knobs, proc, usage
 from koord.agent.host.cgroups import Cgroups
 from koord.agent.host.convert import PERIOD_US
@@ -79,6 +80,7 @@ def state_of(
     pods: dict[str, AgentPod],
     kubelet: Kubelet,
     gates: Mapping[AgentGate, bool] = DEFAULT_GATES,
+    devices: Inventory | None = None,
 ) -> NodeState:
     told = amounts(node.status.capacity)
     cpu_milli, memory_bytes = capacity_of(cgroups, topology)
@@ -97,5 +99,6 @@ def state_of(
         kubelet=kubelet,
         kernel=kernel_of(cgroups, driver),
         gates=gates,
+        devices=devices,
         is_colocation_off=is_switched_off(node),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, group_identity, oom_score
+from koord.agent.hooks import batch_resource, cpu_normalization, cpu_set, gpu, group_identity, oom_score, rdma
 from koord.agent.hooks.hook import Hook
 from koord.agent.pods import AgentContainer, AgentPod
 from koord.agent.state import NodeState
@@ -17,6 +17,8 @@ HOOKS: Final[tuple[Hook, ...]] = (
     cpu_normalization.HOOK,
     cpu_set.HOOK,
     oom_score.HOOK,
+    gpu.HOOK,
+    rdma.HOOK,
 )
 
 

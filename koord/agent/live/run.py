@@ -27,6 +27,7 @@ from koord.agent.host.files import Files
 from koord.agent.host.layout import driver_of
 from koord.agent.host.topology import Topology, topology
 from koord.agent.live import kubelet
+from koord.agent.live.devices import DeviceLook, DeviceWatch
 from koord.agent.live.evicting import Evictor
 from koord.agent.live.keeping import AUDIT, read_ledger, write_ledger
 from koord.agent.live.pod_watch import PodWatch
@@ -36,6 +37,7 @@ from koord.agent.pods import AgentPod, pods_of
 from koord.agent.predict.forecast import Predictor
 from koord.agent.predict.model import PredictionSettings
 from koord.agent.qos.decision import Eviction
+from koord.agent.report import device
 from koord.agent.report.registry import REPORTS
 from koord.agent.report.report import Facts, Report
 from koord.agent.state import DEFAULT_GATES, Kubelet, NodeState
@@ -61,7 +63,6 @@ ROUND_S: Final = 1.0
 KUBELET_S: Final = 10.0
 DRIVER_WITHIN_S: Final = 60.0
 AGAIN_S: Final = 5.0
-KINDS: Final = (NODE_SLOS, *(report.kind for report in REPORTS))
 MOST_FILES: Final = 65536
 
 
@@ -109,6 +110,8 @@ class Daemon:
         self.counts: dict[str, int] = {}
         "By strategy and what it did."
         self._kubelet_pods = kubelet.Pods()
+        self._look = DeviceLook(self.files, options.gates)
+        self._watch = DeviceWatch(self._look, clock)
         self._state: NodeState | None = None
         self._made_of: tuple[object, ...] = ()
         self._knows_pods = False
@@ -120,16 +123,13 @@ class Daemon:
             events = await stack.enter_async_context(
                 EventRecorder(self._client, controller="koord-agent", clock=self._clock)
             )
-            await until_served(self._client, KINDS, self._clock)
+            reports = [report for report in REPORTS if report.is_on(self._options.gates)]
+            await until_served(self._client, [NODE_SLOS, *(report.kind for report in reports)], self._clock)
             informers = await stack.enter_async_context(Informers(self._client, clock=self._clock))
             sources = Sources(
                 informers.get(NODES, fields=own),
                 informers.get(NODE_SLOS, fields=own),
-                [
-                    (report, informers.get(report.kind, fields=own))
-                    for report in REPORTS
-                    if report.is_on(self._options.gates)
-                ],
+                [(report, informers.get(report.kind, fields=own)) for report in reports],
             )
             malformed = MalformedTeller(events, READ)
             sources.node.add_handler(malformed.hear(NODES))
@@ -150,6 +150,9 @@ class Daemon:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._again("kubelet", lambda: self._ask_kubelet(sources, malformed)), name="kubelet")
             tasks.create_task(self._again("predictions", self._predict), name="predictions")
+            if device.REPORT in reports:
+                watching = partial(self._watch.run, self.agent.samples, lambda: sources.pods, self.files)
+                tasks.create_task(self._again("devices", watching), name="device-watch")
             reporter = Reporter(self._client, self._clock, self._options.node, self._facts)
             for report, informer in sources.reports:
                 work = partial(reporter.run, report, partial(informer.get, self._options.node))
@@ -203,7 +206,7 @@ class Daemon:
         node, slo = sources.node.get(self._options.node), sources.slo.get(self._options.node)
         if node is None:
             return None
-        made_of = (node, slo, sources.pods, sources.kubelet)
+        made_of = (node, slo, sources.pods, sources.kubelet, self._watch.inventory)
         if self._state is None or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             spec = slo.spec if slo is not None else None
             self._state = state_of(
@@ -215,6 +218,7 @@ class Daemon:
                 sources.pods,
                 sources.kubelet,
                 self._options.gates,
+                self._watch.inventory,
             )
             self._made_of = made_of
         return self._state

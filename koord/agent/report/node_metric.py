@@ -19,6 +19,7 @@ from koord.agent.series.samples import Samples, Series
 from koord.agent.state import NodeState
 from koord.api.kinds import NODE_METRICS
 from koord.api.machinery.struct import EMPTY
+from koord.api.protocol.crd.device import DeviceInfo
 from koord.api.protocol.crd.node_metric import (
     AggregatedUsage,
     ForecastMisses,
@@ -32,6 +33,7 @@ from koord.api.protocol.crd.node_metric import (
     ReclaimableMetric,
     ResourceMap,
 )
+from koord.api.protocol.names import RESOURCE_GPU_CORE, RESOURCE_GPU_MEMORY, RESOURCE_GPU_MEMORY_RATIO
 from koord.api.protocol.report_policy import ReportPolicy, policy_of
 from koord.api.text.duration import from_seconds as duration
 from koord.api.text.quantity import render
@@ -61,7 +63,7 @@ def node_metric_status(
     if node is None:
         return None
     system = _usage(samples, names.SYSTEM_CPU, names.SYSTEM_MEMORY, now_s, window_s)
-    pods = [_pod(pod, samples, pod_memory(pod.uid), now_s, window_s) for pod in state.pods.values()]
+    pods = [_pod(state, pod, samples, pod_memory(pod.uid), now_s, window_s) for pod in state.pods.values()]
     applications = [
         HostApplicationMetricInfo(name=each.name, usage=used, priority=each.priority, qos=each.qos)
         for each in (state.slo.host_applications if state.slo else ())
@@ -78,7 +80,7 @@ def node_metric_status(
     return NodeMetricStatus(
         update_time=update_time,
         node_metric=NodeMetricInfo(
-            node_usage=node,
+            node_usage=msgspec.structs.replace(node, devices=_gpus(state, samples, "", now_s, window_s)),
             aggregated_node_usages=_aggregated(samples, names.NODE_CPU, memory, policy.longer_s, now_s),
             system_usage=system or ResourceMap(),
             aggregated_system_usages=_aggregated(
@@ -121,7 +123,9 @@ def _by_numa_node(state: NodeState, samples: Samples, now_s: float, window_s: fl
     return tuple(found)
 
 
-def _pod(pod: AgentPod, samples: Samples, memory: Series, now_s: float, window_s: float) -> PodMetricInfo | None:
+def _pod(
+    state: NodeState, pod: AgentPod, samples: Samples, memory: Series, now_s: float, window_s: float
+) -> PodMetricInfo | None:
     used = _usage(samples, names.pod_cpu(pod.uid), memory, now_s, window_s)
     if used is None:
         return None
@@ -134,11 +138,28 @@ def _pod(pod: AgentPod, samples: Samples, memory: Series, now_s: float, window_s
     return PodMetricInfo(
         name=pod.meta.name,
         namespace=pod.meta.namespace,
-        pod_usage=used,
+        pod_usage=msgspec.structs.replace(used, devices=_gpus(state, samples, pod.uid, now_s, window_s)),
         priority=pod.band,
         qos=pod.qos,
         extensions={"containers": containers} if len(containers) > 1 else EMPTY,
     )
+
+
+def _gpus(state: NodeState, samples: Samples, pod: str, now_s: float, window_s: float) -> tuple[DeviceInfo, ...]:
+    """What is used of each GPU, by a pod or by all. Of MIG instances the driver tells the memory alone."""
+    found = []
+    for gpu in state.devices.usable_gpus() if state.devices else ():
+        minor = gpu.minor
+        memory = samples.mean(names.gpu_memory(minor, pod), now_s, window_s)
+        if memory is None:
+            continue
+        core = samples.mean(names.gpu_core(minor, pod), now_s, window_s)
+        ratio = int(memory * 100 / max(gpu.memory_bytes, 1))
+        used: dict[str, str] = {RESOURCE_GPU_MEMORY: render(RESOURCE_GPU_MEMORY, int(memory))}
+        used |= {} if core is None else {RESOURCE_GPU_CORE: render(RESOURCE_GPU_CORE, int(core))}
+        used[RESOURCE_GPU_MEMORY_RATIO] = render(RESOURCE_GPU_MEMORY_RATIO, ratio)
+        found.append(DeviceInfo(type="gpu", id=gpu.uuid, minor=minor, health=True, resources=used))
+    return tuple(found)
 
 
 def _usage(samples: Samples, cpu: Series, memory: Series, now_s: float, window_s: float) -> ResourceMap | None:

@@ -145,5 +145,5 @@ REPORT: Final = Report(
     _change,
     every_s=lambda known: EVERY_S,
     idle_s=EVERY_S,
-    gate=AgentGate.NODE_TOPOLOGY_REPORT,
+    gates=(AgentGate.NODE_TOPOLOGY_REPORT,),
 )

@@ -45,8 +45,9 @@ class Report(Generic[T]):
     every_s: Callable[[T | None], float]
     idle_s: float
     "How soon it is asked again after it had nothing to tell."
-    gate: AgentGate | None = None
+    gates: tuple[AgentGate, ...] = ()
+    "It is told while one of these is on; always, without any."
     subresource: str = ""
 
     def is_on(self, gates: Mapping[AgentGate, bool]) -> bool:
-        return self.gate is None or gates[self.gate]
+        return not self.gates or any(gates[each] for each in self.gates)

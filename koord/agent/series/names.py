@@ -89,3 +89,12 @@ def host_application_memory(name: str) -> Series:
 def pressure(owner: str, resource: str, kind: str) -> Series:
     """Percent of ten seconds in which some, or all, tasks waited. No owner is the node."""
     return Series(f"pressure_{resource}_{kind}", owner)
+
+
+def gpu_core(minor: int, pod: str = "") -> Series:
+    """Percent of a GPU's processors, used by a pod or by all."""
+    return Series(f"gpu{minor}_core", pod)
+
+
+def gpu_memory(minor: int, pod: str = "") -> Series:
+    return Series(f"gpu{minor}_memory", pod)

@@ -41,6 +41,7 @@ from koord.minicluster.kubelet.live.server import KubeletServer
 from koord.minicluster.kubelet.node_status import HOST_IP
 from koord.minicluster.local.amounts import Setting, class_settings
 from koord.minicluster.local.environment import Around
+from koord.minicluster.local.live.gpu_look import GpuLook, Look
 from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.server import LocalKubelet
 from koord.minicluster.local.live.tree import DRIVER, Tree
@@ -90,9 +91,15 @@ def _identity(bound: Bound) -> Identity:
 
 class Local:
     def __init__(
-        self, client: Client, options: LocalOptions, clock: Clock, answered: Callable[[str, float], None]
+        self,
+        client: Client,
+        options: LocalOptions,
+        clock: Clock,
+        answered: Callable[[str, float], None],
+        devices: Look,
     ) -> None:
-        self._client, self._options, self._clock, self._answered = client, options, clock, answered
+        self._client, self._options, self._clock = client, options, clock
+        self._answered, self._devices = answered, devices
         self.tree = Tree(options.root, options.cpu_milli, options.memory_bytes)
         cpus = os.cpu_count() or 1
         memory = proc.memory(self.tree.files).total
@@ -108,6 +115,7 @@ class Local:
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self, on_ready: Callable[[int], None]) -> None:
+        self.tree.keeps_devices_apart = bool((await self._devices()).gpus)
         self.tree.make()
         try:
             async with AsyncExitStack() as stack:
@@ -125,7 +133,8 @@ class Local:
                 writes = PodWrites(self._client, FIELD_MANAGER)
                 node = LocalNode(
                     self._options.name, HOST_IP, self.tree, self.logs, writes, self._clock,
-                    self._around, self.machine.cpu_milli, self.machine.memory_bytes, _teller(events), self._answered,
+                    self._around, self.machine.cpu_milli, self.machine.memory_bytes, _teller(events), self._devices,
+                    self._answered,
                 )  # fmt: skip
                 stack.callback(pods.add_handler(lambda delta: self._hear(node, delta)))
                 await informers.synced()
@@ -278,6 +287,8 @@ async def run(
     clock: Clock | None = None,
     on_ready: Callable[[int], None] = lambda port: None,
     answered: Callable[[str, float], None] = lambda qos, seconds: None,
+    devices: Look | None = None,
 ) -> None:
-    """`answered` hears of each answer to a probe: the QoS class of who gave it, and how long it took."""
-    await Local(client, options, clock or SystemClock(), answered).run(on_ready)
+    """`answered` hears of each answer to a probe: the QoS class of who gave it, and how long it took. `devices` tells
+    which GPUs there are, if not this machine's driver."""
+    await Local(client, options, clock or SystemClock(), answered, devices or GpuLook()).run(on_ready)

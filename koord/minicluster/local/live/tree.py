@@ -18,6 +18,7 @@ from typing import Final
 
 from koord.agent.host.cgroups import Cgroups, Version
 from koord.agent.host.convert import PERIOD_US
+from koord.agent.host.device_access import deny, number_of
 from koord.agent.host.files import Files
 from koord.agent.host.knobs import CPU_IDLE, CPU_QUOTA, CPU_SHARES, MEMORY_LIMIT, Knob
 from koord.agent.host.layout import pods_in, qos_dir
@@ -28,6 +29,8 @@ from koord.api.machinery.faults import BadInput
 log = logging.getLogger(__name__)
 
 CONTROLLERS: Final = ("cpu", "cpuacct", "cpuset", "memory")
+DEVICES: Final = "devices"
+"""On v1 a hierarchy of its own, used on machines whose GPUs have to be kept apart."""
 REMOVED_WITHIN_S: Final = 10.0
 REMOVE_AGAIN_S: Final = 0.01
 DRIVER: Final = CgroupDriver.CGROUPFS
@@ -46,6 +49,8 @@ class Tree:
         self.cgroups.look_for_pods_in(qos_dir(KubeQoS.GUARANTEED, DRIVER))
         self._cpu_milli, self._memory_bytes = cpu_milli, memory_bytes
         self._leftovers: set[str] = set()
+        self.keeps_devices_apart = False
+        "Whether the machine has GPUs. To be set before anything is made."
 
     def make(self) -> None:
         """The node's root and the directories of QoS classes. What a former run left there stays, for its pods to be
@@ -108,6 +113,14 @@ class Tree:
         except OSError:
             return False
 
+    def hide(self, directory: str, nodes: Iterable[str]) -> None:
+        """Keeps device files from the processes of a cgroup; `nodes` are named below /dev. Raises AccessError."""
+        found = [number for node in nodes if (number := number_of(str(self._host_root / "dev" / node))) is not None]
+        if not found:
+            return
+        controller = DEVICES if self.cgroups.version is Version.V1 else ""
+        deny(str(self._host_root / self.cgroups.name(controller, directory)), self.cgroups.version, found)
+
     def doors(self, directory: str) -> list[str]:
         """The files into which a process writes itself to enter."""
         return [str(path / "cgroup.procs") for path in self._directories_of(directory)]
@@ -156,8 +169,11 @@ class Tree:
         self.files.close()
 
     def _directories_of(self, name: str) -> list[Path]:
-        controllers: Iterable[str] = CONTROLLERS if self.cgroups.version is Version.V1 else ("",)
+        controllers = self._controllers() if self.cgroups.version is Version.V1 else ("",)
         return [self._host_root / self.cgroups.name(each, name) for each in controllers]
+
+    def _controllers(self) -> tuple[str, ...]:
+        return (*CONTROLLERS, DEVICES) if self.keeps_devices_apart else CONTROLLERS
 
     @staticmethod
     def _hand_down(path: Path) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from koord.agent.host.device_access import AccessError
 from koord.agent.host.layout import container_dir
 from koord.agent.host.processes import process_of
 from koord.agent.pods import AgentContainer, AgentPod, pod_of
@@ -42,6 +43,7 @@ from koord.minicluster.kubelet.termination import (
 )
 from koord.minicluster.local.amounts import container_settings, oom_score, pod_settings
 from koord.minicluster.local.environment import Around, ConfigError, command_line, environment
+from koord.minicluster.local.gpus import gpu_environment, hidden_nodes
 from koord.minicluster.local.life import (
     KILLED,
     UNKNOWN,
@@ -56,6 +58,7 @@ from koord.minicluster.local.life import (
     todo,
 )
 from koord.minicluster.local.live import adoption, probes, processes
+from koord.minicluster.local.live.gpu_look import GpuLook, Look
 from koord.minicluster.local.live.pod_logs import PodLogs
 from koord.minicluster.local.live.tree import DRIVER, Tree
 from koord.minicluster.local.runs import Run
@@ -84,6 +87,8 @@ class LocalNode:
     memory_bytes: int
     tell: Callable[[RunnablePod, EventType, str, str], None] = lambda pod, type, reason, note: None
     "Writes an event on a pod: its type, reason and note."
+    devices: Look = field(default_factory=GpuLook)
+    "Tells which GPUs there are."
     answered: Callable[[str, float], None] = lambda qos, seconds: None
     "Hears how long a service of a QoS class took to answer a probe."
 
@@ -270,13 +275,15 @@ class Worker:
         id_ = container_id(RUNTIME, self._pod, name, restarts)
         try:
             around: Around = await self._node.around(self._pod)
-            env = environment(self._pod, container, around)
+            devices = await self._node.devices()
+            env = environment(self._pod, container, around) | gpu_environment(devices, self._seen())
             argv = command_line(container, env)
-            process = await self._spawn(container, id_, argv, env, restarts)
+            hidden = hidden_nodes(devices, self._seen())
+            process = await self._spawn(container, id_, argv, env, hidden, restarts)
         except (ConfigError, ApiError) as error:
             self._cannot_start(container, "CreateContainerConfigError", str(error))
             return
-        except (processes.StartError, OSError, ValueError) as error:
+        except (processes.StartError, AccessError, OSError, ValueError) as error:
             await self._node.tree.drop(container_dir(self._directory, id_, DRIVER))
             self._cannot_start(container, "RunContainerError", str(error))
             return
@@ -293,13 +300,20 @@ class Worker:
         self._fails("Failed", f"Error: container {container.name}: {message}")
 
     async def _spawn(
-        self, container: RunnableContainer, container_id: str, argv: list[str], env: Mapping[str, str], restarts: int
+        self,
+        container: RunnableContainer,
+        container_id: str,
+        argv: list[str],
+        env: Mapping[str, str],
+        hidden: Sequence[str],
+        restarts: int,
     ) -> processes.Process:
         tree, pod = self._node.tree, self._seen()
         directory = tree.directory(container_dir(pod.directory, container_id, DRIVER))
         seen = _as_seen(container)
         for knob, where, value in container_settings(seen, directory, self._node.cpu_milli):
             tree.set(knob, where, value)
+        tree.hide(directory, hidden)
         security, of_pod = container.security_context, self._pod.spec.security_context
         user = security.run_as_user if security and security.run_as_user is not None else None
         user = of_pod.run_as_user if user is None and of_pod else user

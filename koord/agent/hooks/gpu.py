@@ -1,0 +1,74 @@
+"""Which GPUs a container sees: those that the scheduler gave its pod, and of a share no more than the share.
+
+`NVIDIA_VISIBLE_DEVICES` is for NVIDIA's container runtime, which brings the device files along. It names GPUs by their
+minors, as Koordinator does, and a MIG instance by its UUID, since it has no other name there. A share's memory and
+processors are only held to where the isolation provider's library is on the node; elsewhere its pods must keep to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from koord.agent import wish
+from koord.agent.devices.inventory import FIRST_INSTANCE
+from koord.agent.hooks.hook import Hook
+from koord.agent.pods import AgentContainer, AgentPod
+from koord.agent.state import NodeState
+from koord.agent.wish import Env, Mount, Wish
+from koord.api.configuration.features import AgentGate
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol import names
+from koord.api.protocol.annotations.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, AllocatedDevice
+from koord.api.protocol.annotations.value import AnnotationError
+
+NAME: Final = "gpu"
+VISIBLE: Final = Env("NVIDIA_VISIBLE_DEVICES")
+HAMI: Final = "HAMi-core"
+HAMI_DIRECTORY: Final = "/usr/local/vgpu"
+HAMI_LIBRARY: Final = f"{HAMI_DIRECTORY}/libvgpu.so"
+HAMI_LOCK: Final = "/tmp/vgpulock"
+WHOLE: Final = 100
+
+
+def gpus_of(pod: AgentPod) -> tuple[AllocatedDevice, ...]:
+    """What the scheduler gave it; nothing where that cannot be read, which is told on the pod."""
+    try:
+        return DEVICE_ALLOCATED.read(pod.meta).get("gpu", ())
+    except AnnotationError:
+        return ()
+
+
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    given = gpus_of(pod)
+    if not given:
+        return
+    target = wish.container(pod.uid, container.name)
+    visible = ",".join(each.id if each.minor >= FIRST_INSTANCE and each.id else str(each.minor) for each in given)
+    yield Wish(target, VISIBLE, visible, NAME, "the scheduler gave the pod these GPUs")
+    if GPU_ISOLATION_PROVIDER.read(pod.meta) == HAMI:
+        yield from _held_to(state, pod, container, given[0])
+
+
+def _held_to(state: NodeState, pod: AgentPod, container: AgentContainer, share: AllocatedDevice) -> Iterator[Wish]:
+    """Shares are alike on all GPUs of a pod."""
+    has, target = amounts(share.resources), wish.container(pod.uid, container.name)
+    if has.get(names.RESOURCE_GPU_MEMORY_RATIO, WHOLE) >= WHOLE or names.RESOURCE_GPU_MEMORY not in has:
+        return
+    env = {"CUDA_DEVICE_MEMORY_LIMIT": str(has[names.RESOURCE_GPU_MEMORY])}
+    if names.RESOURCE_GPU_CORE in has:
+        env["CUDA_DEVICE_SM_LIMIT"] = str(has[names.RESOURCE_GPU_CORE])
+    env["LD_PRELOAD"] = HAMI_LIBRARY
+    mounts = {HAMI_LIBRARY: HAMI_LIBRARY, HAMI_LOCK: HAMI_LOCK}
+    if state.gates[AgentGate.HAMI_CORE_VGPU_MONITOR]:
+        own = f"{pod.uid}_{container.name}"
+        env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{HAMI_DIRECTORY}/{own}.cache"
+        mounts[HAMI_DIRECTORY] = f"{HAMI_DIRECTORY}/containers/{own}"
+    for name, text in env.items():
+        yield Wish(target, Env(name), text, NAME, "its share of a GPU, held to by HAMi-core")
+    for path, source in mounts.items():
+        is_read_only = path == HAMI_LIBRARY
+        yield Wish(target, Mount(path, is_read_only), source, NAME, "HAMi-core, which holds it to its share")
+
+
+HOOK: Final = Hook(NAME, AgentGate.GPU_ENV_INJECT, for_container=_for_container)

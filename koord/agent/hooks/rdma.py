@@ -1,0 +1,42 @@
+"""The device files of the RDMA cards, or of their virtual functions, that the scheduler gave a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from koord.agent import wish
+from koord.agent.devices.inventory import NO_DEVICES, RdmaCard
+from koord.agent.hooks.hook import Hook
+from koord.agent.pods import AgentContainer, AgentPod
+from koord.agent.state import NodeState
+from koord.agent.wish import Device, Wish
+from koord.api.configuration.features import AgentGate
+from koord.api.protocol.annotations.device import DEVICE_ALLOCATED, AllocatedDevice
+from koord.api.protocol.annotations.value import AnnotationError
+
+NAME: Final = "rdma"
+CONNECTIONS: Final = "/dev/infiniband/rdma_cm"
+"""Everybody's: connections are made through it."""
+
+
+def _for_container(state: NodeState, pod: AgentPod, container: AgentContainer) -> Iterator[Wish]:
+    try:
+        given = DEVICE_ALLOCATED.read(pod.meta).get("rdma", ())
+    except AnnotationError:
+        return
+    cards = {card.minor: card for card in (state.devices or NO_DEVICES).cards}
+    paths = [path for each in given if each.minor in cards for path in _paths(cards[each.minor], each)]
+    for path in (CONNECTIONS, *paths) if paths else ():
+        yield Wish(
+            wish.container(pod.uid, container.name), Device(path), path, NAME, "the scheduler gave the pod its card"
+        )
+
+
+def _paths(card: RdmaCard, given: AllocatedDevice) -> Iterator[str]:
+    functions = given.extension.vfs if given.extension else ()
+    found = [card.functions.get(each.bus_id, "") for each in functions] if functions else [card.verbs]
+    yield from (f"/dev/{name}" for name in found if name)
+
+
+HOOK: Final = Hook(NAME, AgentGate.RDMA_DEVICE_INJECT, for_container=_for_container)

@@ -1,0 +1,76 @@
+"""The Device of this node: its GPUs and RDMA cards, from which the scheduler gives pods their own.
+
+Labels and annotations that others put on the object are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from koord.agent.devices.device_infos import device_annotations, device_infos, device_labels
+from koord.agent.devices.pci import place_of
+from koord.agent.report.report import Facts, Report
+from koord.api.configuration.features import AgentGate
+from koord.api.kinds import DEVICES
+from koord.api.kubernetes.meta import OwnerReference
+from koord.api.protocol import names
+from koord.api.protocol.annotations.device import GPU_PARTITION_POLICY, GPU_PARTITIONS
+from koord.api.protocol.crd.device import Device
+
+EVERY_S: Final = 3.0
+_LABELS: Final = (
+    names.LABEL_GPU_VENDOR,
+    names.LABEL_GPU_MODEL,
+    names.LABEL_GPU_DRIVER_VERSION,
+)
+_ANNOTATIONS: Final = (GPU_PARTITIONS.key,)
+
+
+def _change(facts: Facts, known: Device | None) -> Mapping[str, Any] | None:
+    inventory = facts.state.devices
+    if inventory is None:
+        return None
+    before = known.spec.devices if known else ()
+    place = partial(place_of, facts.files, facts.state.topology)
+    devices = device_infos(inventory, place, before, facts.at)
+    if known is None and not devices:
+        return None
+    told = device_labels(inventory)
+    spec = {"devices": msgspec.to_builtins(devices)}
+    if known is None:
+        owner = facts.state.node.metadata
+        owners = [OwnerReference("v1", "Node", owner.name, owner.uid, controller=True, block_owner_deletion=True)]
+        meta = {
+            "labels": told,
+            "annotations": device_annotations(inventory),
+            "ownerReferences": msgspec.to_builtins(owners),
+        }
+        return {"metadata": meta, "spec": spec}
+    new_labels = _difference(told, known.metadata.labels, (*_LABELS, *_own_policy(told)))
+    new_annotations = _difference(device_annotations(inventory), known.metadata.annotations, _ANNOTATIONS)
+    if devices == before and not new_labels and not new_annotations:
+        return None
+    return {"metadata": {"labels": new_labels, "annotations": new_annotations}, "spec": spec}
+
+
+def _own_policy(told: Mapping[str, str]) -> tuple[str, ...]:
+    """Only where a vendor's file has a word on it; else the policy is the administrator's."""
+    return (GPU_PARTITION_POLICY.key,) if GPU_PARTITION_POLICY.key in told else ()
+
+
+def _difference(told: Mapping[str, str], has: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str | None]:
+    return {key: told.get(key) for key in own if told.get(key) != has.get(key)}
+
+
+REPORT: Final = Report(
+    "devices",
+    DEVICES,
+    _change,
+    every_s=lambda known: EVERY_S,
+    idle_s=EVERY_S,
+    gates=(AgentGate.ACCELERATORS, AgentGate.RDMA_DEVICES),
+)
