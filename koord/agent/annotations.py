@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.api.protocol.annotations import colocation, cpu, load, notice, pod_qos
+from koord.api.protocol.annotations import colocation, cpu, device, load, notice, pod_qos
 from koord.api.protocol.annotations.value import Value
 
 READ: Final[tuple[Value[Any, Any], ...]] = (
@@ -15,6 +15,8 @@ READ: Final[tuple[Value[Any, Any], ...]] = (
     cpu.NODE_RESERVATION,
     cpu.RESOURCE_STATUS,
     cpu.SYSTEM_QOS_RESOURCE,
+    device.DEVICE_ALLOCATED,
+    device.GPU_ISOLATION_PROVIDER,
     load.LAST_EVICTIONS,
     notice.EVICTION_ASKED_BY,
     notice.EVICTION_NOTICE,

@@ -194,6 +194,52 @@ def restore(options: dict[str, Any]) -> int:
     return 1 if outcome.refused or aside else 0
 
 
+@agent.command(
+    epilog="""\b
+Example: koord agent devices
+         koord agent --host-root /host devices -o yaml"""
+)
+@output_option("table", "json", "yaml")
+@click.pass_obj
+def devices(options: dict[str, Any], output: str) -> int:
+    """The GPUs and RDMA cards of this host, as its Device object would tell of them."""
+    from functools import partial
+
+    from koord.agent.devices.device_infos import device_infos
+    from koord.agent.devices.pci import place_of
+    from koord.agent.host.files import Files
+    from koord.agent.host.topology import topology
+    from koord.agent.live.devices import DeviceLook
+    from koord.api.configuration.features import AgentGate
+    from koord.api.text.timestamp import from_seconds
+
+    files = Files(options["host_root"])
+    look = DeviceLook(files, dict.fromkeys(AgentGate, True))
+    seen = look.look().inventory
+    found = device_infos(seen, partial(place_of, files, topology(files)), (), from_seconds(time.time()))
+    look.close()
+    files.close()
+    if look.absence:
+        click.echo(f"no NVIDIA GPUs: {look.absence}", err=True)
+    if output != "table":
+        structured.say(found, output)
+        return 0
+    if not found:
+        click.echo("no devices", err=True)
+        return 0
+    rows = [("TYPE", "MINOR", "ID", "HEALTHY", "OFFERS", "NUMA", "PCIE", "BUS")]
+    for each in found:
+        offers = ", ".join(f"{name.rpartition('/')[2]} {amount}" for name, amount in sorted(each.resources.items()))
+        offers = f"MIG {each.labels['mig-profile']}: {offers}" if "mig-profile" in each.labels else offers
+        (condition, *_) = each.conditions
+        healthy = "yes" if each.health else f"no: {condition.message}"
+        place = each.topology
+        where = (str(place.node_id), place.pcie_id, place.bus_id) if place else ("-", "-", "-")
+        rows.append((each.type, str(each.minor), each.id, healthy, offers, *where))
+    click.echo(table(rows))
+    return 0
+
+
 def _features(host_root: str, cgroup_root: str, output: str) -> int:
     from koord.agent.host.cgroups import Cgroups
     from koord.agent.host.features import features

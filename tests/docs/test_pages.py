@@ -251,6 +251,12 @@ def test_the_page_about_gpus(tmp_path: Path) -> None:
     assert "default/train 100%" in printed
 
 
+def test_the_page_about_gpus_on_a_node(tmp_path: Path) -> None:
+    assert commands("gpus-on-a-node.md") == ["koord agent devices"]
+    done = subprocess.run([sys.executable, "-m", "koord", "agent", "devices"], capture_output=True, timeout=LIMIT_S)
+    assert done.returncode == 0
+
+
 @pytest.mark.kubectl
 def test_the_page_about_sharing_a_cluster(tmp_path: Path) -> None:
     printed = on_a_cluster(commands("share-a-cluster.md"), tmp_path)

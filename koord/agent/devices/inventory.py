@@ -41,7 +41,7 @@ class Gpu(Struct):
     "By MIG."
     instances: tuple[MigInstance, ...] = ()
     links: Mapping[str, int] = EMPTY
-    "By the bus id of another GPU, how many NVLinks lead there. All that hang on the same switches reach each other."
+    "By the bus id of another GPU, or of a switch, how many NVLinks lead there."
     trouble: str = ""
     "Why it cannot be used; empty where it can."
 

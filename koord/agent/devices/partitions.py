@@ -18,9 +18,12 @@ MOST_GPUS: Final = 16
 
 
 def of_gpus(gpus: Iterable[Gpu]) -> Mapping[int, tuple[GPUPartition, ...]]:
+    """By their straight links. Behind a switch every set is as good as any other, and there is nothing to tell."""
     whole = [gpu for gpu in gpus if not gpu.is_split]
     links = {
-        (one.minor, other.minor): count for one, other in combinations(whole, 2) if (count := _between(one, other)) > 0
+        (one.minor, other.minor): one.links[other.bus_id]
+        for one, other in combinations(whole, 2)
+        if other.bus_id in one.links
     }
     return _table([gpu.minor for gpu in whole], links, lambda pair: NVLINK)
 
@@ -34,12 +37,6 @@ def of_others(devices: Iterable[VendorDevice]) -> Mapping[int, tuple[GPUPartitio
         if one < other and other in known
     }
     return _table(sorted(known), dict.fromkeys(kinds, 1), lambda pair: kinds[pair])
-
-
-def _between(one: Gpu, other: Gpu) -> int:
-    """NVLinks from one GPU to another: straight, or through the switches that both hang on."""
-    through = sum(min(count, other.links[peer]) for peer, count in one.links.items() if peer in other.links)
-    return one.links.get(other.bus_id, 0) + through
 
 
 def _table(minors: list[int], links: Mapping[Pair, int], kind: Kind) -> Mapping[int, tuple[GPUPartition, ...]]:

@@ -42,7 +42,8 @@ class DeviceLook:
         self._files, self._gates = files, gates
         self._nvml: Nvml | None = None
         self._pause = 0
-        self._said = ""
+        self.absence = ""
+        "Why there are no NVIDIA GPUs, where it was asked and there are none."
 
     def look(self) -> Look:
         cards = rdma.cards(self._files) if self._gates[AgentGate.RDMA_DEVICES] else ()
@@ -64,8 +65,8 @@ class DeviceLook:
                 self._nvml = Nvml(self._files.root or "/")
             except NoGpusError as error:
                 self._pause = int(AGAIN_S / LOOK_S)
-                if str(error) != self._said:
-                    self._said = str(error)
+                if str(error) != self.absence:
+                    self.absence = str(error)
                     log.info("no NVIDIA GPUs are reported: %s", error)
         self._pause = max(self._pause - 1, 0)
         return self._nvml

@@ -11,7 +11,7 @@ HEALTH: Final = ("--metrics-address", "127.0.0.1:0")
 LOCAL_NODE: Final = "local"
 LOCAL_STOP_S: Final = 20.0
 """A local node that is killed leaves its pods behind, and it takes a while to end many of them."""
-LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true"
+LOCAL_GATES: Final = "BEMemoryEvict=true,CgroupReconcile=true,PSICollector=true,Accelerators=true,RDMADevices=true"
 """What the agent of this machine does beyond its defaults: here there is somebody to see it."""
 WEBHOOKS: Final = ("--webhook-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1")
 

@@ -1,0 +1,23 @@
+"""Records what NVML says on this machine, for tests on machines without GPUs:
+
+python -m tests.agent.devices.record_nvml > tests/agent/devices/answers/NAME.json
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from koord.agent.devices.inventory import Inventory
+from koord.agent.devices.nvml import Nvml
+
+
+def main() -> None:
+    nvml = Nvml()
+    found = Inventory(nvml.driver(), nvml.gpus())
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()
