@@ -28,7 +28,9 @@ from koord.scheduler.state.view import View
 WINDOW: Final = 1024
 """Answers are kept for so many changes at least. A class that was not asked for that long loses its seat."""
 FEW_CHANGES: Final = 7
-"""Up to so many changes are judged for one class alone, as plain numbers."""
+"""Up to so many rows that changed are judged for one class alone, as plain numbers."""
+MOST_CHANGES: Final = 64
+"""Nor are more changes than that, however few the rows are."""
 MOST_ANSWERS: Final = 1 << 13
 """Changes times seats. More than that takes longer than one class takes by itself."""
 FIRST_SEATS: Final = 16
@@ -157,9 +159,23 @@ class Panel:
             of_row = self._of_row = self._look_up(seat.parts, columns)
         hashes, salt, number, numbers = of_row.of.data, seat.salt, seat.number, seat.numbers
         lines, bases = [answers[number].data for answers in self.turned_away], self.bases[number].data
+        answered: dict[Row, int] = {}
         for place, row in changes:
+            before = answered.get(row)
+            if before is not None:
+                # One that changed again before anybody asked: it is as it is.
+                for line in lines:
+                    line[place] = line[before]
+                bases[place] = bases[before]
+                continue
+            answered[row] = place
+            is_out = False
             for (i, feasible), line in zip(of_row.filters, lines):  # noqa: B905 - equally long
-                line[place] = feasible(row, numbers[i]) != 0
+                line[place] = turned = feasible(row, numbers[i]) != 0
+                is_out |= turned
+            if is_out:
+                # Nobody looks at the score of a row that is turned away.
+                continue
             total = 0
             for i, score, weight in of_row.scorers:
                 total += weight * score(row, numbers[i])
@@ -212,7 +228,8 @@ class Panels:
         """Where the answers for all changes after a version are, once they are filled in; None where a class has to
         ask its judges itself."""
         now = seat.asked_at = self._table.version
-        if now - self._version > FEW_CHANGES:
+        behind = now - self._version
+        if behind > FEW_CHANGES and (behind > MOST_CHANGES or self._table.different(self._version) > FEW_CHANGES):
             self._catch_up()
         start = self._start
         if seat.number < 0 or since < start or since < seat.since or now - start > 2 * WINDOW:

@@ -442,6 +442,10 @@ class Table:
         """The row of every change after a version, which is not too long ago to tell."""
         return self._log_rows[since - self._log_start : self._logged]
 
+    def different(self, since: int) -> int:
+        """How many rows changed after a version, which is not too long ago to tell."""
+        return int(np.count_nonzero(self._log_lasts[since - self._log_start : self._logged]))
+
     @contextmanager
     def recording(self) -> Iterator[list[tuple[Hashable, Row, Any]]]:
         """Collect the writes made inside, so that `restore` can take them back."""

@@ -6,7 +6,7 @@ NUMA nodes) is checked on the winner alone, and what the check finds is what the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from koord.scheduler.plugins.devices.ledger import COUNTED, MOST_LEFT, WHOLE_LEF
 from koord.scheduler.plugins.devices.locks import LOCKED, Locks, lock_of
 from koord.scheduler.plugins.devices.partitions import NO_FREE_SET, NO_SUCH_SET, table_of
 from koord.scheduler.plugins.devices.requests import CORE, DEVICE_NAMES, GPU, NAMES_OF, RATIO, WHOLE, Request, Wanted
-from koord.scheduler.plugins.devices.room import Room
+from koord.scheduler.plugins.devices.room import Room, filled
 from koord.scheduler.plugins.devices.scoring import Policy
 from koord.scheduler.plugins.gangs import Gangs
 from koord.scheduler.plugins.numa.hints import NUMA, Agreed, Hints, Offer
@@ -45,6 +45,13 @@ _FIRST: Final = 4
 _SHORT: Final = _FIRST << 1
 
 
+class Least(NamedTuple):
+    """What must be left of GPUs, where that says all: of one, in percent; and how many whole ones."""
+
+    part: int
+    whole: int
+
+
 class _Counting(NamedTuple):
     """A request, in columns."""
 
@@ -55,8 +62,8 @@ class _Counting(NamedTuple):
     "By resource, the columns of all slots, and what must be left."
     of_slot: tuple[tuple[tuple[Hashable, int], ...], ...]
     "The same by slot."
-    at_once: tuple[Hashable, int] | None
-    "A column that says all, and what must be in it."
+    at_once: Least | None
+    "Where columns that sum devices up say all."
 
 
 class DeviceJudge(Judge):
@@ -95,9 +102,9 @@ class DeviceJudge(Judge):
     def quickest(self) -> Judge:
         """The judge that says the same in the least time."""
         at_once = self._counting[0].at_once
-        if len(self._counting) > 1 or at_once is None or self._isolation or self._unsupported or int(self.scores_on):
+        if len(self._counting) > 1 or at_once is None or self._isolation or self._unsupported:
             return self
-        return ShareJudge(self, *at_once)
+        return ShareJudge(self, at_once)
 
     def feasible(self, cells: Cells) -> Numbers:
         mask: Numbers = 0
@@ -115,8 +122,7 @@ class DeviceJudge(Judge):
         for counting in self._counting:
             there = cells[counting.number]
             if counting.at_once is not None:
-                column, least = counting.at_once
-                short = (there > 0) & (cells[column] < least)
+                short = (there > 0) & (_short(cells, *counting.at_once) > 0)
             else:
                 short = (there > 0) & (_fitting(cells, counting) < counting.needed)
             mask = mask | (there == 0) * bit | short * (bit << 1)
@@ -263,37 +269,79 @@ class DeviceJudge(Judge):
 
 
 class ShareJudge(DeviceJudge):
-    """The same for GPU requests that one column decides: judges of many classes are asked together."""
+    """The same for GPU requests that two columns decide: judges of many classes are asked together."""
 
-    def __init__(self, of: DeviceJudge, column: Hashable, least: int) -> None:
+    def __init__(self, of: DeviceJudge, least: Least) -> None:
         self.__dict__.update(of.__dict__)
-        self.alike, self.numbers = column, least
-        self._column, self._least = column, least
+        self._least = least
+        self.alike, self.numbers = (GPU, None), (least, None)
+        if self._rows is not None:
+            self.alike, self.numbers = (GPU, self._rows.joins), (least, self._rows.numbers)
+        (request,) = self.wanted.requests
+        self._is_plain = (
+            not (request.is_whole or request.selector.requirements or request.scope or request.exclusive)
+            and request.vf_selector is None
+            and request.templates is None
+            and self._locks is None
+        )
 
     def feasible(self, cells: Cells) -> Numbers:
-        return (cells[self._column] < self._least) * _SHORT
+        return _short(cells, *self._least)
+
+    def check(self, ask: Ask, row: Row, agreed: object = None, door: Door | None = None) -> Granted | Objection | None:
+        if self._is_plain and door is None and not isinstance(agreed, Agreed):
+            found = self._at_once(row)
+            if found is not None:
+                return found
+        return super().check(ask, row, agreed, door)
+
+    def _at_once(self, row: Row) -> Granted | None:
+        """The device of a share where nothing but the policy tells devices apart; None: they are to be compared."""
+        slot, machine, usage = self._policy.slot(row), self._devices.machine(row), self._devices.usage(row)
+        if slot is None or machine is None or machine.gpus is not None or (usage is not None and usage.alone):
+            return None
+        units = machine.units[GPU]
+        unit = next((each for each in units if machine.slots[each.key] == slot), None)
+        if unit is None or not unit.total or not Room(machine, usage or Usage()).fits(unit, self.wanted.requests[0]):
+            return None
+        return Granted(((GPU, (Grant(unit.minor, filled(self.wanted.requests[0].each, unit), unit.id),)),))
 
     def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
-        column = columns[self._column].data
+        most, whole = columns[MOST_LEFT].data, columns[WHOLE_LEFT].data
 
-        def feasible(row: Row, least: int) -> int:
-            return _SHORT if column[row] < least else 0
+        def feasible(row: Row, numbers: tuple[Least, Hashable]) -> int:
+            least = numbers[0]
+            return _SHORT if most[row] < least.part or whole[row] < least.whole else 0
 
-        return feasible, _no_score
+        if self._rows is None:
+            return feasible, _no_score
+        scored = self._rows.of_row
+        return feasible, lambda row, numbers: scored(row, numbers[1])
 
     def together(self, judges: Sequence[ShareJudge]) -> Judge:
-        return _Together(self._column, [each._least for each in judges])
+        numbers = [each._rows.numbers for each in judges if each._rows is not None]
+        scores = None if self._rows is None else self._rows.together(numbers)
+        return _Together([each._least for each in judges], scores)
 
     def unresolvable(self, mask: int, row: Row) -> bool:
         return bool(mask) and self._cluster.table.columns[self._counting[0].number].item(row) == 0
 
 
 class _Together(Judge):
-    def __init__(self, column: Hashable, least: Sequence[int]) -> None:
-        self._column, self._least = column, np.array(least, np.int64)
+    def __init__(self, least: Sequence[Least], scores: Callable[[Many], Array] | None) -> None:
+        self._part, self._whole = (np.array(each, np.int64) for each in zip(*least, strict=True))
+        self._scores = scores
 
     def feasible(self, cells: Cells) -> Numbers:
-        return cells[self._column] < self._least
+        return _short(cells, self._part, self._whole)
+
+    def score(self, cells: Cells) -> Numbers:
+        assert self._scores is not None
+        return self._scores(cells)
+
+
+def _short(cells: Cells, part: Numbers, whole: Numbers) -> Numbers:
+    return ((cells[MOST_LEFT] < part) | (cells[WHOLE_LEFT] < whole)) * _SHORT
 
 
 def _limits(holder: PodRecord, rest: Granted, limited: frozenset[str]) -> Mapping[str, Mapping[int, Grant]]:
@@ -321,14 +369,14 @@ def _counting(request: Request, slots: int, view: View | None) -> _Counting:
     return _Counting(number(request.type), max(1, request.count), by_resource, by_slot, at_once)
 
 
-def _at_once(request: Request) -> tuple[Hashable, int] | None:
+def _at_once(request: Request) -> Least | None:
     """For as much of the cores as of the memory of GPUs: one of them, or whole ones."""
     asked = request.amounts
     if request.type != GPU or asked.keys() != {CORE, RATIO} or asked[CORE] != asked[RATIO]:
         return None
     if request.count == 1:
-        return MOST_LEFT, asked[CORE]
-    return (WHOLE_LEFT, request.count) if asked[CORE] == WHOLE else None
+        return Least(asked[CORE], 0)
+    return Least(0, request.count) if asked[CORE] == WHOLE else None
 
 
 def _fitting(cells: Cells, counting: _Counting) -> Numbers:

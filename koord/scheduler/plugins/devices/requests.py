@@ -12,7 +12,7 @@ their number. Percentages are up to 100, or whole cards. Everything else is refu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koord.api.kubernetes.meta import ObjectMeta
@@ -91,15 +91,16 @@ class Request:
     "DeviceLevel: devices that nobody else uses; PCIeLevel: on PCIe switches that nobody else uses."
     templates: tuple[tuple[str, str], ...] | None = None
     "Of a part that must be a template: by model, its name there. None: it need not be one."
+    is_whole: bool = field(init=False, compare=False)
+    "Of GPUs: whether it takes whole ones. Memory in bytes is a share, whatever it comes to."
+
+    def __post_init__(self) -> None:
+        asked = self.amounts
+        object.__setattr__(self, "is_whole", asked.get(RATIO, 0) >= WHOLE and MEMORY not in asked)
 
     @property
     def amounts(self) -> dict[str, int]:
         return dict(self.each)
-
-    @property
-    def is_whole(self) -> bool:
-        """Of GPUs: whether it takes whole ones. Memory in bytes is a share, whatever it comes to."""
-        return self.amounts.get(RATIO, 0) >= WHOLE and MEMORY not in self.amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ A `Policy` is how one class of pods ranks nodes (by columns, for all rows and ag
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from koord.scheduler.plugins.devices.room import Room
 from koord.scheduler.plugins.packing.policy import packing_of
 from koord.scheduler.plugins.taint_toleration import by_maximum
 from koord.scheduler.state.cluster import Cluster
-from koord.scheduler.state.table import Array, Changes, Reason
+from koord.scheduler.state.table import Array, Changes, Reason, Row
 from koord.scheduler.state.view import View
 
 BEST: Final = 100
@@ -51,8 +51,24 @@ class RowScores(Protocol):
     scores_on: Reason
     "Changes after which it is asked again."
 
+    joins: Hashable
+    "Of equal ones, one can answer for all; None: it is asked alone."
+
+    @property
+    def numbers(self) -> Hashable:
+        """Those in which they differ."""
+        ...
+
     def score(self, cells: Cells) -> Numbers:
         """Of one row or many: higher is better."""
+        ...
+
+    def of_row(self, row: Row, numbers: Any) -> int:
+        """Of one row, for any of them."""
+        ...
+
+    def together(self, numbers: Sequence[Any]) -> Callable[[Many], Array]:
+        """Scores by row and element, of cells that are columns."""
         ...
 
 
@@ -71,6 +87,10 @@ class Policy(Protocol):
 
     def device(self, room: Room, request: Request, unit: Unit) -> float:
         """Of one device of the row that won: higher is better, and the lowest minor among equals."""
+        ...
+
+    def slot(self, row: Row) -> int | None:
+        """The device of a row that it prefers for a share, by its slot, where it knows that already."""
         ...
 
     def remarks(self) -> Sequence[str]:
@@ -99,6 +119,9 @@ class ByAllocation:
         self._shape, self._weights = shape, weights
         columns = [_columns(request, weights) for request in wanted.requests]
         self.facets: Sequence[Facet] = (_Relative(shape, columns, cluster, view),) if any(columns) else ()
+
+    def slot(self, row: Row) -> int | None:
+        return None
 
     def remarks(self) -> Sequence[str]:
         return ()

@@ -20,7 +20,7 @@ from koord.scheduler.plugins.packing.pod_shapes import shape_of
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.notes import Notes
-from koord.scheduler.state.pods import PodRecord, Shape, scheduled_spec, template_of
+from koord.scheduler.state.pods import PodRecord, Shape, Template, scheduled_spec, template_of
 from koord.scheduler.state.table import Row
 
 HALF_LIFE_S: Final = 3 * 86_400.0
@@ -74,6 +74,9 @@ class Demand(Notes):
     def of(self, pod: Pod) -> PodShape | None:
         spec = scheduled_spec(pod.spec)
         return self.of_shape(template_of(pod, spec).shape, spec)
+
+    def of_alike(self, pod: Pod, template: Template) -> PodShape | None:
+        return self.of_shape(template.shape, scheduled_spec(pod.spec))
 
     def of_shape(self, shape: Shape, spec: PodSpec) -> PodShape | None:
         """The same, where it is known what the pod has in common with others."""

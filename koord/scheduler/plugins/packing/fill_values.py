@@ -19,8 +19,11 @@ from koord.scheduler.state.table import Array
 TAU_V: Final = 10.0
 """1 % of a device: enough to prefer a flexible whole device to a gap of equal value."""
 LEVELS: Final = WHOLE // STEP + 1
-CPU_PRICES: Final = np.concatenate([[0.0], 0.006 * 1.5 ** np.arange(12)])
-MEMORY_PRICES: Final = np.concatenate([[0.0], 0.0015 * 1.8 ** np.arange(6)])
+FINE: Final = 2.0**30
+ROUGH: Final = 2.0**20
+"""Prices and values are whole multiples of 1 / FINE and 1 / ROUGH: what a row adds up to is exact in any order."""
+CPU_PRICES: Final = np.rint(np.concatenate([[0.0], 0.006 * 1.5 ** np.arange(12)]) * FINE) / FINE
+MEMORY_PRICES: Final = np.rint(np.concatenate([[0.0], 0.0015 * 1.8 ** np.arange(6)]) * FINE) / FINE
 GRID: Final = np.stack(np.meshgrid(CPU_PRICES, MEMORY_PRICES, indexing="ij"), axis=-1).reshape(-1, 2)
 """GPU milli for a milli-core and for a MiB: from free to dearer than any pod can pay."""
 
@@ -41,7 +44,7 @@ def fill_values(groups: Sequence[NodeGroup], shapes: Sequence[PodShape], often: 
         if key not in known:
             known[key] = _fill(widths[hosted], (alone + logs)[hosted])
         found[k] = known[key]
-    return found
+    return np.rint(found * ROUGH) / ROUGH
 
 
 def _fill(widths: Array, gains: Array) -> Array:

@@ -1,22 +1,23 @@
 """A packing policy as DeviceShare asks it: which row for a class of pods, and which device on the row that won.
 
-A class keeps the scores of all rows, and has those scored again that changed, all at once. Pods without GPUs are scored
-as well: their CPU may be what a node's GPUs depend on.
+Classes keep scores as they do those of other plugins, and have a row that changed scored together where they are many.
+Pods without GPUs are scored as well: their CPU may be what a node's GPUs depend on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from koord.scheduler.framework.ask import Ask
-from koord.scheduler.framework.cells import Cells, Many, Numbers, One
+from koord.scheduler.framework.cells import Cells, Many, Numbers, OfRow, One
 from koord.scheduler.framework.judge import Facet, Judge
 from koord.scheduler.plugins.devices.inventory import Unit
 from koord.scheduler.plugins.devices.requests import GPU, Request
 from koord.scheduler.plugins.devices.room import Room
+from koord.scheduler.plugins.packing.batch import Batch
 from koord.scheduler.plugins.packing.rows import SCORED_ON, PackingRows, PolicyName
 from koord.scheduler.plugins.packing.shapes import PodShape
 from koord.scheduler.state.cluster import Cluster
@@ -49,10 +50,9 @@ class ByPacking:
     def __init__(self, policy: PolicyName, shape: PodShape, cluster: Cluster, view: View | None) -> None:
         self._rows, self._shape = rows_of(cluster, policy), shape
         self._cluster, self._table, self._view = cluster, cluster.table, view
-        self._version = self._epoch = -1
-        self._scores: Array = np.zeros(0, np.int64)
-        self._device: Array = np.zeros(0, np.int64)
-        "By row, where a share would go."
+        self.numbers = shape
+        self.joins: Hashable = None if view is not None else policy
+        "Classes under one policy can be asked together, unless they see rows in ways of their own."
         self._worked_out: tuple[Row, int, list[float]] | None = None
         "Of the row that was asked for last, at which version: what it is worth by device."
 
@@ -65,50 +65,56 @@ class ByPacking:
         self._rows.follow()
         if self._view is not None:
             return self._seen(cells)
-        if self._version != self._table.version or self._epoch != self._rows.epoch:
-            self._catch_up()
         if type(cells) is One:
-            return self._scores.item(cells.rows)
-        return self._scores[cells.rows]
+            return self._rows.score_one(self._shape, cells.rows)[0]
+        return self._rows.score(self._shape, self._index(cells)).score
+
+    def of_row(self, row: Row, shape: PodShape) -> int:
+        """The score of one row, for any class under the same policy."""
+        self._rows.follow()
+        return self._rows.score_one(shape, row)[0]
+
+    def together(self, shapes: Sequence[PodShape]) -> Callable[[Many], Array]:
+        """Scores by row and class."""
+        rows, batch = self._rows, Batch(shapes)
+
+        def scores(cells: Many) -> Array:
+            rows.follow()
+            return rows.score_many(batch, cells.rows[:, 0])
+
+        return scores
 
     def device(self, room: Room, request: Request, unit: Unit) -> float:
         if not self._shape.is_share or request.type != GPU or room.row is None:
             return 0
-        slot = room.machine.slots[GPU, unit.minor]
-        if unit.place is None and self._view is None and self._version == self._table.version:
-            # Nothing but the scores tells such devices apart.
-            return float(slot == self._device.item(room.row))
         known = self._worked_out
         if known is None or known[0] != room.row or known[1] != self._table.version:
             self._rows.follow()
             known = self._worked_out = room.row, self._table.version, self._rows.values(self._shape, room.row)
-        return known[2][slot]
+        return known[2][room.machine.slots[GPU, unit.minor]]
+
+    def slot(self, row: Row) -> int | None:
+        """The device of a row where a share would go."""
+        if not self._shape.is_share or self._view is not None:
+            return None
+        self._rows.follow()
+        return self._rows.score_one(self._shape, row)[1]
 
     def remarks(self) -> Sequence[str]:
         self._rows.follow()
         return (self._rows.remark,)
 
-    def _catch_up(self) -> None:
-        table, rows = self._table, self._rows
-        changed = None
-        if self._epoch == rows.epoch and len(self._scores) == table.capacity:
-            changed = table.changes(self._version)
-        if changed is None:
-            self._scores, self._device = np.zeros((2, table.capacity), np.int64)
-            again = np.flatnonzero(table.alive)
-        else:
-            again = changed.index
-        if len(again):
-            self._scores[again], self._device[again] = rows.score(self._shape, again)
-        self._version, self._epoch = table.read(), rows.epoch
-
     def _seen(self, cells: Any) -> Numbers:
         """Of rows that look otherwise to these pods: from their cells alone."""
-        many = cells if type(cells) is not One else Many(cells.columns, np.array([cells.rows]))
+        many = Many(cells.columns, np.array([cells.rows])) if type(cells) is One else cells
         if isinstance(many.rows, slice):
-            many = Many(many.columns, np.arange(len(self._table.alive))[many.rows])
+            many = Many(many.columns, self._index(many))
         found = self._rows.seen_through(many).score(self._shape, np.arange(len(many.rows))).score
         return found.item(0) if type(cells) is One else found
+
+    def _index(self, cells: Many) -> Array:
+        rows: Array = np.arange(len(self._table.alive))[cells.rows] if isinstance(cells.rows, slice) else cells.rows
+        return rows
 
 
 class PackingJudge(Judge):
@@ -118,9 +124,28 @@ class PackingJudge(Judge):
 
     def __init__(self, policy: ByPacking) -> None:
         self._policy = policy
+        self.alike, self.numbers = policy.joins, policy.numbers
 
     def score(self, cells: Cells) -> Numbers:
         return self._policy.score(cells)
 
+    def of_row(self, columns: dict[Hashable, Array]) -> tuple[OfRow, OfRow]:
+        return _never, self._policy.of_row
+
+    def together(self, judges: Sequence[PackingJudge]) -> Judge:
+        return _Together(self._policy.together([each._policy.numbers for each in judges]))
+
     def remarks(self) -> Sequence[str]:
         return self._policy.remarks()
+
+
+class _Together(Judge):
+    def __init__(self, scores: Callable[[Many], Array]) -> None:
+        self._scores = scores
+
+    def score(self, cells: Many) -> Numbers:
+        return self._scores(cells)
+
+
+def _never(row: Row, numbers: object) -> int:
+    return 0

@@ -17,6 +17,7 @@ from koord.api.protocol import names
 from koord.scheduler.framework.cells import Many
 from koord.scheduler.plugins.devices.ledger import Devices, left, number
 from koord.scheduler.plugins.devices.requests import CORE, GPU, MEMORY, RATIO
+from koord.scheduler.plugins.packing.batch import Batch
 from koord.scheduler.plugins.packing.demand import Demand
 from koord.scheduler.plugins.packing.fragmentation import Fragmentation, typical
 from koord.scheduler.plugins.packing.pod_shapes import MIB
@@ -101,9 +102,11 @@ class PackingRows:
         table = self._cluster.table
         if self._version == table.version:
             return
-        if self._capacity != table.capacity or self._slots != self._devices().slots[GPU]:
+        if self._capacity != table.capacity:
             self._start()
         else:
+            if self._slots != self._devices().slots[GPU]:
+                self._widen()
             changed = table.changes(self._version)
             if changed is None:
                 self._read_again(np.flatnonzero(table.alive))
@@ -126,6 +129,31 @@ class PackingRows:
         if regroup:
             self._regroup(rows.tolist())
         self._scorer.refresh(rows)
+
+    def score_one(self, shape: PodShape, row: Row) -> tuple[int, int]:
+        """The score and device of one row: as `score`."""
+        fleet, milli = self._fleet, shape.gpu_milli
+        if fleet.cpu.item(row) < shape.cpu_milli:
+            return 0, -1
+        if shape.gpus and sum([free >= milli for free in fleet.devices[row].tolist()]) < shape.gpus:
+            return 0, -1
+        if isinstance(self._scorer, Valuation):
+            score, device = self._scorer.score_one(shape, row)
+            return min(max(score + TOP, 0), TOP), device
+        found = self._scorer.score(shape, np.array([row]))
+        return found.score.item(0), found.device.item(0)
+
+    def score_many(self, batch: Batch, rows: Array) -> Array:
+        """The scores of some rows for many shapes, by row and shape: as `score`."""
+        fleet = self._fleet
+        if not isinstance(self._scorer, Valuation):
+            return np.stack([self.score(shape, rows).score for shape in batch.shapes], axis=1)
+        # Pods come to one row after the other: most changes are of few rows.
+        different, places = np.unique(rows, return_inverse=True)
+        room = batch.room(fleet.cpu[different], fleet.devices[different])
+        found = self._scorer.score_many(batch, room, different)
+        found += TOP
+        return np.where(room, np.maximum(found, 0), 0).take(places, axis=0)
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """Of rows that may or may not have room: those without, or of which no devices are known, have 0."""
@@ -223,6 +251,15 @@ class PackingRows:
         self._read(rows)
         self._regroup(rows.tolist())
         self._begin(self._mix())
+
+    def _widen(self) -> None:
+        """A node has more GPUs than any had. Prices stay until they are made again between decisions: classes keep
+        the scores of rows that do not change."""
+        slots, narrow = self._devices().slots[GPU], self._fleet.devices
+        self._fleet.devices = np.zeros((len(narrow), slots), np.int64)
+        self._fleet.devices[:, : self._slots] = narrow
+        self._slots, self._cells = slots, None
+        self._scorer = self._scorer.over(self._fleet)
 
     def _read(self, rows: Array) -> None:
         _write(self._fleet, rows, Many(self._cluster.table.columns, rows), self._slots)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from koord.scheduler.plugins.packing.batch import Batch
 from koord.scheduler.plugins.packing.cutting_stock import effective_sizes
 from koord.scheduler.plugins.packing.fill_values import GRID, LEVELS, fill_values
 from koord.scheduler.plugins.packing.group_prices import LOAD, worths
@@ -32,6 +33,10 @@ ROWS_AT_ONCE: Final = 2048
 """A row takes some 6 kB while it is worked out or scored: all at once would take 300 MB on a large cluster."""
 CPU_PRICE: Final = np.ascontiguousarray(GRID[:, 0])
 MEMORY_PRICE: Final = np.ascontiguousarray(GRID[:, 1])
+BOTH_PRICES: Final = np.ascontiguousarray(GRID.T)
+MOST_LOSS: Final = 1e9
+MOST_BATCHES: Final = 8
+"""Of which tables are kept."""
 TIES: Final = 64
 """More than any node has GPUs: of equal losses, the row with the fewest wholly free devices wins."""
 
@@ -82,23 +87,35 @@ def idle_of(fleet: Fleet) -> Array:
     return np.stack([np.bincount(fleet.group, column, len(fleet.groups)) for column in columns], axis=1)
 
 
+class _Device(NamedTuple):
+    """One of several devices of a row that have equally much left: the first."""
+
+    slot: int
+    free: int
+    place: int
+    "Where its value is."
+
+
 class Valuation:
-    """The value of every row of a fleet at given prices."""
+    """The value of every row of a fleet at given prices. `losses` is the formula. Other forms of it, of one row, and of
+    some rows for many shapes, give the same numbers: tables are in fixed point, so that sums are exact."""
 
     def __init__(self, fleet: Fleet, prices: Prices) -> None:
-        self._fleet, self._slots, self._prices = fleet, prices.slots, prices
+        self._fleet, self._prices = fleet, prices
+        # A node that came after prices were made may have more GPUs than any group.
+        more = max(0, fleet.devices.shape[1] + 1 - prices.slots.shape[1])
+        self._slots = np.pad(prices.slots, ((0, 0), (0, more)), mode="edge")
         self._values = prices.values.reshape(-1, len(GRID))  # by group * LEVELS + level
         rows = len(fleet.cpu)
         self._brackets = np.zeros((rows, len(GRID)))
         self._value = np.zeros(rows)
         self._whole = np.zeros(rows, np.int64)
-        self._places = np.zeros(fleet.devices.shape, np.int64)
-        "Where the value of each device is."
-        self._is_first = np.zeros(fleet.devices.shape, np.bool_)
-        "Whether no device before it has as much left."
+        self._distinct: list[tuple[_Device, ...] | None] = [None] * rows
+        "Devices that differ in what is left, where that is known."
         self._costs: dict[tuple[int, int], Array] = {}
         self._falls: dict[int, Array] = {}
         self._of_whole: dict[int, Array] = {}
+        self._tables: dict[Batch, _Tables] = {}
         self.refresh(np.arange(rows))
 
     def over(self, fleet: Fleet) -> Valuation:
@@ -106,88 +123,153 @@ class Valuation:
         return Valuation(fleet, self._prices)
 
     def refresh(self, rows: Array) -> None:
-        """Rows have changed. Every row is worked out from what it has, so the way that led there does not matter."""
+        """Rows have changed."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
             self._refresh(rows[start : start + ROWS_AT_ONCE])
 
     def _refresh(self, rows: Array) -> None:
         fleet = self._fleet
         devices = fleet.devices[rows]
-        places = fleet.group[rows, np.newaxis] * LEVELS + devices // STEP
-        brackets = self._values[places].sum(axis=1)
+        brackets = self._values[fleet.group[rows, np.newaxis] * LEVELS + devices // STEP].sum(axis=1)
         brackets += fleet.cpu[rows, np.newaxis] * CPU_PRICE
         brackets += fleet.memory[rows, np.newaxis] * MEMORY_PRICE
         whole = np.count_nonzero(devices == WHOLE, axis=1)
-        self._places[rows], self._brackets[rows], self._whole[rows] = places, brackets, whole
+        self._brackets[rows], self._whole[rows] = brackets, whole
         self._value[rows] = brackets.min(axis=1) + self._slots[fleet.group[rows], whole]
-        self._is_first[rows] = first_of_equals(devices)
+        for row in rows.tolist():
+            self._distinct[row] = None
 
     def refresh_one(self, row: int) -> None:
         """The same for one row, in fewer calls."""
         fleet = self._fleet
         free: list[int] = fleet.devices[row].tolist()
         group: int = fleet.group.item(row)
-        places = [group * LEVELS + each // STEP for each in free]
         bracket = self._brackets[row]
-        self._values[places].sum(axis=0, out=bracket)
-        bracket += fleet.cpu.item(row) * CPU_PRICE
-        bracket += fleet.memory.item(row) * MEMORY_PRICE
-        whole = free.count(WHOLE)
-        self._places[row], self._whole[row] = places, whole
-        self._value[row] = bracket.min() + self._slots.item(group, whole)
-        self._is_first[row] = [free.index(each) == j for j, each in enumerate(free)]
+        np.add.reduce(self._values.take([group * LEVELS + each // STEP for each in free], axis=0), axis=0, out=bracket)
+        bracket += np.dot([fleet.cpu.item(row), fleet.memory.item(row)], BOTH_PRICES)
+        whole = self._whole[row] = free.count(WHOLE)
+        self._value[row] = np.minimum.reduce(bracket) + self._slots.item(group, whole)
+        self._distinct[row] = None
 
     def losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
         """By how much the value of rows falls with a pod that fits there; and the device of a share, else -1."""
         if shape.is_share:
             return self._share_losses(shape, rows)
-        after = self._brackets[rows] - self._cost(shape)
-        group, whole = self._fleet.group[rows], self._whole[rows]
-        if shape.gpus:
-            after += self._whole_falls(shape.gpus)[group]
-            whole = np.maximum(whole - shape.gpus, 0)
+        group, whole = self._fleet.group[rows], np.maximum(self._whole[rows] - shape.gpus, 0)
+        after = self._brackets[rows] + self.whole_falls(shape.gpus)[group]
+        after -= self.cost(shape)
         value = after.min(axis=1) + self._slots[group, whole]
         return self._value[rows] - value, np.full(len(rows), -1)
 
-    def by_device(self, shape: PodShape, row: int) -> list[float]:
-        """What a row is worth with a share on each of its devices."""
-        devices = self._fleet.devices[row]
-        after = self._brackets[row] + self._fall(shape.gpu_milli)[self._places[row]] - self._cost(shape)
-        whole = np.maximum(self._whole[row] - (devices == WHOLE), 0)
-        values = after.min(axis=1) + self._slots[self._fleet.group[row], whole]
-        found: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
-        return found
-
     def _share_losses(self, shape: PodShape, rows: Array) -> tuple[Array, Array]:
-        fits = self._is_first[rows] & (self._fleet.devices[rows] >= shape.gpu_milli)
-        at, device = fits.nonzero()
-        row = rows[at]
-        place = self._places[row, device]
-        after = self._brackets[row] + self._fall(shape.gpu_milli)[place]
-        after -= self._cost(shape)
-        whole = self._whole[row] - (self._fleet.devices[row, device] == WHOLE)
-        values = np.full(fits.shape, -np.inf)
-        values[at, device] = after.min(axis=1) + self._slots[self._fleet.group[row], whole]
+        devices = self._fleet.devices[rows]
+        at, device = (first_of_equals(devices) & (devices >= shape.gpu_milli)).nonzero()
+        row, free = rows[at], devices[at, device]
+        group = self._fleet.group[row]
+        after = self._brackets[row] + self._fall(shape.gpu_milli)[group * LEVELS + free // STEP]
+        after -= self.cost(shape)
+        values = np.full(devices.shape, -np.inf)
+        values[at, device] = after.min(axis=1) + self._slots[group, self._whole[row] - (free == WHOLE)]
         best = values.argmax(axis=1)
         return self._value[rows] - values[np.arange(len(rows)), best], best
 
     def score(self, shape: PodShape, rows: Array) -> Scores:
         """The smallest loss has the highest score; of equal losses, the fewest wholly free devices."""
         losses, device = self.losses(shape, rows)
-        # A row without room has no loss; whoever asks for it anyway gets a number.
-        rounded = np.rint(np.minimum(losses, 1e9) / ROUNDING).astype(np.int64)
-        return Scores(-(rounded * TIES + self._whole[rows]), device)
+        return Scores(_score(losses, self._whole[rows]), device)
 
-    def _cost(self, shape: PodShape) -> Array:
+    def score_one(self, shape: PodShape, row: int) -> tuple[int, int]:
+        """The same of one row that the pod fits on, in fewer calls."""
+        rest = self._brackets[row] - self.cost(shape)
+        group, whole = self._fleet.group.item(row), self._whole.item(row)
+        slots, best, device = self._slots, -np.inf, -1
+        if shape.is_share:
+            falls = self._fall(shape.gpu_milli)
+            for slot, free, place in self._distinct[row] or self._tell_apart(row):
+                if free >= shape.gpu_milli:
+                    value = np.minimum.reduce(rest + falls[place]) + slots.item(group, whole - (free == WHOLE))
+                    if value > best:
+                        best, device = value, slot
+        else:
+            if shape.gpus:
+                rest += self.whole_falls(shape.gpus)[group]
+            best = np.minimum.reduce(rest) + slots.item(group, max(whole - shape.gpus, 0))
+        loss = min(self._value.item(row) - float(best), MOST_LOSS)
+        return -(round(loss / ROUNDING) * TIES + whole), device
+
+    def score_many(self, batch: Batch, room: Array, rows: Array) -> Array:
+        """The same of some rows and many shapes, 0 where there is no `room`: by row and shape."""
+        tables, numbers = self._of_batch(batch), rows.tolist()
+        group, whole = self._fleet.group.take(rows), self._whole.take(rows)
+        value = np.full(room.shape, -np.inf)
+        at, shape = (room & tables.takes_whole).nonzero()
+        if len(at):
+            gpus = batch.gpus.take(shape)
+            after = self._rest(tables, rows.take(at), shape)
+            after += tables.whole[group.take(at), gpus]
+            value[at, shape] = _least(after) + self._slots[group.take(at), np.maximum(whole.take(at) - gpus, 0)]
+        # A line a device that differs from those before it, the devices of a row one after the other.
+        devices = [(i, *each) for i, row in enumerate(numbers) for each in self._distinct[row] or self._tell_apart(row)]
+        if devices:
+            of_row, _, free, place = np.array(devices).T
+            line, shape = (
+                (room & batch.is_share).take(of_row, axis=0) & (free[:, np.newaxis] >= batch.milli)
+            ).nonzero()
+            after = self._rest(tables, rows.take(of_row.take(line)), shape)
+            after += tables.falls_of(place, line, shape)
+            slots = self._slots[group.take(of_row), whole.take(of_row) - (free == WHOLE)]
+            by_device = np.full((len(devices), len(batch)), -np.inf)
+            by_device[line, shape] = _least(after) + slots.take(line)
+            first = np.flatnonzero(np.diff(of_row, prepend=-1))
+            best = np.maximum.reduceat(by_device, first, axis=0)
+            at = of_row.take(first)
+            value[at] = np.maximum(value[at], best)
+        return _score(self._value.take(rows)[:, np.newaxis] - value, whole[:, np.newaxis])
+
+    def by_device(self, shape: PodShape, row: int) -> list[float]:
+        """What a row is worth with a share on each of its devices."""
+        devices, group = self._fleet.devices[row], self._fleet.group.item(row)
+        after = self._brackets[row] + self._fall(shape.gpu_milli)[group * LEVELS + devices // STEP] - self.cost(shape)
+        whole = np.maximum(self._whole[row] - (devices == WHOLE), 0)
+        values = after.min(axis=1) + self._slots[group, whole]
+        found: list[float] = np.where(devices >= shape.gpu_milli, values, -np.inf).tolist()
+        return found
+
+    def _rest(self, tables: _Tables, row: Array, shape: Array) -> Array:
+        """What rows are worth by grid point without the CPU and memory of shapes, pair by pair."""
+        found: Array = self._brackets.take(row, axis=0)
+        found -= tables.costs.take(shape, axis=0)
+        return found
+
+    def _tell_apart(self, row: int) -> tuple[_Device, ...]:
+        first: dict[int, _Device] = {}
+        start = self._fleet.group.item(row) * LEVELS
+        for slot, free in enumerate(self._fleet.devices[row].tolist()):
+            if free and free not in first:
+                first[free] = _Device(slot, free, start + free // STEP)
+        found = self._distinct[row] = tuple(first.values())
+        return found
+
+    def _of_batch(self, batch: Batch) -> _Tables:
+        found = self._tables.get(batch)
+        if found is None:
+            if len(self._tables) >= MOST_BATCHES:
+                self._tables.clear()
+            found = self._tables[batch] = _Tables(batch, self)
+        return found
+
+    def cost(self, shape: PodShape) -> Array:
         """What its CPU and memory cost, by grid point."""
         key = shape.cpu_milli, shape.memory_mib
         found = self._costs.get(key)
         if found is None:
+            if len(self._costs) * GRID.nbytes >= MOST_BYTES:
+                self._costs.clear()
             found = self._costs[key] = shape.cpu_milli * CPU_PRICE + shape.memory_mib * MEMORY_PRICE
         return found
 
-    def _whole_falls(self, gpus: int) -> Array:
-        """The same for whole devices: by group and grid point."""
+    def whole_falls(self, gpus: int) -> Array:
+        """What a row gains, which is never above 0, when whole devices are taken: by group and grid point."""
         found = self._of_whole.get(gpus)
         if found is None:
             empty, full = self._values[::LEVELS], self._values[LEVELS - 1 :: LEVELS]
@@ -195,14 +277,60 @@ class Valuation:
         return found
 
     def _fall(self, milli: int) -> Array:
-        """What a device gains, which is never above 0, when a share goes there: by place and grid point. Shapes with
-        equal shares have one table in common."""
+        """The same when a share goes to a device: by place and grid point. Shapes with equal shares have one table in
+        common."""
         found = self._falls.get(milli)
         if found is None:
             if len(self._falls) * self._values.nbytes >= MOST_BYTES:
                 self._falls.clear()
-            width = -(-milli // STEP)
-            level = np.arange(len(self._values)) % LEVELS
-            left = np.arange(len(self._values)) - np.minimum(width, level)
-            found = self._falls[milli] = self._values[left] - self._values
+            found = self._falls[milli] = self.falls_at(np.arange(len(self._values)), -(-milli // STEP))
         return found
+
+    def falls_at(self, places: Array, widths: Array | int) -> Array:
+        """The same for some places, by widths of shares in steps."""
+        found: Array = self._values[places - np.minimum(widths, places % LEVELS)] - self._values[places]
+        return found
+
+
+class _Tables:
+    """Of the shapes of a batch, what does not depend on rows."""
+
+    def __init__(self, batch: Batch, valuation: Valuation) -> None:
+        self._valuation = valuation
+        self.takes_whole = ~batch.is_share
+        self.costs: Array = np.array([valuation.cost(shape) for shape in batch.shapes])
+        "By shape and grid point."
+        most = int(batch.gpus.max(initial=0))
+        self.whole: Array = np.stack([valuation.whole_falls(gpus) for gpus in range(most + 1)], axis=1)
+        "By group, whole devices that a pod takes, and grid point."
+        self._widths, self._width = np.unique(-(-batch.milli // STEP), return_inverse=True)
+        self._falls: Array = np.zeros((0, len(GRID)))
+        "By place and width, as they are numbered here."
+        self._numbers: dict[int, int] = {}
+
+    def falls_of(self, places: Array, line: Array, shape: Array) -> Array:
+        """Pair by pair of places (by their line) and shapes, and by grid point."""
+        numbers, known = [], self._numbers
+        for place in places.tolist():
+            number = known.get(place)
+            if number is None:
+                number = known[place] = len(known)
+                more = self._valuation.falls_at(np.full(len(self._widths), place), self._widths)
+                self._falls = np.concatenate([self._falls, more])
+            numbers.append(number * len(self._widths))
+        found: Array = self._falls.take(np.array(numbers).take(line) + self._width.take(shape), axis=0)
+        return found
+
+
+def _least(by_point: Array) -> Array:
+    """Of every line the smallest: faster than along an axis."""
+    if not len(by_point):
+        return np.zeros(0)
+    found: Array = np.minimum.reduceat(by_point.ravel(), np.arange(0, by_point.size, by_point.shape[1]))
+    return found
+
+
+def _score(losses: Array, whole: Array) -> Array:
+    # A row without room has no loss; whoever asks for it anyway gets a number.
+    rounded = np.rint(np.minimum(losses, MOST_LOSS) / ROUNDING).astype(np.int64)
+    return -(rounded * TIES + whole)

@@ -8,14 +8,25 @@ import random
 import numpy as np
 import pytest
 
+from koord.scheduler.plugins.packing.batch import Batch
 from koord.scheduler.plugins.packing.cutting_stock import device_duals, effective_sizes
-from koord.scheduler.plugins.packing.fill_values import CPU_PRICES, GRID, MEMORY_PRICES, TAU_V, fill_values
+from koord.scheduler.plugins.packing.fill_values import (
+    CPU_PRICES,
+    FINE,
+    GRID,
+    LEVELS,
+    MEMORY_PRICES,
+    TAU_V,
+    fill_values,
+)
 from koord.scheduler.plugins.packing.group_prices import Market
-from koord.scheduler.plugins.packing.shadow_prices import PREMIUM, Valuation, idle_of, work_out
+from koord.scheduler.plugins.packing.shadow_prices import PREMIUM, Prices, Valuation, idle_of, work_out
 from koord.scheduler.plugins.packing.shapes import Fleet, NodeGroup, PodShape
 
 A100 = NodeGroup("A100", 2, 32_000, 65_536)
 T4 = NodeGroup("T4", 2, 32_000, 65_536)
+KINDS = ((0, 0), (1, 170), (1, 330), (1, 500), (1, 810), (1, 1000), (2, 1000), (4, 1000), (2, 500))
+"""GPUs, and the milli of each."""
 
 
 def fleet(*groups: NodeGroup, each: int = 2) -> Fleet:
@@ -112,6 +123,61 @@ def test_slots_for_pods_with_several_gpus_are_worth_a_premium() -> None:
     assert slots.tolist() == [[0.0, 0.0, pytest.approx(PREMIUM * 0.5 * 1000 * 2)]]
 
 
+def random_rows(rng: random.Random, *, nodes: int = 12) -> tuple[Fleet, list[PodShape]]:
+    """Nodes of two groups that are filled at random, and shapes of all kinds."""
+    rows = fleet(A100._replace(gpus=4), T4, each=nodes // 2)
+    for row in range(nodes):
+        change(rows, row, rng)
+    shapes = [
+        PodShape(rng.randrange(100, 20_000), rng.randrange(30_000), *rng.choice(KINDS))
+        for _ in range(rng.randrange(3, 30))
+    ]
+    return rows, shapes
+
+
+def change(rows: Fleet, row: int, rng: random.Random) -> None:
+    for device in range(rows.groups[rows.group[row]].gpus):
+        rows.devices[row, device] = rng.choice([0, 170, 190, 340, 500, 670, 1000, 1000])
+    rows.cpu[row], rows.memory[row] = rng.randrange(32_000), rng.randrange(65_536)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_row_and_many_shapes_together_are_scored_as_the_formula_says(seed: int) -> None:
+    rng = random.Random(seed)
+    rows, shapes = random_rows(rng)
+    valuation = Valuation(rows, work_out(rows.groups, dict.fromkeys(shapes, 1.0), idle_of(fleet(*rows.groups))))
+    for _ in range(6):
+        row = rng.randrange(12)
+        change(rows, row, rng)
+        valuation.refresh_one(row)
+    batch, some = Batch(shapes), np.array(sorted(rng.sample(range(12), 5)))
+    room = batch.room(rows.cpu[some], rows.devices[some])
+    together = valuation.score_many(batch, room, some)
+    anew, compared = Valuation(rows, Prices(valuation._values.reshape(2, LEVELS, -1), valuation._slots)), 0
+    for i, shape in enumerate(shapes):
+        could = (rows.cpu >= shape.cpu_milli) & ((rows.devices >= shape.gpu_milli).sum(axis=1) >= shape.gpus)
+        assert room[:, i].tolist() == could[some].tolist()
+        fitting = could.nonzero()[0]
+        plain = anew.score(shape, fitting)
+        by_row = dict(zip(fitting.tolist(), zip(*(each.tolist() for each in plain), strict=True), strict=True))
+        assert {row: valuation.score_one(shape, row) for row in by_row} == by_row
+        for j, row in enumerate(some.tolist()):
+            if row in by_row:
+                compared += 1
+                assert together[j, i] == by_row[row][0]
+                if shape.is_share:
+                    values = valuation.by_device(shape, row)
+                    assert values.index(max(values)) == by_row[row][1]
+    assert compared
+
+
+def test_values_add_up_exactly_in_any_order() -> None:
+    rows, shapes = random_rows(random.Random(3))
+    values = work_out(rows.groups, dict.fromkeys(shapes, 1.0), idle_of(fleet(*rows.groups))).values
+    for table in (values, GRID[:, 0] * 128_000, GRID[:, 1] * (1 << 20)):
+        assert (np.rint(table * FINE) == table * FINE).all()
+
+
 def test_rows_that_changed_one_by_one_are_as_if_made_anew() -> None:
     rng = random.Random(1)
     rows = fleet(A100, T4, each=5)
@@ -133,6 +199,3 @@ def test_rows_that_changed_one_by_one_are_as_if_made_anew() -> None:
         fitting = rows.fits(shape, slice(None)).nonzero()[0]
         for one, other in zip(kept.losses(shape, fitting), anew.losses(shape, fitting), strict=True):
             assert one.tobytes() == other.tobytes()
-        # And of single rows as of all at once.
-        alone = [kept.score(shape, fitting[i : i + 1]).score.item(0) for i in range(len(fitting))]
-        assert alone == kept.score(shape, fitting).score.tolist()
