@@ -7,17 +7,20 @@ collected, wanted and decided stands in three lists: `collect.registry`, `hooks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koord.agent.collect.registry import collect
 from koord.agent.collect.round import Rates, Round
+from koord.agent.collect.task_sums import Waitings
 from koord.agent.executor.delivery import Delivery
 from koord.agent.executor.executor import Executor, ExecutorOutcome
 from koord.agent.hooks.registry import HOOKS
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.qos.decision import NOTHING, Eviction, StrategyDecision
+from koord.agent.interference.episode import Finding
+from koord.agent.pods import AgentPod
+from koord.agent.qos.decision import NOTHING, Eviction, Move, StrategyDecision
 from koord.agent.qos.evicting import PENDING_RELEASE_S, REFUSED_LATELY_S, WANTED_S
 from koord.agent.qos.registry import STRATEGIES
 from koord.agent.qos.strategy import NEVER, Departures, Reader, Sight, Strategy
@@ -44,6 +47,9 @@ class Done:
 
     outcome: ExecutorOutcome
     evictions: tuple[Eviction, ...]
+    findings: tuple[Finding, ...] = ()
+    moves: tuple[Move, ...] = ()
+    asks: tuple[AgentPod, ...] = ()
 
 
 @dataclass(slots=True)
@@ -54,6 +60,11 @@ class Agent:
     started_s: float = NEVER
     samples: Samples = field(default_factory=Samples)
     rates: Rates = field(default_factory=Rates)
+    waitings: Waitings = field(default_factory=Waitings)
+    slowly_s: float = SLOWLY_S
+    replicas: dict[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    "By uid, the signals of a pod's replicas on other nodes, for as long as it is asked about."
+    switches: Mapping[str, Mapping[str, float]] | None = None
     strategies: Sequence[Strategy[Any, Any]] = STRATEGIES
     evicted_s: dict[str, float] = field(default_factory=dict)
     "By uid, when a pod was evicted."
@@ -78,11 +89,11 @@ class Agent:
         self._delivery = Delivery(self.cgroups)
 
     def round(self, state: NodeState, now_s: float) -> Done:
-        is_slow = now_s - self._slow_s >= SLOWLY_S or self.rates.kept_for is not state
+        is_slow = now_s - self._slow_s >= self.slowly_s or self.rates.kept_for is not state
         if is_slow:
             self._slow_s = now_s
         asks_pressure = is_slow and state.gates[AgentGate.PSI_COLLECTOR]
-        collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks_pressure, is_slow))
+        collect(Round(self.cgroups, state, self.samples, self.rates, now_s, asks_pressure, is_slow, self.waitings))
         return self.decide(state, now_s, is_slow)
 
     def decide(self, state: NodeState, now_s: float, is_thorough: bool = False) -> Done:
@@ -90,10 +101,19 @@ class Agent:
             self.executor.look_again(lost)
             is_thorough = True
         reader = Reader(self.cgroups, state, now_s, is_thorough, self._changed)
-        sight = Sight(state, self.samples, now_s, self._departures(now_s), self.started_s, self.seed)
+        sight = Sight(
+            state,
+            self.samples,
+            now_s,
+            self._departures(now_s),
+            self.started_s,
+            self.seed,
+            self.replicas,
+            self.switches,
+        )
         ran: set[str] = set()
         wishes: list[tuple[Wish, ...]] = []
-        evictions: list[Eviction] = []
+        decisions: list[StrategyDecision] = []
         if now_s - self._hooked_s >= RECONCILE_S or self._hooked_for is not state:
             self._hooked_s, self._hooked_for = now_s, state
             wishes += self._of_hooks(state, ran)
@@ -102,10 +122,19 @@ class Agent:
             if decision is not None:
                 ran.add(strategy.name)
                 wishes.append(decision.wishes)
-                evictions += decision.evictions
+                decisions.append(decision)
         outcome = self.executor.apply(self._delivery.writes(wishes, state), ran, now_s)
         self._changed = {each.write.directory for each in outcome.done}
-        return Done(outcome, tuple(evictions))
+        if any(each.write.text is not None for each in outcome.done):
+            # What was put back as it was found may be what a hook wants otherwise.
+            self._hooked_s = NEVER
+        return Done(
+            outcome,
+            tuple(each for decision in decisions for each in decision.evictions),
+            tuple(each for decision in decisions for each in decision.findings),
+            tuple(each for decision in decisions for each in decision.moves),
+            tuple(each for decision in decisions for each in decision.asks),
+        )
 
     def was_evicted(self, eviction: Eviction, now_s: float) -> None:
         """It is on its way: it is not evicted again, and the strategy waits for the effect."""

@@ -27,3 +27,5 @@ def _put(this: Round, owner: str, resource: str, found: Pressure | None) -> None
     if found is not None:
         this.put(names.pressure(owner, resource, "some"), found.some.avg10)
         this.put(names.pressure(owner, resource, "full"), found.full.avg10)
+        if owner:
+            this.put_slowly(names.pod_stalled_us(owner, resource), found.some.total_us)

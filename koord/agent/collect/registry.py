@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from koord.agent.collect import best_effort, host_applications, node, pods, pressure, system
+from koord.agent.collect import (
+    best_effort,
+    host_applications,
+    memory_delays,
+    node,
+    pods,
+    pressure,
+    system,
+    waiting,
+)
 from koord.agent.collect.round import Round
 
 COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
@@ -15,6 +24,8 @@ COLLECTORS: Final[tuple[tuple[str, Callable[[Round], None]], ...]] = (
     ("best_effort", best_effort.collect),
     ("system", system.collect),
     ("pressure", pressure.collect),
+    ("waiting", waiting.collect),
+    ("memory_delays", memory_delays.collect),
 )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from koord.agent.collect.task_sums import Waitings
 from koord.agent.host.cgroups import Cgroups
-from koord.agent.series.samples import Samples, Series
+from koord.agent.series.samples import SLOW_RING, Samples, Series
 from koord.agent.state import NodeState
 
 STALE_AFTER: Final = 20
@@ -67,6 +68,8 @@ class Round:
     is_thorough: bool = True
     "Whether it is time to look at what need not be known by the second: the memory of containers is only reported."
 
+    waitings: Waitings = field(default_factory=Waitings)
+
     def cpu(self, series: Series, used_ns: int) -> None:
         """CPU time so far becomes milli-cores."""
         rate = self.rates.per_second(series, used_ns, self.now_s)
@@ -75,3 +78,7 @@ class Round:
 
     def put(self, series: Series, value: float) -> None:
         self.samples.add(series, self.now_s, value)
+
+    def put_slowly(self, series: Series, value: float) -> None:
+        """What is measured every few seconds: few of them span as much time."""
+        self.samples.add(series, self.now_s, value, SLOW_RING)

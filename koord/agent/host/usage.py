@@ -15,6 +15,8 @@ _LISTS: Final = (b"inactive_anon", b"active_anon", b"inactive_file", b"active_fi
 _V1_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"total_%s (\d+)" % each for each in _LISTS))
 _V2_LISTS: Final = re.compile(rb"\n" + rb"\n".join(rb"%s (\d+)" % each for each in _LISTS))
 _THROTTLING: Final = re.compile(rb"nr_periods (\d+)\nnr_throttled (\d+)\nthrottled_(?:time|usec) (\d+)")
+TICK_NS: Final = 10_000_000
+"""Of the hundredths of a second in which `cpuacct.stat` counts."""
 UNIFIED: Final = "unified"
 """Where v2 is mounted beside v1: it has no controllers, but pressure."""
 
@@ -93,6 +95,74 @@ def memory_charged(cgroups: Cgroups, directory: str) -> int:
     """Bytes charged, with all page cache: what is compared with the limit."""
     file = "memory.usage_in_bytes" if cgroups.version is Version.V1 else "memory.current"
     return int(cgroups.files.read(cgroups.name("memory", directory, file)))
+
+
+class CpuSplit(NamedTuple):
+    user_ns: int
+    system_ns: int
+
+
+class MemoryDelays(NamedTuple):
+    """Counters. None: this kernel does not tell it of a cgroup."""
+
+    major_faults: int
+    direct_reclaim: int | None
+    "Pages that tasks looked at themselves before they got memory."
+    limit_hits: int
+    "How often the cgroup met its own limit."
+
+
+def cpu_split(cgroups: Cgroups, directory: str) -> CpuSplit | None:
+    """CPU time in programs and in the kernel; None where the kernel does not tell them apart."""
+    if cgroups.version is Version.V1:
+        text, unit_ns = cgroups.files.read(cgroups.name("cpuacct", directory, "cpuacct.stat")), TICK_NS
+        return CpuSplit(_field(text, b"user") * unit_ns, _field(text, b"system") * unit_ns)
+    text = cgroups.files.read(cgroups.name("", directory, "cpu.stat"))
+    if b"system_usec " not in text:
+        return None
+    return CpuSplit(_field(text, b"user_usec") * 1000, _field(text, b"system_usec") * 1000)
+
+
+def memory_delays(cgroups: Cgroups, directory: str) -> MemoryDelays:
+    text = cgroups.files.read(cgroups.name("memory", directory, "memory.stat"))
+    if cgroups.version is Version.V1:
+        hits = int(cgroups.files.read(cgroups.name("memory", directory, "memory.failcnt")))
+        return MemoryDelays(_field(text, b"total_pgmajfault"), None, hits)
+    events = cgroups.files.read(cgroups.name("", directory, "memory.events"))
+    reclaim = _field(text, b"pgscan_direct") if b"pgscan_direct " in text else None
+    return MemoryDelays(_field(text, b"pgmajfault"), reclaim, _field(events, b"max") + _field(events, b"high"))
+
+
+STALL_ITEMS: Final = (
+    "direct_reclaim_global",
+    "direct_reclaim_memcg",
+    "direct_compact",
+    "direct_swapout_global",
+    "direct_swapout_memcg",
+    "direct_swapin",
+)
+"""What Anolis kernels keep latency histograms of, in `memory.*_latency` of each cgroup."""
+
+
+def stalls(cgroups: Cgroups, directory: str, item: str) -> dict[str, int]:
+    """By bucket (`0-1ms`), how often; `total` in milliseconds. Raises FileNotFoundError on a kernel without."""
+    text = cgroups.files.text(cgroups.name("memory", directory, f"memory.{item}_latency"))
+    found = {}
+    for line in text.splitlines():
+        bucket, colon, count = line.partition(":")
+        if colon and count.strip().isdigit():
+            found["total" if bucket.startswith("total") else bucket.strip()] = int(count)
+    return found
+
+
+def io_bytes(cgroups: Cgroups, directory: str) -> int:
+    """Read from and written to block devices so far."""
+    if cgroups.version is Version.V1:
+        text = cgroups.files.read(cgroups.name("blkio", directory, "blkio.throttle.io_service_bytes_recursive"))
+        return _field(text, b"Total")
+    text = cgroups.files.read(cgroups.name("", directory, "io.stat"))
+    pairs = (part.partition(b"=") for part in text.split())
+    return sum(int(value) for name, _, value in pairs if name in (b"rbytes", b"wbytes"))
 
 
 def pressure(cgroups: Cgroups, directory: str, resource: str) -> Pressure | None:

@@ -1,4 +1,4 @@
-"""What a strategy decides in a round: all that it wants to be so, and whom it wants gone.
+"""What a strategy decides in a round: all that it wants to be so, and whom it wants gone or moved.
 
 A strategy that lacks data decides nothing at all (None): then everything stays as it is. One that is switched off
 wants nothing, and what it had changed is put back.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koord.agent.interference.episode import Finding
 from koord.agent.pods import AgentPod
 from koord.agent.wish import Wish
 
@@ -27,9 +28,24 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that had better run elsewhere: a PodMigrationJob asks for it."""
+
+    pod: AgentPod
+    by: str
+    "The strategy."
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class StrategyDecision:
     wishes: tuple[Wish, ...] = ()
     evictions: tuple[Eviction, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    "What there is to tell of pods that suffer."
+    moves: tuple[Move, ...] = ()
+    asks: tuple[AgentPod, ...] = ()
+    "Pods whose replicas on other nodes it would like to compare them with."
 
 
 NOTHING = StrategyDecision()

@@ -1,13 +1,14 @@
 """The strategies, in the order in which they are asked, after the hooks.
 
-Of two that disagree on a setting the later one counts: suppression over a hook's CPUs, burst over a normalised quota.
+Of two that disagree on a setting the later one counts: suppression over a hook's CPUs, burst over a normalised quota,
+and what holds one pod back for another over all.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, memory_evict, memory_qos
+from koord.agent.qos import cpu_burst, cpu_evict, cpu_suppress, interference, memory_evict, memory_qos
 from koord.agent.qos.strategy import Strategy
 
 STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
@@ -16,4 +17,5 @@ STRATEGIES: Final[tuple[Strategy[Any, Any], ...]] = (
     cpu_suppress.STRATEGY,
     cpu_evict.STRATEGY,
     memory_evict.STRATEGY,
+    interference.STRATEGY,
 )

@@ -6,7 +6,7 @@ host beyond usage is read by `look`, so that `decide` is a plain function of wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -47,6 +47,10 @@ class Sight:
     started_s: float = NEVER
     "When the agent began."
     seed: int = 0
+    replicas: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    "By uid of a pod and name of a signal, what its replicas on other nodes report; of pods that were asked about."
+    switches: Mapping[str, Mapping[str, float]] | None = None
+    "By victim and neighbour, for which share of its waiting that one held the CPU; None where nobody samples."
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ BE_CPU_LIMIT: Final = Series("be_cpu_limit")
 """What they may really use: the smallest of CPU sets and quota."""
 
 
+NODE_IO_WAIT: Final = Series("node_io_wait")
+"""Share of the CPUs' time."""
+
+
 def numa_cpu(node: int) -> Series:
     return Series(f"numa{node}_cpu")
 
@@ -98,3 +102,105 @@ def gpu_core(minor: int, pod: str = "") -> Series:
 
 def gpu_memory(minor: int, pod: str = "") -> Series:
     return Series(f"gpu{minor}_memory", pod)
+
+
+@lru_cache(_REMEMBERED)
+def pod_wait(uid: str) -> Series:
+    """Nanoseconds that its tasks have waited for a CPU, those that ended included."""
+    return Series("pod_wait_ns", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_slices(uid: str) -> Series:
+    """How often its tasks have been given a CPU."""
+    return Series("pod_slices", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_threads(uid: str) -> Series:
+    """How many tasks it has."""
+    return Series("pod_threads", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_io_wait(uid: str) -> Series:
+    """Nanoseconds that its tasks have waited for disks."""
+    return Series("pod_io_wait_ns", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_throttled_ns(uid: str) -> Series:
+    """Nanoseconds for which its own quotas have stopped it."""
+    return Series("pod_throttled_ns", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_throttled_periods(uid: str) -> Series:
+    """In how many periods its own quotas have stopped it."""
+    return Series("pod_throttled_periods", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_kernel_share(uid: str) -> Series:
+    """Of its CPU time, what the kernel used on its behalf."""
+    return Series("pod_kernel_share", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_user_time(uid: str) -> Series:
+    """CPU time of its own code so far; only to tell how it grew."""
+    return Series("pod_user_time", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_major_faults(uid: str) -> Series:
+    """Page faults that had to read from disk, so far."""
+    return Series("pod_major_faults", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_direct_reclaim(uid: str) -> Series:
+    """Pages that its own tasks looked at before they got memory, so far."""
+    return Series("pod_direct_reclaim", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_memory_limit_hits(uid: str) -> Series:
+    """How often it has met its own memory limit."""
+    return Series("pod_memory_limit_hits", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_io_bytes(uid: str) -> Series:
+    """Bytes read from and written to disks so far."""
+    return Series("pod_io_bytes", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_charged_bytes(uid: str) -> Series:
+    """Memory with all page cache."""
+    return Series("pod_charged_bytes", uid)
+
+
+@lru_cache(_REMEMBERED)
+def container_wait(container_id: str) -> Series:
+    """Nanoseconds that its tasks have waited for a CPU."""
+    return Series("container_wait_ns", container_id)
+
+
+@lru_cache(_REMEMBERED)
+def pod_load(uid: str, letter: str, span: str) -> Series:
+    """The average number of its tasks in a state, R or D, over 1m, 5m or 15m."""
+    return Series(f"pod_load_{letter}_{span}", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_stalls(uid: str, item: str, bucket: str) -> Series:
+    """How often an allocation stalled for so long, where the kernel tells; `total` is in milliseconds."""
+    return Series(f"pod_stalls_{item}_{bucket}", uid)
+
+
+@lru_cache(_REMEMBERED)
+def pod_stalled_us(uid: str, resource: str) -> Series:
+    """Microseconds in which some task of a pod has waited for a resource."""
+    return Series(f"pod_stalled_{resource}_us", uid)

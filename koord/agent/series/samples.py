@@ -16,6 +16,8 @@ from koord.agent.series.ring import Ring
 NODE_RING: Final = 1800
 """30 minutes of seconds."""
 POD_RING: Final = 300
+SLOW_RING: Final = 32
+"""Of what is measured every few seconds."""
 
 
 class Series(NamedTuple):
@@ -45,10 +47,11 @@ class Samples:
     def __init__(self) -> None:
         self._rings: dict[Series, Ring] = {}
 
-    def add(self, series: Series, at_s: float, value: float) -> None:
+    def add(self, series: Series, at_s: float, value: float, size: int = 0) -> None:
+        """`size`: how many are kept; without it, by the second."""
         ring = self._rings.get(series)
         if ring is None:
-            ring = self._rings[series] = Ring(POD_RING if series.owner else NODE_RING)
+            ring = self._rings[series] = Ring(size or (POD_RING if series.owner else NODE_RING))
         ring.add(at_s, value)
 
     def last(self, series: Series, now_s: float, within_s: float) -> float | None:

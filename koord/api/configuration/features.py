@@ -114,6 +114,10 @@ class AgentGate(Gate):
     TC_NETWORK_QOS = "TCNetworkQoS", Stage.ALPHA, False
     RESCTRL = "Resctrl", Stage.ALPHA, False
     OOM_SCORE_ADJ = "OOMScoreAdj", Stage.ALPHA, False
+    CPU_DELAY_COLLECTOR = "CPUDelayCollector", Stage.ALPHA, False
+    MEMORY_DELAY_COLLECTOR = "MemoryDelayCollector", Stage.ALPHA, False
+    INTERFERENCE_DETECTION = "InterferenceDetection", Stage.ALPHA, False
+    INTERFERENCE_CONTROL = "InterferenceControl", Stage.ALPHA, False
 
 
 class ManagerGate(Gate):

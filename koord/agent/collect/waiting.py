@@ -1,0 +1,122 @@
+"""How long the tasks of each pod wait for a CPU and for disks, and how many of them run or sleep in the kernel.
+
+Task by task, every few seconds. A task that ends takes its counters with it, so growth is added up here: a sum never
+goes backwards, and what an ended task had waited stays in it. What it waited after it was last looked at is not seen.
+A number may have gone to another task: one whose counters are below what they were is new. Nobody can have waited
+for longer than the time since the last look, so a task that was moved in from elsewhere brings nothing along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import exp
+from typing import Final
+
+from koord.agent.collect.round import Round
+from koord.agent.collect.task_sums import Sum, Waiting
+from koord.agent.host import proc, tasks, usage
+from koord.agent.host.tasks import TaskState, TaskTimes
+from koord.agent.pods import AgentPod
+from koord.agent.series import names
+from koord.api.configuration.features import AgentGate
+
+LOAD_S: Final[Mapping[str, float]] = {"1m": 60.0, "5m": 300.0, "15m": 900.0}
+GATES: Final = (AgentGate.CPU_DELAY_COLLECTOR, AgentGate.INTERFERENCE_DETECTION, AgentGate.INTERFERENCE_CONTROL)
+
+
+def collect(this: Round) -> None:
+    known = this.waitings
+    if not any(this.state.gates[gate] for gate in GATES) or this.now_s - known.looked_s < known.every_s:
+        return
+    files = this.cgroups.files
+    known.looked_s = this.now_s
+    _node_io_wait(this)
+    if not tasks.has_schedstat(files):
+        return
+    counts_io = tasks.counts_io_wait(files)
+    for uid, pod in this.state.pods.items():
+        _pod(this, pod, known.by_pod.setdefault(uid, Waiting(this.now_s)), counts_io)
+    containers = {each.id for pod in this.state.pods.values() for each in pod.containers}
+    known.by_pod = {uid: each for uid, each in known.by_pod.items() if uid in this.state.pods}
+    known.by_container = {key: each for key, each in known.by_container.items() if key in containers}
+
+
+def _pod(this: Round, pod: AgentPod, known: Waiting, counts_io: bool) -> None:
+    files, found = this.cgroups.files, dict[int, TaskTimes]()
+    most_ns = (this.now_s - known.seen_s) * 1e9
+    for container in pod.containers:
+        if not container.directory:
+            continue
+        try:
+            own = {
+                task: times
+                for task in tasks.tasks_in(this.cgroups, container.directory)
+                if (times := tasks.times_of(files, task)) is not None
+            }
+        except FileNotFoundError:
+            continue
+        total = this.waitings.by_container.setdefault(container.id, Sum())
+        this.put_slowly(
+            names.container_wait(container.id), total.add({task: each.wait_ns for task, each in own.items()}, most_ns)
+        )
+        found |= own
+    elapsed_s, known.seen_s = this.now_s - known.seen_s, this.now_s
+    waited = known.wait.add({task: each.wait_ns for task, each in found.items()}, most_ns)
+    this.put_slowly(names.pod_wait(pod.uid), waited)
+    slices = known.slices.add({task: each.slices for task, each in found.items()}, float("inf"))
+    this.put_slowly(names.pod_slices(pod.uid), slices)
+    this.put_slowly(names.pod_threads(pod.uid), len(found))
+    states = {task: state for task in found if (state := tasks.state_of(files, task)) is not None}
+    if counts_io:
+        waited = known.io_wait.add({task: each.io_wait_ns for task, each in states.items()}, most_ns)
+        this.put_slowly(names.pod_io_wait(pod.uid), waited)
+    _load(this, pod.uid, known, states.values(), elapsed_s)
+    _own_limits(this, pod)
+    _kernel_share(this, pod)
+
+
+def _load(this: Round, uid: str, known: Waiting, states: Iterable[TaskState], elapsed_s: float) -> None:
+    letters = [each.letter for each in states]
+    for letter in ("R", "D"):
+        count = letters.count(letter)
+        for span, seconds in LOAD_S.items():
+            before = known.load.get((letter, span), 0.0)
+            decay = exp(-elapsed_s / seconds)
+            load = known.load[letter, span] = before * decay + count * (1 - decay)
+            this.put_slowly(names.pod_load(uid, letter, span), load)
+
+
+def _own_limits(this: Round, pod: AgentPod) -> None:
+    """After waiting was read: what a quota explains is then never missing from it."""
+    stopped_ns, periods = 0, 0
+    for directory in (pod.directory, *(each.directory for each in pod.containers if each.directory)):
+        try:
+            found = usage.throttling(this.cgroups, directory)
+        except FileNotFoundError:
+            continue
+        stopped_ns += found.throttled_ns
+        periods += found.throttled
+    this.put_slowly(names.pod_throttled_ns(pod.uid), stopped_ns)
+    this.put_slowly(names.pod_throttled_periods(pod.uid), periods)
+
+
+def _kernel_share(this: Round, pod: AgentPod) -> None:
+    """Of the pod's CPU time, how much the kernel used on its behalf."""
+    try:
+        found = usage.cpu_split(this.cgroups, pod.directory)
+    except FileNotFoundError:
+        return
+    if found is None:
+        return
+    series = names.pod_kernel_share(pod.uid)
+    system = this.rates.growth(series, found.system_ns, this.now_s)
+    user = this.rates.growth(names.pod_user_time(pod.uid), found.user_ns, this.now_s)
+    if system is not None and user is not None and system + user > 0:
+        this.put_slowly(series, system / (system + user))
+
+
+def _node_io_wait(this: Round) -> None:
+    """Share of the CPUs' time in which they idled and a task waited for a disk."""
+    waited_s = this.rates.per_second(names.NODE_IO_WAIT, proc.io_wait_ticks(this.cgroups.files), this.now_s)
+    if waited_s is not None and this.state.cpus:
+        this.put_slowly(names.NODE_IO_WAIT, waited_s * proc.JIFFY_S / this.state.cpus)

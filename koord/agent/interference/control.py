@@ -1,0 +1,314 @@
+"""What is done about interference: one action in a window for the whole node, and undone if it did not help.
+
+The ladder: a culprit is held back; if that helped and was not enough, or it does it again, it is evicted if it is
+offline; if it is as important as its victim, the victim is moved. Three windows decide whether an action helped. If
+not, it is undone, and that neighbour is spared for a while: it was the wrong one.
+
+    windows of all pods -> who suffers (`suffering`) -> who causes it (`culprits`) -> at most one action
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from koord.agent.interference.culprits import WINDOWS, Candidate, Suspect, suspects
+from koord.agent.interference.episode import ACTIONS, Episode, Finding, Step, Taken
+from koord.agent.interference.signals import Dimension, Signal
+from koord.agent.interference.suffering import NEEDED, Compared, Watched, compared
+from koord.agent.interference.window import PodWindow
+
+HELPS_WITHIN: Final = 3
+"""Windows."""
+IMPROVED: Final = 0.8
+"""Of the level when the action was taken: what is not lower than that did not improve."""
+WELL_AFTER: Final = 3
+"""Windows as usual, after which an episode is over."""
+HELD_FOR: Final = 12
+"""Windows for which a culprit is held back after its victim is well again."""
+HELD_TO: Final = 0.25
+"""Of what the culprit used."""
+LEAST_MILLI: Final = 100
+SPARED_S: Final = 600.0
+REPEATED_WITHIN_S: Final = 1800.0
+MOVED_AGAIN_S: Final = 1800.0
+WORKLOAD_AGAIN_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a pod is to the others, as far as this decision goes by it."""
+
+    is_service: bool
+    "Whether it can be a victim: offline pods are there to wait."
+    is_offline: bool
+    can_be_evicted: bool = False
+    can_be_held: bool = False
+    least_milli: int = LEAST_MILLI
+    "It is not held below that."
+    can_move: bool = False
+    "Whether somebody makes it anew elsewhere."
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """All that a decision goes by, at the end of a window."""
+
+    now_s: float
+    seconds: float
+    "The window's length."
+    windows: Mapping[str, PodWindow]
+    "By uid."
+    standings: Mapping[str, Standing]
+    replicas: Mapping[str, Mapping[Signal, Sequence[float]]] = field(default_factory=dict)
+    "By uid of a pod, the same signals of its replicas on other nodes, where they are known."
+    direct: Mapping[str, Mapping[str, float]] | None = None
+    "By victim and neighbour, the share of the victim's waiting during which that one held its CPU."
+    waits: Mapping[str, str] = field(default_factory=dict)
+    "By uid, the container that waited most."
+    may_act: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    milli: int
+    victim: str
+    well: int = 0
+    "Windows since its victim is well."
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the next window goes by. Made anew in each decision, which alone changes what it made."""
+
+    history: tuple[Mapping[str, PodWindow], ...] = ()
+    "The last windows, oldest first."
+    watched: dict[tuple[str, Signal], Watched] = field(default_factory=dict)
+    episodes: dict[str, Episode] = field(default_factory=dict)
+    "By victim."
+    holds: dict[str, Hold] = field(default_factory=dict)
+    "By culprit."
+    spared_until_s: dict[str, float] = field(default_factory=dict)
+    helped_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    "By victim and culprit, when holding back last helped."
+    moved_s: dict[str, float] = field(default_factory=dict)
+    quiet_until_s: dict[str, float] = field(default_factory=dict)
+    "Pods whose whole workload is slow: until when nothing is said of them."
+
+
+@dataclass(slots=True)
+class Outcome:
+    memory: Memory
+    findings: list[Finding] = field(default_factory=list)
+    evict: Episode | None = None
+    "Its culprit goes."
+    move: Episode | None = None
+    "Its victim moves."
+    asks: list[str] = field(default_factory=list)
+    "Pods that may be slow, and whose replicas should be asked."
+
+
+def decide(node: Node, memory: Memory) -> Outcome:
+    """At the end of each window."""
+    history = (*memory.history, node.windows)[-WINDOWS:]
+    watched = _watched(node, memory)
+    outcome = Outcome(
+        Memory(
+            history,
+            watched,
+            {},
+            {uid: hold for uid, hold in memory.holds.items() if uid in node.windows and node.may_act},
+            {uid: until_s for uid, until_s in memory.spared_until_s.items() if until_s > node.now_s},
+            {pair: at_s for pair, at_s in memory.helped_s.items() if node.now_s - at_s < REPEATED_WITHIN_S},
+            {uid: at_s for uid, at_s in memory.moved_s.items() if node.now_s - at_s < MOVED_AGAIN_S},
+            {uid: until_s for uid, until_s in memory.quiet_until_s.items() if until_s > node.now_s},
+        )
+    )
+    episodes: dict[str, Episode] = {}
+    for uid, standing in node.standings.items():
+        if not standing.is_service or uid not in node.windows:
+            continue
+        before = memory.episodes.get(uid)
+        episode = _begun(uid, node, outcome) if before is None else _went_on(before, node, outcome)
+        if episode is not None:
+            episodes[uid] = episode
+        elif before is None and any(watched[uid, each].is_unusual for each in Signal if (uid, each) in watched):
+            outcome.asks.append(uid)
+    episodes = _judged(episodes, node, outcome)
+    if node.may_act:
+        episodes = _acted(episodes, node, outcome)
+    outcome.memory = replace(outcome.memory, episodes=episodes, holds=_kept(episodes, node, outcome))
+    return outcome
+
+
+def _watched(node: Node, memory: Memory) -> dict[tuple[str, Signal], Watched]:
+    found = {}
+    for uid, window in node.windows.items():
+        standing = node.standings.get(uid)
+        if standing is None or not standing.is_service:
+            continue
+        for signal in Signal:
+            known = memory.watched.get((uid, signal))
+            value = window.signals.get(signal)
+            if known is not None or value is not None:
+                found[uid, signal] = (known or Watched()).after(value, signal)
+    return found
+
+
+def _begun(uid: str, node: Node, outcome: Outcome) -> Episode | None:
+    """The episode of a pod that is slow since now, by the signal that is furthest from its usual value."""
+    memory = outcome.memory
+    slow = [each for each in Signal if (uid, each) in memory.watched and memory.watched[uid, each].is_slowed]
+    if not slow or uid in memory.quiet_until_s:
+        return None
+    values = {each: _values(memory, uid, each) for each in slow}
+    usual = {each: memory.watched[uid, each].baseline.mean for each in slow}
+    signal = max(slow, key=lambda each: max(values[each][-NEEDED:]) / max(usual[each], 1e-9))
+    worst = max(values[signal][-NEEDED:])
+    watched = memory.watched[uid, signal]
+    first = len(watched.unusual) - watched.unusual.index(True)
+    began_s = node.now_s - first * node.seconds
+    episode = Episode(uid, signal, began_s, usual[signal], worst, values[signal][-1], node.waits.get(uid, ""))
+    same = compared(worst, node.replicas.get(uid, {}).get(signal, ()))
+    if same is Compared.ALIKE:
+        _tell(episode, Step.WORKLOAD, node, outcome)
+        memory.quiet_until_s[uid] = node.now_s + WORKLOAD_AGAIN_S
+        return None
+    return _tell(_suspected(episode, node, memory), Step.SLOWED, node, outcome)
+
+
+def _went_on(before: Episode, node: Node, outcome: Outcome) -> Episode | None:
+    """The episode after another window; None if it is over."""
+    memory = outcome.memory
+    watched = memory.watched.get((before.victim, before.signal))
+    value = _values(memory, before.victim, before.signal)[-1]
+    is_well = watched is None or not watched.is_unusual
+    episode = replace(
+        before,
+        value=value,
+        worst=max(before.worst, value),
+        well=before.well + 1 if is_well else 0,
+        waits=before.waits + 1 if before.waits else 0,
+    )
+    if not is_well:
+        episode = _suspected(episode, node, memory)
+    if is_well and before.well == 0 and episode.last(*ACTIONS) and not episode.last(Step.BETTER):
+        episode = _tell(episode, Step.BETTER, node, outcome)
+    if episode.well >= WELL_AFTER:
+        _tell(episode, Step.OVER, node, outcome)
+        return None
+    return episode
+
+
+def _suspected(episode: Episode, node: Node, memory: Memory) -> Episode:
+    """The victim is a candidate as well: threads of a pod that has more to do wait for each other."""
+    dimension = episode.signal.dimension
+    values = _values(memory, episode.victim, episode.signal)
+    level = episode.usual + (episode.worst - episode.usual) / 2
+    is_slow = [value >= level for value in values]
+    candidates = [
+        Candidate(uid, _uses(memory, uid, dimension), standing.is_offline)
+        for uid, standing in node.standings.items()
+        if uid in node.windows
+    ]
+    direct = None
+    if node.direct is not None and dimension is Dimension.CPU:
+        direct = node.direct.get(episode.victim, {})
+    return replace(episode, suspects=suspects(dimension, values, is_slow, candidates, direct))
+
+
+def _judged(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:
+    """Whether the last action helped, three windows after it."""
+    found, memory = dict(episodes), outcome.memory
+    for uid, episode in episodes.items():
+        action = episode.last(*ACTIONS)
+        if action is None or not episode.waits:
+            continue
+        is_well = episode.well > 0
+        if is_well and action.step is Step.HELD_BACK:
+            memory.helped_s[uid, action.uid] = node.now_s
+        if is_well or episode.waits <= HELPS_WITHIN:
+            continue
+        # An eviction cannot be undone, and a move takes its time: only what is held can be let go.
+        if action.step is Step.HELD_BACK and episode.value <= IMPROVED * episode.level:
+            memory.helped_s[uid, action.uid] = node.now_s
+        elif action.step is Step.HELD_BACK:
+            memory.holds.pop(action.uid, None)
+            memory.spared_until_s[action.uid] = node.now_s + SPARED_S
+            episode = _tell(episode, Step.UNDONE, node, outcome, action.uid)
+        found[uid] = replace(episode, waits=0)
+    return found
+
+
+def _acted(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Episode]:
+    """One action for the whole node: two at once could not be told apart by what they bring."""
+    found, memory = dict(episodes), outcome.memory
+    if any(each.waits for each in episodes.values()):
+        return found
+    for uid, episode in sorted(episodes.items(), key=lambda item: (-item[1].times, item[0])):
+        if episode.well:
+            continue
+        left = episode.suspects.without(memory.spared_until_s)
+        culprit = left.culprit
+        if culprit is None or culprit.uid == uid:
+            if left.listed and not episode.last(Step.UNCLEAR):
+                found[uid] = _tell(episode, Step.UNCLEAR, node, outcome)
+            continue
+        step = _step(episode, culprit, node, memory)
+        if step is None:
+            continue
+        if step is Step.HELD_BACK:
+            standing = node.standings[culprit.uid]
+            used = node.windows[culprit.uid].use.get(Dimension.CPU, 0.0)
+            hold = Hold(max(int(used * HELD_TO), standing.least_milli), uid)
+            memory.holds[culprit.uid] = hold
+        episode = _tell(episode, step, node, outcome, culprit.uid)
+        episode = found[uid] = replace(episode, level=episode.value, waits=1)
+        if step is Step.EVICTED:
+            outcome.evict = episode
+        elif step is Step.MOVE_ASKED:
+            outcome.move = episode
+            memory.moved_s[uid] = node.now_s
+        break
+    return found
+
+
+def _step(episode: Episode, culprit: Suspect, node: Node, memory: Memory) -> Step | None:
+    standing = node.standings[culprit.uid]
+    has_relapsed = (episode.victim, culprit.uid) in memory.helped_s
+    if standing.can_be_held and culprit.uid not in memory.holds and not has_relapsed:
+        return Step.HELD_BACK
+    if standing.can_be_evicted:
+        return Step.EVICTED
+    if node.standings[episode.victim].can_move and episode.victim not in memory.moved_s:
+        return Step.MOVE_ASKED
+    return None
+
+
+def _kept(episodes: Mapping[str, Episode], node: Node, outcome: Outcome) -> dict[str, Hold]:
+    """Who stays held back: until its victim has been well for a while."""
+    found = {}
+    for uid, hold in outcome.memory.holds.items():
+        episode = episodes.get(hold.victim)
+        is_well = episode is None or episode.well > 0
+        well = hold.well + 1 if is_well else 0
+        if well < HELD_FOR and hold.victim in node.windows:
+            found[uid] = replace(hold, well=well)
+    return found
+
+
+def _tell(episode: Episode, step: Step, node: Node, outcome: Outcome, uid: str = "") -> Episode:
+    taken = Taken(step, node.now_s, uid)
+    episode = replace(episode, steps=(*episode.steps, taken))
+    outcome.findings.append(Finding(taken, episode))
+    return episode
+
+
+def _values(memory: Memory, uid: str, signal: Signal) -> list[float]:
+    """Of each window since the pod is known; a window that told nothing counts as none."""
+    return [window[uid].signals.get(signal, 0.0) if uid in window else 0.0 for window in memory.history]
+
+
+def _uses(memory: Memory, uid: str, dimension: Dimension) -> list[float]:
+    return [window[uid].use.get(dimension, 0.0) if uid in window else 0.0 for window in memory.history]

@@ -1,0 +1,79 @@
+"""One episode of one pod's suffering: since when, by which signal, who is suspected, what was done, and did it help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from koord.agent.interference.culprits import Suspects
+from koord.agent.interference.signals import Signal
+
+
+class Step(StrEnum):
+    """What happened in an episode, in the order in which it usually does."""
+
+    SLOWED = "slowed"
+    UNCLEAR = "unclear"
+    "No neighbour stands out, or two do."
+    WORKLOAD = "workload"
+    "Its replicas elsewhere are as badly off: no neighbour's fault."
+    HELD_BACK = "held-back"
+    EVICTED = "evicted"
+    MOVE_ASKED = "move-asked"
+    "Of the victim, since who disturbs it is as important as it is."
+    BETTER = "better"
+    UNDONE = "undone"
+    "Holding back did not help: the neighbour has its CPU again, and is spared for a while."
+    OVER = "over"
+
+
+ACTIONS: Final = frozenset({Step.HELD_BACK, Step.EVICTED, Step.MOVE_ASKED})
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    step: Step
+    at_s: float
+    uid: str = ""
+    "Of the neighbour that it was about."
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    victim: str
+    "Its uid."
+    signal: Signal
+    began_s: float
+    "The beginning of the first window in which it was unusual."
+    usual: float
+    worst: float
+    value: float
+    "In the last window."
+    container: str = ""
+    "The one that waited most; empty where that is not known."
+    suspects: Suspects = field(default_factory=Suspects)
+    steps: tuple[Taken, ...] = ()
+    level: float = 0.0
+    "Of the signal, when the last action was taken."
+    waits: int = 0
+    "Windows since the last action; none is waited for at 0."
+    well: int = 0
+    "Windows in a row in which it was as usual."
+
+    @property
+    def times(self) -> float:
+        """How many times its usual value the signal was, at worst."""
+        return self.worst / self.usual if self.usual > 0 else float("inf")
+
+    def last(self, *steps: Step) -> Taken | None:
+        return next((each for each in reversed(self.steps) if each.step in steps), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A step of an episode, for whoever tells it: the evidence log, events, `koord explain`."""
+
+    taken: Taken
+    episode: Episode
+    "As it is after the step."

@@ -1,0 +1,89 @@
+"""The evidence log: for each container a small ring of what was found about it, in a file that stays small.
+
+An entry says when, who suffered, by which signal and how much, who is suspected with which figures, and what was done.
+The oldest entry of a ring goes first; of rings, the one that was written to longest ago. So neither a container that
+suffers all day nor a node that has had many containers fills anything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+RING: Final = 32
+"""Entries of one container; with the longest that there are, not more than 32 KiB."""
+CONTAINERS: Final = 512
+LISTED: Final = 5
+"""Suspects of an entry."""
+
+
+class SuspectFigures(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pod: str
+    score: float
+    rise: float
+    correlation: float
+    direct: float | None = None
+    use: float = 0.0
+
+
+class Evidence(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    at: str
+    step: str
+    pod: str
+    "The victim, as namespace/name."
+    uid: str
+    container: str
+    signal: str
+    value: float
+    usual: float
+    message: str
+    "The episode so far, as a sentence."
+    suspects: tuple[SuspectFigures, ...] = ()
+    suspect: str = ""
+    "The neighbour that the step is about."
+
+
+class EvidenceLog:
+    def __init__(self, entries: Iterable[Evidence] = ()) -> None:
+        self._rings: OrderedDict[tuple[str, str], deque[Evidence]] = OrderedDict()
+        for each in entries:
+            self.add(each)
+
+    def add(self, entry: Evidence) -> None:
+        key = (entry.uid, entry.container)
+        ring = self._rings.get(key)
+        if ring is None:
+            ring = self._rings[key] = deque(maxlen=RING)
+        ring.append(entry)
+        self._rings.move_to_end(key)
+        while len(self._rings) > CONTAINERS:
+            self._rings.popitem(last=False)
+
+    def of(self, pod: str) -> list[Evidence]:
+        """Of all containers of a pod, by `namespace/name`, oldest first; also where the pod is the suspect."""
+        return [each for each in self if pod in (each.pod, each.suspect)]
+
+    def __iter__(self) -> Iterator[Evidence]:
+        """In the order of time."""
+        return iter(sorted((each for ring in self._rings.values() for each in ring), key=lambda each: each.at))
+
+    def __len__(self) -> int:
+        return sum(len(ring) for ring in self._rings.values())
+
+
+def line(entry: Evidence) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
+
+
+def read(text: bytes) -> list[Evidence]:
+    """Of a file; a line that was cut off, or is somebody else's, is passed over."""
+    found = []
+    for each in text.splitlines():
+        try:
+            found.append(msgspec.json.decode(each, type=Evidence))
+        except msgspec.MsgspecError:
+            continue
+    return found

@@ -1,0 +1,211 @@
+"""Interference control: names the neighbour that slows a service down, holds it back, and undoes it if it was not that.
+
+At the end of each window, all pods' counters become windows (`interference.window`), and `interference.control`
+decides. In between, what was decided stands. A pod is held back by its CPU quota: who gets less CPU also streams,
+writes and faults less, on every kernel. Offline pods and mid pods can be held, those not below their request; prod pods
+cannot. With the gate InterferenceDetection alone it only tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from koord.agent import wish
+from koord.agent.collect.pressure import RESOURCES
+from koord.agent.host.convert import quota_of_milli
+from koord.agent.host.knobs import CPU_QUOTA
+from koord.agent.interference import control
+from koord.agent.interference.control import LEAST_MILLI, Node, Outcome, Standing
+from koord.agent.interference.signals import Dimension, Signal
+from koord.agent.interference.story import reason
+from koord.agent.interference.window import PodWindow, Reading, pod_window
+from koord.agent.pods import CPU, MID_CPU, AgentPod
+from koord.agent.qos.decision import NOTHING, Eviction, Move, StrategyDecision
+from koord.agent.qos.evicting import may_be_evicted
+from koord.agent.qos.strategy import NEVER, Sight, Strategy, Turn
+from koord.agent.series import names
+from koord.agent.series.samples import Samples, Series
+from koord.agent.wish import Wish
+from koord.api.configuration.features import AgentGate
+from koord.api.protocol.priority import PriorityClass, QoSClass
+
+NAME: Final = "interference"
+WINDOW_S: Final = 10.0
+GATES: Final = (AgentGate.INTERFERENCE_DETECTION, AgentGate.INTERFERENCE_CONTROL)
+NOTICE_S: Final = 30.0
+"""For how long it can wait for a pod that asks for notice: its victim is slow meanwhile, not broken."""
+_OFFLINE: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
+
+
+@dataclass(frozen=True, slots=True)
+class InterferenceMemory:
+    ended_s: float = NEVER
+    "When the last window did."
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    "By uid, at that moment."
+    waited: Mapping[str, float] = field(default_factory=dict)
+    "By container id, at that moment."
+    control: control.Memory = field(default_factory=control.Memory)
+    wishes: tuple[Wish, ...] = ()
+
+
+def strategy_of(window_s: float = WINDOW_S) -> Strategy[InterferenceMemory, None]:
+    def decide(sight: Sight, held: None, memory: InterferenceMemory) -> Turn[InterferenceMemory]:
+        if sight.now_s - memory.ended_s < window_s:
+            return Turn(_standing(memory.wishes), memory)
+        return _window_ended(sight, memory, window_s)
+
+    return Strategy(NAME, GATES, InterferenceMemory(), decide)
+
+
+def _window_ended(sight: Sight, memory: InterferenceMemory, window_s: float) -> Turn[InterferenceMemory]:
+    state, now_s = sight.state, sight.now_s
+    seconds = now_s - memory.ended_s
+    waited = {
+        each.id: value
+        for pod in state.pods.values()
+        for each in pod.containers
+        if each.id and (value := sight.samples.last(names.container_wait(each.id), now_s, 2 * window_s)) is not None
+    }
+    readings = {uid: reading(sight.samples, uid, now_s, window_s) for uid in state.pods}
+    after = InterferenceMemory(now_s, readings, waited, memory.control, memory.wishes)
+    if seconds > 3 * window_s:
+        # Nobody looked for a while, or it is the first time: no window has ended.
+        return Turn(_standing(memory.wishes), after)
+    node = Node(
+        now_s,
+        seconds,
+        _windows(sight, memory, readings, seconds),
+        {uid: standing_of(pod, sight) for uid, pod in state.pods.items()},
+        {uid: _by_signal(found) for uid, found in sight.replicas.items()},
+        sight.switches,
+        _slowest(state.pods, memory.waited, waited),
+        may_act=_may_act(sight),
+    )
+    outcome = control.decide(node, memory.control)
+    wishes = _wishes(state.pods, outcome.memory)
+    # The very same wishes are known to whoever delivers them.
+    wishes = memory.wishes if wishes == memory.wishes else wishes
+    after = InterferenceMemory(now_s, readings, waited, outcome.memory, wishes)
+    return Turn(_decision(state.pods, outcome, wishes), after)
+
+
+def _may_act(sight: Sight) -> bool:
+    state = sight.state
+    return state.gates[AgentGate.INTERFERENCE_CONTROL] and state.slo is not None and not state.is_colocation_off
+
+
+def _standing(wishes: tuple[Wish, ...]) -> StrategyDecision:
+    return StrategyDecision(wishes) if wishes else NOTHING
+
+
+def _windows(
+    sight: Sight, memory: InterferenceMemory, readings: Mapping[str, Reading], seconds: float
+) -> dict[str, PodWindow]:
+    used = sight.samples.mean(names.NODE_CPU, sight.now_s, seconds) or 0.0
+    busy = used / max(sight.state.capacity_cpu_milli, 1)
+    last = memory.control.history[-1] if memory.control.history else {}
+    return {
+        uid: pod_window(memory.readings[uid], now, seconds, busy, last.get(uid))
+        for uid, now in readings.items()
+        if uid in memory.readings
+    }
+
+
+def reading(samples: Samples, uid: str, now_s: float, window_s: float) -> Reading:
+    """What was last measured of a pod. The figures of a window may be as old as one."""
+
+    def last(series: Series) -> float | None:
+        return samples.last(series, now_s, 2 * window_s)
+
+    use = {
+        Dimension.CPU: samples.mean(names.pod_cpu(uid), now_s, window_s),
+        Dimension.MEMORY: last(names.pod_charged_bytes(uid)),
+        Dimension.IO: _rate(samples, names.pod_io_bytes(uid), now_s, window_s),
+    }
+    stalled_us = {each: last(names.pod_stalled_us(uid, each)) for each in RESOURCES}
+    return Reading(
+        wait_ns=last(names.pod_wait(uid)),
+        slices=last(names.pod_slices(uid)),
+        threads=last(names.pod_threads(uid)) or 1.0,
+        throttled_ns=last(names.pod_throttled_ns(uid)) or 0.0,
+        throttled=last(names.pod_throttled_periods(uid)) or 0.0,
+        memory_limit_hits=last(names.pod_memory_limit_hits(uid)) or 0.0,
+        direct_reclaim=last(names.pod_direct_reclaim(uid)),
+        major_faults=last(names.pod_major_faults(uid)),
+        io_wait_ns=last(names.pod_io_wait(uid)),
+        stalled_ns={name: value * 1000 for name, value in stalled_us.items() if value is not None},
+        use={name: value for name, value in use.items() if value is not None},
+    )
+
+
+def _rate(samples: Samples, series: Series, now_s: float, window_s: float) -> float | None:
+    """Of a counter, per second, over the last window or two."""
+    found = samples.window(series, now_s, 2.5 * window_s)
+    if found is None or found.span_s <= 0:
+        return None
+    return max(found.values[-1] - found.values[0], 0.0) / found.span_s
+
+
+def standing_of(pod: AgentPod, sight: Sight) -> Standing:
+    is_offline = pod.is_best_effort or pod.band in _OFFLINE
+    is_mid = pod.band is PriorityClass.MID
+    requested = pod.requests.get(MID_CPU, pod.requests.get(CPU, 0))
+    goes = pod.uid in sight.departures.evicted or pod.uid in sight.departures.refused
+    return Standing(
+        is_service=pod.is_active and not is_offline and pod.labelled_qos is not QoSClass.SYSTEM,
+        is_offline=is_offline,
+        can_be_evicted=is_offline and not goes and may_be_evicted(pod, str(AgentGate.INTERFERENCE_CONTROL)),
+        can_be_held=pod.is_active and (is_offline or is_mid),
+        least_milli=LEAST_MILLI if is_offline else max(requested, LEAST_MILLI),
+        can_move=any(owner.controller for owner in pod.meta.owner_references),
+    )
+
+
+def _slowest(pods: Mapping[str, AgentPod], before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, str]:
+    """By uid, the name of the container that waited most."""
+    found = {}
+    for uid, pod in pods.items():
+        grown = {each.name: now[each.id] - before.get(each.id, 0.0) for each in pod.containers if each.id in now}
+        if grown:
+            found[uid] = max(grown, key=lambda name: grown[name])
+    return found
+
+
+def _by_signal(found: Mapping[str, tuple[float, ...]]) -> dict[Signal, tuple[float, ...]]:
+    return {signal: found[signal.key] for signal in Signal if signal.key in found}
+
+
+def _wishes(pods: Mapping[str, AgentPod], memory: control.Memory) -> tuple[Wish, ...]:
+    """The pod and each of its containers: none may have more than what it is in."""
+    found = []
+    for uid, hold in memory.holds.items():
+        pod = pods[uid]
+        why = f"{pod.key} slows {pods[hold.victim].key} down: held to {hold.milli}m"
+        limits = [each.limits.get(CPU, 0) for each in pod.containers]
+        own = quota_of_milli(sum(limits)) if limits and all(limits) else None
+        quota = quota_of_milli(hold.milli)
+        found.append(Wish(wish.pod(uid), CPU_QUOTA, quota, NAME, why, own=own))
+        for container, limit in zip(pod.containers, limits, strict=True):
+            target, own = wish.container(uid, container.name), quota_of_milli(limit) if limit else None
+            found.append(Wish(target, CPU_QUOTA, quota, NAME, why, own=own))
+    return tuple(found)
+
+
+def _decision(pods: Mapping[str, AgentPod], outcome: Outcome, wishes: tuple[Wish, ...]) -> StrategyDecision:
+    name_of: Callable[[str], str] = lambda uid: pods[uid].key if uid in pods else "a pod that is gone"  # noqa: E731
+    evictions: tuple[Eviction, ...] = ()
+    moves: tuple[Move, ...] = ()
+    if outcome.evict is not None:
+        culprit = pods[outcome.evict.steps[-1].uid]
+        why = reason(outcome.evict, name_of)
+        evictions = (Eviction(culprit, NAME, str(AgentGate.INTERFERENCE_CONTROL), why, notice_s=NOTICE_S),)
+    if outcome.move is not None:
+        moves = (Move(pods[outcome.move.victim], NAME, reason(outcome.move, name_of)),)
+    asks = tuple(pods[uid] for uid in outcome.asks)
+    return StrategyDecision(wishes, evictions, tuple(outcome.findings), moves, asks)
+
+
+STRATEGY: Final = strategy_of()

@@ -1,0 +1,219 @@
+"""From windows to actions: who is named, what is done, one thing at a time, and undone if it did not help."""
+
+from __future__ import annotations
+
+import pytest
+
+from koord.agent.interference.control import HELD_FOR, LEAST_MILLI, SPARED_S, Standing
+from koord.agent.interference.culprits import Candidate, correlation, score, suspects
+from koord.agent.interference.episode import Step
+from koord.agent.interference.signals import Dimension, Signal
+from koord.agent.interference.story import sentence
+from koord.agent.interference.suffering import Compared, compared
+from tests.agent.interference.nodes import BATCH, SERVICE, WINDOW_S, Story
+
+QUIET = {"web": 300.0, "build": 10.0, "idle": 5.0}
+BUSY = {"web": 300.0, "build": 1900.0, "idle": 5.0}
+
+
+def story(**given: object) -> Story:
+    return Story({"web": SERVICE, "build": BATCH, "idle": BATCH}, **given)  # type: ignore[arg-type]  # fields by name
+
+
+@pytest.mark.parametrize(
+    ("direct", "rise", "together", "is_offline", "expected"),
+    [
+        (0.7, 3.2, 0.8, False, 0.5 * 0.7 + 0.3 * 0.8 + 0.2 * 0.8),  # .35 + .24 + .16 = .75
+        (None, 3.2, 0.8, False, 0.6 * 0.8 + 0.4 * 0.8),  # .48 + .32 = .80
+        (None, 9.0, 1.0, True, 1.2),  # the rise counts up to 4 deviations
+        (0.0, -3.0, -1.0, True, 0.0),
+    ],
+)
+def test_a_score_is_made_of_three_parts(
+    direct: float | None, rise: float, together: float, is_offline: bool, expected: float
+) -> None:
+    assert score(direct, rise, together, is_offline=is_offline) == pytest.approx(expected)
+
+
+def test_a_neighbour_that_was_busy_two_windows_earlier_still_correlates() -> None:
+    use = [0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+    victim = [0.0, 0.0, *use[:-2]]
+    assert correlation(victim, use) == pytest.approx(1.0)
+    assert correlation(use, victim) < 0.9, "what comes after the suffering did not cause it"
+
+
+def test_two_neighbours_that_rise_alike_are_unclear() -> None:
+    victim, is_slow = [0.5] * 8 + [5.0] * 3, [False] * 8 + [True] * 3
+    both = [Candidate(name, [10.0] * 8 + [900.0] * 3, is_offline=False) for name in ("a", "b")]
+    found = suspects(Dimension.CPU, victim, is_slow, both)
+    assert len(found.listed) == 2
+    assert found.culprit is None
+
+
+def test_a_spinner_is_named_within_three_windows_and_held_back() -> None:
+    node = story()
+    node.calm()
+    for window in range(3):
+        assert not node.findings, f"{window} windows are not enough"
+        node.window({"web": 5.0}, BUSY)
+    assert node.steps == [(Step.SLOWED, ""), (Step.HELD_BACK, "build")]
+    assert node.memory.holds["build"].milli == 475, "a quarter of 1900"
+    assert node.findings[-1].episode.times == pytest.approx(10.0, rel=0.1)
+
+
+def test_an_idle_neighbour_is_never_suspected() -> None:
+    node = story()
+    node.calm()
+    for _ in range(4):
+        outcome = node.window({"web": 5.0}, {"web": 300.0, "build": 60.0, "idle": 40.0})
+        assert outcome.evict is outcome.move is None
+    assert node.steps == [(Step.SLOWED, "")]
+    assert not node.findings[0].episode.suspects.listed
+    assert not node.memory.holds
+
+
+def test_the_gate_of_detection_alone_names_and_holds_nobody() -> None:
+    node = story(may_act=False)
+    node.calm()
+    for _ in range(5):
+        node.window({"web": 5.0}, BUSY)
+    assert node.steps == [(Step.SLOWED, "")]
+    culprit = node.findings[0].episode.suspects.culprit
+    assert culprit is not None
+    assert culprit.uid == "build"
+    assert not node.memory.holds
+
+
+def test_a_hold_that_helped_is_let_go_when_the_victim_has_been_well_for_a_while() -> None:
+    node = story()
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 5.0}, BUSY)
+    node.window({"web": 0.5}, {**BUSY, "build": 475.0})
+    assert node.steps[-1] == (Step.BETTER, "")
+    node.calm(2, {**BUSY, "build": 475.0})
+    assert node.steps[-1] == (Step.OVER, "")
+    assert "build" in node.memory.holds
+    node.calm(HELD_FOR)
+    assert not node.memory.holds
+
+
+def test_a_hold_that_did_not_help_is_undone_after_three_windows_and_its_pod_is_spared() -> None:
+    node = story()
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 5.0}, BUSY)
+    for _ in range(2):
+        node.window({"web": 5.0}, {**BUSY, "build": 475.0})
+        assert "build" in node.memory.holds
+    node.window({"web": 5.0}, {**BUSY, "build": 475.0})
+    assert node.steps[-1] == (Step.UNDONE, "build")
+    assert not node.memory.holds
+    for _ in range(int(SPARED_S / WINDOW_S) - 1):
+        node.window({"web": 5.0}, BUSY)
+        assert not node.memory.holds, "it is spared"
+
+
+def test_a_culprit_that_comes_back_is_evicted_if_it_is_offline() -> None:
+    node = story()
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 5.0}, BUSY)
+    node.calm(3 + HELD_FOR)
+    assert not node.memory.holds
+    outcome = [node.window({"web": 5.0}, BUSY) for _ in range(3)][-1]
+    assert outcome.evict is not None
+    assert node.steps[-1] == (Step.EVICTED, "build")
+
+
+def test_a_hold_that_helped_too_little_is_followed_by_an_eviction() -> None:
+    node = story()
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 20.0}, BUSY)
+    outcomes = [node.window({"web": 8.0}, {**BUSY, "build": 900.0}) for _ in range(3)]
+    assert [outcome.evict is not None for outcome in outcomes] == [False, False, True]
+
+
+def test_the_victim_is_moved_once_where_the_culprit_is_as_important() -> None:
+    important = Standing(is_service=True, is_offline=False)
+    node = Story({"web": SERVICE, "build": important})
+    node.calm()
+    moves = [node.window({"web": 5.0}, BUSY).move for _ in range(12)]
+    assert [each.victim for each in moves if each] == ["web"]
+    assert node.steps[1] == (Step.MOVE_ASKED, "build")
+    assert not node.memory.holds
+
+
+def test_a_mid_pod_is_not_held_below_its_request() -> None:
+    mid = Standing(is_service=True, is_offline=False, can_be_held=True, least_milli=1500)
+    node = Story({"web": SERVICE, "build": mid})
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 5.0}, BUSY)
+    assert node.memory.holds["build"].milli == 1500 > LEAST_MILLI
+
+
+def test_one_window_sees_one_action_for_the_whole_node() -> None:
+    node = Story({"web": SERVICE, "shop": SERVICE, "build": BATCH, "train": BATCH})
+    for _ in range(8):
+        node.window({"web": 0.5, "shop": 0.5}, QUIET)
+    acted = []
+    for _ in range(4):
+        node.window({"web": 9.0, "shop": 5.0}, {**BUSY, "train": 500.0})
+        acted.append(sum(step in (Step.HELD_BACK, Step.EVICTED) for step, _ in node.steps))
+    assert all(after - before <= 1 for before, after in zip([0, *acted], acted, strict=False))
+
+
+def test_a_workload_that_is_slow_everywhere_is_not_a_neighbours_victim() -> None:
+    node = story(replicas={"web": {Signal.RUN_QUEUE_DELAY: [4.8, 5.5, 5.1]}})
+    node.calm()
+    for _ in range(6):
+        node.window({"web": 5.0}, BUSY)
+    assert node.steps == [(Step.WORKLOAD, "")]
+    assert not node.memory.episodes
+
+
+@pytest.mark.parametrize(
+    ("value", "replicas", "expected"),
+    [
+        (5.0, [0.5, 0.6, 0.4], Compared.WORSE),  # median .5, MAD .1: 5 > .5 + 3 x 1.4826 x .1
+        (0.9, [0.5, 0.6, 0.4], Compared.ALIKE),
+        (5.0, [0.5, 0.6], Compared.UNKNOWN),
+    ],
+)
+def test_a_pod_is_compared_with_the_median_of_its_replicas(
+    value: float, replicas: list[float], expected: Compared
+) -> None:
+    assert compared(value, replicas) is expected
+
+
+def test_a_pod_may_be_slow_and_its_replicas_are_asked_before_it_is_called_so() -> None:
+    node = story()
+    node.calm()
+    assert node.window({"web": 5.0}, BUSY).asks == ["web"]
+
+
+def test_who_held_the_cpu_counts_most() -> None:
+    node = Story({"web": SERVICE, "build": BATCH, "train": BATCH}, direct={"web": {"train": 0.9, "build": 0.05}})
+    node.calm()
+    for _ in range(3):
+        node.window({"web": 5.0}, {**BUSY, "train": 300.0})
+    assert node.steps[-1] == (Step.HELD_BACK, "train")
+
+
+def test_a_pod_whose_own_load_rose_blames_nobody() -> None:
+    node = Story({"web": SERVICE, "shop": SERVICE})
+    node.calm()
+    for _ in range(4):
+        node.window({"web": 5.0}, {"web": 1500.0, "shop": 20.0})
+    assert node.steps == [(Step.SLOWED, ""), (Step.UNCLEAR, "")]
+    assert sentence(node.findings[-1].episode, str, float).endswith("it used more CPU itself meanwhile.")
+
+
+def test_a_pod_that_changed_for_good_is_not_called_slow_for_ever() -> None:
+    node = Story({"web": SERVICE})
+    node.calm()
+    for _ in range(400):
+        node.window({"web": 1.2}, {"web": 300.0})
+    assert node.steps[-1] == (Step.OVER, "")

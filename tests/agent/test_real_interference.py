@@ -1,0 +1,111 @@
+"""Interference on this machine's kernel: who slows a periodic task down is named, held back, and let go again.
+
+Windows are short here, so that a test is; what is counted and compared is what a node's agent counts and compares.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from koord.agent.host.knobs import CPU_QUOTA
+from koord.agent.interference.episode import Finding, Step
+from koord.agent.interference.story import sentence
+from koord.agent.qos.interference import strategy_of
+from koord.api.configuration.features import AgentGate
+from tests.agent.loads import Process, burn_on
+from tests.agent.real_node import RealNode, batch, real_node
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+
+WINDOW_S = 0.4
+LEARNING = 8
+MOST_WINDOWS = 25
+
+
+def periodic_on(cpu: int) -> Callable[[], None]:
+    """A little work, a hundred times a second, always on one CPU."""
+
+    def work() -> None:
+        os.sched_setaffinity(0, {cpu})
+        while True:
+            until_s = time.thread_time() + 0.001
+            while time.thread_time() < until_s:
+                pass
+            time.sleep(0.009)
+
+    return work
+
+
+def looking(node: RealNode) -> RealNode:
+    """Whose agent looks for interference, in short windows."""
+    node.agent.strategies = (strategy_of(WINDOW_S),)
+    node.agent.waitings.every_s = 0.0
+    node.agent.slowly_s = WINDOW_S
+    node.gates[AgentGate.INTERFERENCE_CONTROL] = True
+    return node
+
+
+@contextmanager
+def watched_node(state_dir: Path) -> Iterator[RealNode]:
+    with real_node(state_dir, slo={}) as node:
+        yield looking(node)
+
+
+def windows(node: RealNode, count: int) -> list[Finding]:
+    return [each for done in node.rounds(count, WINDOW_S) for each in done.findings]
+
+
+def told(findings: list[Finding]) -> list[tuple[Step, str]]:
+    return [(each.taken.step, each.taken.uid) for each in findings]
+
+
+def until_held(node: RealNode, uid: str) -> list[Finding]:
+    """What is found until a pod is held back. What others run on the machine may spoil a window or two."""
+    found: list[Finding] = []
+    for _ in range(MOST_WINDOWS):
+        found += windows(node, 1)
+        if (Step.HELD_BACK, uid) in told(found):
+            return found
+    raise AssertionError([sentence(each.episode, str, float) for each in found])
+
+
+def test_a_spinner_beside_a_periodic_task_is_named_and_held_back_and_all_is_put_back(tmp_path: Path) -> None:
+    with watched_node(tmp_path) as node, ExitStack() as running:
+        web, build = node.pod("web", "LS", requests={"cpu": "400m"}), node.pod("build", **batch())
+        idle, cpu = node.pod("idle", **batch()), min(node.topology.all)
+        before = node.settings()
+        running.enter_context(Process(node.cgroups, web.containers[0].directory, periodic_on(cpu)))
+        running.enter_context(Process(node.cgroups, idle.containers[0].directory, lambda: time.sleep(600)))
+        calm = windows(node, 1 + LEARNING)
+        running.enter_context(Process(node.cgroups, build.containers[0].directory, burn_on(cpu)))
+        # Three windows, where nothing else runs on the machine.
+        found = until_held(node, "build")
+        assert not any(each.uid == "idle" for told in calm + found for each in told.episode.suspects.listed)
+        assert "build used more CPU meanwhile" in sentence(found[-1].episode, str, float)
+        held = node.cgroups.get(CPU_QUOTA, build.directory)
+        assert isinstance(held, int)
+        assert 10_000 <= held <= 30_000, "a quarter of one CPU"
+        # Another agent, after this one was killed, knows what was there, and not why it was changed.
+        node.start()
+        looking(node)
+        node.round()
+        assert node.settings() == before
+
+
+def test_a_task_throttled_by_its_own_limit_is_no_victim(tmp_path: Path) -> None:
+    with watched_node(tmp_path) as node, ExitStack() as running:
+        web, build = node.pod("web", "LS", limits={"cpu": "200m"}), node.pod("build", **batch())
+        container = web.containers[0].directory
+        cpu, *others = sorted(node.topology.all)
+        running.enter_context(Process(node.cgroups, container, periodic_on(cpu)))
+        windows(node, 1 + LEARNING)
+        for each in others:
+            running.enter_context(Process(node.cgroups, build.containers[0].directory, burn_on(each)))
+        running.enter_context(Process(node.cgroups, container, burn_on(cpu)))
+        assert (Step.HELD_BACK, "build") not in told(windows(node, 5))
