@@ -48,7 +48,6 @@ class Unacted:
 
 UNACTED: Final[tuple[Unacted, ...]] = (
     Unacted("schedule explanations", "nobody fills them in; koord explain answers", kinds.SCHEDULE_EXPLANATIONS),
-    Unacted("recommendations", "nothing is recommended", kinds.RECOMMENDATIONS),
 )
 
 

@@ -31,6 +31,7 @@ from koord.manager.live.metrics import ManagerMetrics
 from koord.manager.live.node_objects import node_metric_loop, node_slo_loop
 from koord.manager.live.node_resource import NodeResourceLoop
 from koord.manager.live.quota_profile import QuotaProfileLoop
+from koord.manager.live.recommendation import RecommendationLoop, RecommendationPace
 from koord.manager.live.sources import REQUIRED, Sources
 from koord.manager.live.unacted import UnactedTeller
 from koord.manager.live.waiting_pods import WaitingPodsLoop
@@ -38,7 +39,7 @@ from koord.manager.node_resource.plugins import Plugins, choose
 
 log = logging.getLogger(__name__)
 
-CONTROLLERS: Final = ("nodemetric", "noderesource", "nodeslo", "quotaprofile", "colocationprofile")
+CONTROLLERS: Final = ("nodemetric", "noderesource", "nodeslo", "quotaprofile", "colocationprofile", "recommendation")
 
 
 class ControllerError(BadInput):
@@ -54,6 +55,7 @@ class ManagerOptions:
     controllers: frozenset[str] = frozenset(CONTROLLERS)
     waiting_pods: bool = False
     "Whether the controller colocationprofile may change pods that wait: the gate ColocationProfileController."
+    recommendation: RecommendationPace = field(default_factory=RecommendationPace)
     plugins: Plugins = field(default_factory=choose)
     beside: tuple[Callable[[Client, Informers, Metrics], Awaitable[None]], ...] = ()
     "What runs on every replica, leading or not."
@@ -175,6 +177,9 @@ class _Runner:
             ),
             "nodeslo": lambda: node_slo_loop(client, sources, configuration, metrics),
             "quotaprofile": lambda: QuotaProfileLoop(client, sources, events, metrics),
+            "recommendation": lambda: RecommendationLoop(
+                client, sources, events, self._clock, metrics, pace=options.recommendation
+            ),
         }
         if options.waiting_pods:
             made["colocationprofile"] = lambda: WaitingPodsLoop(client, informers, self._clock, metrics)

@@ -13,6 +13,7 @@ from koord.api import kinds
 from koord.api.kinds import Kind
 from koord.api.protocol.crd.elastic_quota import ElasticQuota, ElasticQuotaProfile
 from koord.api.protocol.crd.node_slo import NodeSLO
+from koord.api.protocol.crd.recommendation import Recommendation
 from koord.kube.client import Client
 from koord.kube.clock import Clock
 from koord.kube.informer import Informer
@@ -20,6 +21,7 @@ from koord.kube.informers import Informers
 from koord.kube.served import asked_until_told, until_served
 from koord.manager.live import records
 from koord.manager.live.records import MetricRecord, NodeRecord
+from koord.manager.live.usage_source import UsageSource
 from koord.manager.node_resource.state import DeviceFacts, PodRow, TopologyFacts
 
 R = TypeVar("R")
@@ -51,6 +53,8 @@ class Sources:
         self.devices: Informer[DeviceFacts] | None = None
         self.profiles: Informer[ElasticQuotaProfile] | None = None
         self.quotas: Informer[ElasticQuota] | None = None
+        self.recommendations: Informer[Recommendation] | None = None
+        self.usage = UsageSource(informers)
         self._waiting: dict[str, list[Callable[[Informer[Any]], None]]] = {}
 
     @property
@@ -103,10 +107,13 @@ class Sources:
             case "profiles":
                 self.quotas = get(kinds.ELASTIC_QUOTAS)
                 self.profiles = get(kinds.ELASTIC_QUOTA_PROFILES)
+            case "recommendations":
+                self.recommendations = get(kinds.RECOMMENDATIONS)
 
 
 _OPTIONAL: Final[Mapping[str, tuple[Kind[Any], ...]]] = {
     "topologies": (kinds.NODE_RESOURCE_TOPOLOGIES,),
     "devices": (kinds.DEVICES,),
     "profiles": (kinds.ELASTIC_QUOTA_PROFILES, kinds.ELASTIC_QUOTAS),
+    "recommendations": (kinds.RECOMMENDATIONS,),
 }

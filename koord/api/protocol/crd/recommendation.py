@@ -39,6 +39,18 @@ class RecommendedContainerStatus(Struct):
     "Name of the container."
     resources: ResourceList = EMPTY
     "What the container should request."
+    lower_bound: ResourceList = EMPTY
+    "With less than this the container is slowed down or killed. An addition of koord, as all that follows."
+    upper_bound: ResourceList = EMPTY
+    "More than this is wasted."
+    confidence: int = 0
+    "How far the recommendation is to be trusted, in percent: 100 after a week of history."
+    history_hours: int = 0
+    "Hours in which usage was measured."
+    judged_hours: int = 0
+    "Hours in which usage was compared with the recommendation that held at their beginning."
+    under_provisioned_hours: int = 0
+    "How many of these hours used more CPU, on average, or more memory than was recommended."
 
 
 class RecommendedPodStatus(Struct):
@@ -56,6 +68,8 @@ class RecommendationStatus(Struct):
         "How far the recommendation is to be trusted. Types: LowConfidence, NoObjectsMatched, FetchingHistory, "
         "ConfigDeprecated, ConfigUnsupported."
     )
+    history: str = ""
+    "What the manager remembers of past usage, for its next start. An addition of koord; not meant for people."
 
 
 class Recommendation(Struct, kw_only=True):

@@ -1,0 +1,127 @@
+"""What is kept of pods to recommend requests: few fields, read straight from bytes.
+
+Pods of one workload have the same labels and requests, which are therefore kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from koord.api.kubernetes.meta import ObjectMeta
+from koord.api.kubernetes.owners import REVISION_HASH, TEMPLATE_HASH, Workload, workloads_of
+from koord.api.kubernetes.pod import Container, ContainerState, PodCondition
+from koord.api.kubernetes.resources import amounts
+from koord.api.machinery.codec import decode
+from koord.api.machinery.struct import Struct
+from koord.api.text.quantity import QuantityError, ResourceList
+from koord.api.text.timestamp import TimestampError, parse_timestamp
+
+OOM_KILLED: Final = "OOMKilled"
+
+
+class _Status(Struct):
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class _PodStatus(Struct):
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[_Status, ...] = ()
+
+
+class _PodSpec(Struct):
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+
+
+class _Pod(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class ContainerFacts(Struct):
+    name: str
+    cpu_milli: int
+    "Requested; 0 if not."
+    memory_bytes: int
+    limit_bytes: int
+    "Of memory; 0 without a limit."
+
+
+class Kill(Struct):
+    """A container that was killed for memory."""
+
+    container: str
+    at_s: float
+
+
+class PodFacts(Struct):
+    key: str
+    uid: str
+    version: str
+    node: str
+    labels: Mapping[str, str]
+    workloads: tuple[Workload, ...]
+    revision: str
+    "Of the template that it was made from; empty where its controller does not tell."
+    is_ready: bool
+    "It runs, is ready and stays."
+    containers: tuple[ContainerFacts, ...]
+    kills: tuple[Kill, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+
+def pod_facts(raw: msgspec.Raw | bytes) -> PodFacts:
+    pod = decode(_Pod, memoryview(raw))
+    meta = pod.metadata
+    ready = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+    return PodFacts(
+        meta.key,
+        meta.uid,
+        meta.resource_version,
+        pod.spec.node_name,
+        _shared(tuple(meta.labels.items())),
+        workloads_of(meta),
+        meta.labels.get(TEMPLATE_HASH) or meta.labels.get(REVISION_HASH, ""),
+        ready and pod.status.phase == "Running" and meta.deletion_timestamp is None,
+        tuple(_container(each) for each in pod.spec.containers),
+        tuple(_kills(pod.status.container_statuses)),
+    )
+
+
+def _container(container: Container) -> ContainerFacts:
+    requests, limits = _amounts(container.resources.requests), _amounts(container.resources.limits)
+    return ContainerFacts(container.name, requests.get("cpu", 0), requests.get("memory", 0), limits.get("memory", 0))
+
+
+def _amounts(resources: ResourceList) -> dict[str, int]:
+    try:
+        return amounts(resources, capped=True)
+    except QuantityError:
+        return {}
+
+
+def _kills(statuses: Iterable[_Status]) -> Iterable[Kill]:
+    for status in statuses:
+        for state in (status.state, status.last_state):
+            ended = state.terminated
+            if ended is not None and ended.reason == OOM_KILLED and ended.finished_at:
+                try:
+                    yield Kill(status.name, parse_timestamp(ended.finished_at))
+                except TimestampError:
+                    continue
+
+
+@lru_cache(16384)
+def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(labels)

@@ -1,0 +1,41 @@
+"""Which pods a Recommendation is about: those of a workload, or those that a selector names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from koord.api.kubernetes.owners import Workload
+from koord.api.protocol.crd.recommendation import Recommendation
+from koord.api.text.selector import NOTHING, SelectorError, compile_labels
+from koord.manager.recommend.pods import PodFacts
+
+
+class Target(NamedTuple):
+    namespace: str
+    workload: Workload | None
+    selects: Callable[[Mapping[str, str]], bool] | None
+    "Of labels, where there is no workload."
+    fault: str = ""
+    "Why it names no pods."
+
+    def concerns(self, pod: PodFacts) -> bool:
+        if self.workload is not None:
+            return self.workload in pod.workloads
+        return self.selects is not None and pod.namespace == self.namespace and self.selects(pod.labels)
+
+
+def target_of(recommendation: Recommendation) -> Target:
+    namespace, target = recommendation.metadata.namespace, recommendation.spec.target
+    if target.type == "workload":
+        if target.workload is None or not target.workload.name or not target.workload.kind:
+            fault = "spec.target.workload: must name the kind and the name of a workload, for type workload"
+            return Target(namespace, None, None, fault)
+        return Target(namespace, Workload(namespace, target.workload.kind, target.workload.name), None)
+    if target.pod_selector is None:
+        fault = "spec.target.podSelector: must say which pods are meant, for type podSelector"
+        return Target(namespace, None, None, fault)
+    try:
+        return Target(namespace, None, compile_labels(target.pod_selector, absent=NOTHING).matches)
+    except SelectorError as error:
+        return Target(namespace, None, None, f"spec.target.podSelector: {error}")

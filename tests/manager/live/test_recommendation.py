@@ -1,0 +1,122 @@
+"""A recommendation from hollow nodes' reports, in compressed time, and a manager that goes on where another ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koord.api.kinds import NAMESPACES, PODS, RECOMMENDATIONS
+from koord.api.kubernetes.resources import amounts
+from koord.api.protocol.crd.recommendation import RecommendationStatus
+from koord.api.protocol.report_policy import ReportPolicy
+from koord.kube.client import Client
+from koord.manager.live.recommendation import RecommendationPace
+from koord.manager.live.run import ManagerOptions, run
+from koord.minicluster.hollow.live.fleet import FleetOptions, run_fleet
+from koord.minicluster.hollow.phases import Pace
+from koord.minicluster.up.bootstrap import bootstrap
+from tests.scheduler.live.embedded import serving, until
+
+pytestmark = pytest.mark.timeout(120)
+
+HOURS_A_SECOND = 16
+WAITS = 50
+"""Waiting is so many times as fast."""
+WITHIN_S = 60.0
+ONLY = ManagerOptions(controllers=frozenset({"recommendation"}), recommendation=RecommendationPace(0.2, 24 * 3600))
+FLEET = FleetOptions(nodes=1, pace=Pace(start_s=0.1), report=ReportPolicy(report_s=1200))
+
+
+class CompressedClock:
+    """Hours pass in seconds for whoever stamps and waits; what measures how long a server is silent has real time."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+
+    def now(self) -> float:
+        return self._began + (time.time() - self._began) * HOURS_A_SECOND * 3600
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / WAITS)
+
+
+@asynccontextmanager
+async def running(work: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+        assert not task.done(), task.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def web(number: int) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "4", "memory": "8Gi"}}
+    return {
+        "metadata": {
+            "name": f"web-a-{number}", "namespace": "shop", "labels": {"pod-template-hash": "a"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-a", "uid": "r", "controller": True}
+            ],
+        },
+        "spec": {"nodeName": "hollow-0001", "containers": [{"name": "main", "image": "web", "resources": resources}]},
+    }  # fmt: skip
+
+
+RECOMMENDATION = {
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {
+        "target": {"type": "workload", "workload": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}}
+    },
+}
+
+
+async def status(client: Client) -> RecommendationStatus:
+    return (await client.get(RECOMMENDATIONS, "web", namespace="shop")).status
+
+
+async def _is_recommended(client: Client, hours: int) -> bool:
+    pods = (await status(client)).pod_status
+    return pods is not None and pods.container_statuses[0].history_hours >= hours
+
+
+async def _says(client: Client, type_: str) -> bool:
+    return type_ in {each.type for each in (await status(client)).conditions}
+
+
+async def test_a_workload_gets_its_recommendation_and_the_next_manager_remembers(tmp_path: Path) -> None:
+    clock = CompressedClock()
+    async with serving(tmp_path) as client:
+        await bootstrap(client)
+        await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        ready = asyncio.Event()
+        fleet = run_fleet(client, FLEET, clock=clock, on_ready=lambda endpoints: ready.set())
+        async with running(fleet):
+            await asyncio.wait_for(ready.wait(), WITHIN_S)
+            for number in range(2):
+                await client.create(PODS, web(number))
+            async with running(run(client, options=ONLY, clock=clock)):
+                await client.create(RECOMMENDATIONS, RECOMMENDATION)
+                await until(partial(_says, client, "FetchingHistory"), WITHIN_S)
+                await until(partial(_is_recommended, client, 24), WITHIN_S)
+            first = await status(client)
+            assert first.pod_status is not None
+            (main,) = first.pod_status.container_statuses
+            assert 0 < amounts(main.resources)["cpu"] < 4000
+            assert amounts(main.lower_bound)["memory"] <= amounts(main.resources)["memory"] < 8 << 30
+            assert await _says(client, "LowConfidence")
+            async with running(run(client, options=ONLY, clock=clock)):
+                await until(partial(_is_recommended, client, main.history_hours + 1), WITHIN_S)
+            assert "FetchingHistory" not in {each.type for each in (await status(client)).conditions}
