@@ -11,7 +11,8 @@
 
 `plain` is the definition: one row, Python numbers. The other methods are the same formula, faster:
 
-    of_views    one row, on views of columns that were looked up once: every placement asks this
+    of_views    one row, on views of columns that were looked up once: every placement asks this, and as a rule about
+                two resources, for which there are no loops
     of_rows     many rows as arrays; for many classes together, rows are lines and classes are columns
     of_block    as `of_rows`, all resources in one array of floats; for rows that have all resources
 
@@ -82,6 +83,8 @@ class _Allocated(ScoreShape):
 
     def of_views(self, shares: Sequence[Views]) -> OfRow:
         prefers_full = self.most
+        if len(shares) == 2 and not prefers_full:
+            return _least_of_two(shares, self)
 
         def score(row: Row, amounts: PodAmounts) -> int:
             total = weights = 0
@@ -218,6 +221,8 @@ class _Balanced(ScoreShape):
 
     def of_views(self, shares: Sequence[Views]) -> OfRow:
         columns = [(capacities, used_of) for capacities, used_of, _ in shares]
+        if len(columns) == 2:
+            return self._of_two(columns)
 
         def score(row: Row, amounts: PodAmounts) -> int:
             fractions = []
@@ -226,9 +231,24 @@ class _Balanced(ScoreShape):
                 if capacity > 0:
                     used = used_of[row] + adds
                     fractions.append(1.0 * used / capacity if used < capacity else 1.0)
-            if len(fractions) == 2:
-                return int((1.0 - abs(fractions[0] - fractions[1]) / 2) * 100)
             return self.plain((1, each, 1) for each in fractions)
+
+        return score
+
+    def _of_two(self, columns: Sequence[tuple[memoryview, memoryview]]) -> OfRow:
+        """Of two resources, CPU and memory as a rule, without a loop."""
+        (has_first, used_first), (has_second, used_second) = columns
+
+        def score(row: Row, amounts: PodAmounts) -> int:
+            more_first, more_second = amounts.adds
+            one, other = has_first[row], has_second[row]
+            if one <= 0 or other <= 0:
+                return 100
+            used = used_first[row] + more_first
+            part = 1.0 * used / one if used < one else 1.0
+            used = used_second[row] + more_second
+            apart = part - 1.0 * used / other if used < other else part - 1.0
+            return int((1.0 - abs(apart) / 2) * 100)
 
         return score
 
@@ -334,6 +354,8 @@ class Free(ScoreShape):
 
     def of_views(self, shares: Sequence[Views]) -> OfRow:
         dominant = self.dominant
+        if len(shares) == 2 and not dominant:
+            return _least_of_two(shares, self)
         weights = dominant + sum(weight for _, _, weight in shares)
 
         def score(row: Row, amounts: PodAmounts) -> int:
@@ -370,6 +392,33 @@ class Free(ScoreShape):
 
     def of_block(self, capacity: Array, used: Array, adds: Array, weights: Sequence[int]) -> Array | None:
         return None if self.dominant else LEAST_ALLOCATED.of_block(capacity, used, adds, weights)
+
+
+def _least_of_two(shares: Sequence[Views], shape: ScoreShape) -> OfRow:
+    """`LEAST_ALLOCATED` of two resources, CPU and memory as a rule, without a loop. `shape` says what rows score that
+    lack one of them."""
+    (has_first, used_first, weight_first), (has_second, used_second, weight_second) = shares
+    weights = weight_first + weight_second
+
+    def score(row: Row, amounts: PodAmounts) -> int:
+        more_first, more_second = amounts.adds
+        one, other = has_first[row], has_second[row]
+        if one <= 0 or other <= 0 or not weights:
+            used = (
+                (one, used_first[row] + more_first, weight_first),
+                (other, used_second[row] + more_second, weight_second),
+            )
+            return shape.plain(used)
+        total = 0
+        left = one - used_first[row] - more_first
+        if left > 0:
+            total = left * 100 // one * weight_first
+        left = other - used_second[row] - more_second
+        if left > 0:
+            total += left * 100 // other * weight_second
+        return total // weights
+
+    return score
 
 
 LEAST_ALLOCATED: Final[ScoreShape] = _Allocated(most=False)

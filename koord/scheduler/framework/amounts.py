@@ -97,8 +97,11 @@ class AmountJudge(Judge):
                     mask |= bit
             return mask
 
+        filter_of_row: OfRow = feasible
+        if len(needs) == 3:
+            filter_of_row = _quickly(feasible, *[(has, taken) for has, taken, _ in needs])
         shares = [(columns[each.capacity].data, columns[each.used].data, each.weight) for each in self._shares]
-        return feasible, _nothing if self._shape is None else self._shape.of_views(shares)
+        return filter_of_row, _nothing if self._shape is None else self._shape.of_views(shares)
 
     def _of_row(self, columns: dict[Hashable, Array]) -> _Views:
         """What `of_row` gives, kept until the table grows: then columns are other arrays."""
@@ -194,6 +197,23 @@ def _filled(cells: Cells, shares: Sequence[Share], adding: Sequence[Numbers]) ->
     """One after the other: arrays of all rows are not held longer than they are of use."""
     for (capacity, used, _, weight), adds in zip(shares, adding, strict=True):
         yield cells[capacity], cells[used] + adds, weight
+
+
+def _quickly(feasible: OfRow, *needs: tuple[memoryview, memoryview]) -> OfRow:
+    """The same verdict. A row that is short of none of three amounts, pods, CPU and memory as a rule, takes no loop."""
+    (has_one, taken_one), (has_two, taken_two), (has_three, taken_three) = needs
+
+    def quickly(row: Row, amounts: PodAmounts) -> int:
+        one, two, three = amounts.needed
+        if (
+            has_one[row] - taken_one[row] >= one
+            and has_two[row] - taken_two[row] >= two
+            and has_three[row] - taken_three[row] >= three
+        ):
+            return 0
+        return int(feasible(row, amounts))
+
+    return quickly
 
 
 def _nothing(row: Row, amounts: object) -> int:
