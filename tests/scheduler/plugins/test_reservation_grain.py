@@ -6,8 +6,9 @@ stays held; nothing is given twice; and owners of a Restricted one have nothing 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -37,7 +38,7 @@ from tests.scheduler.builders import node
 from tests.scheduler.dice import Dice
 from tests.scheduler.plugins.devices.machines import K, device, gpu
 from tests.scheduler.plugins.numa.machines import details, report
-from tests.scheduler.reservations import World, pod, reservation
+from tests.scheduler.reservations import PREFIX, World, pod, reservation
 
 LSR = {"koordinator.sh/qosClass": "LSR"}
 TOPOLOGY = topology_of(details("1x2x4x2"))
@@ -67,7 +68,7 @@ class History:
     def step(self) -> None:
         dice, world = self.dice, self.world
         self.number += 1
-        match dice.integer(0, 11):
+        match dice.integer(0, 12):
             case 0 | 1 | 2:
                 world.put(self._reservation())
             case 3 | 4 | 5 | 6:
@@ -86,6 +87,8 @@ class History:
                 decision = world.decide()
                 if isinstance(decision, Bind):
                     world.core.failed(decision, decision.ask)
+            case 11 if world.reservations:
+                self._shrink(world.reservations[dice.one(sorted(world.reservations))])
             case _:
                 world.wait(dice.one((1, 5, 40)))
         if dice.chance(0.6):
@@ -108,6 +111,13 @@ class History:
         owners = [{"labelSelector": {"matchLabels": {"app": dice.one(TEAMS)}}}]
         return reservation(f"r{self.number}", owners=owners, allocatePolicy=policy, **spec, **self._grain())
 
+    def _shrink(self, old: Reservation) -> None:
+        percent = self.dice.one(("25", "50"))
+        gpu_share = {f"{K}/gpu-core": percent, f"{K}/gpu-memory-ratio": percent}
+        less = {"cpu": "1"} | (gpu_share if f"{K}/gpu-core" in old.status.allocatable else {})
+        said = {f"{PREFIX}reservation-resize-allocatable": json.dumps({"resources": less})}
+        self.world.put(replace(old, metadata=replace(old.metadata, annotations={**old.metadata.annotations, **said})))
+
     def _pod(self) -> Pod:
         grain = self._grain()
         app, affinity = self.dice.one((*TEAMS, "other")), "{}" if self.dice.chance(0.2) else None
@@ -119,7 +129,7 @@ class History:
             if each.status.phase is ReservationPhase.AVAILABLE and each.status.node_name in self.world.nodes:
                 yield each
 
-    def placed(self, on: Mapping[str, Any]) -> Iterator[Pod]:
+    def placed(self, on: Collection[str]) -> Iterator[Pod]:
         return (each for each in self.world.pods.values() if each.spec.node_name in on)
 
     def restarted(self) -> World:
@@ -224,8 +234,20 @@ def test_owners_have_theirs_out_of_what_is_held_and_nobody_else_has(seed: int) -
         )
         assert known_load(world) == together(history, load_of, lambda r, on: load_of(reserve_pod(r), on))
     _nothing_is_given_twice(history)
+    _nothing_is_held_beyond_what_is_reserved(history)
     _restricted_owners_have_what_is_reserved(history)
     _views_are_as_new_ones(history)
+
+
+def _nothing_is_held_beyond_what_is_reserved(history: History) -> None:
+    """But for what owners have."""
+    for held in history.held:
+        theirs = 0
+        for each in history.placed([held.status.node_name]):
+            if inside(each) == held.metadata.uid:
+                theirs |= cpus_of(each.metadata)
+        reserved = -(-amounts(held.status.allocatable).get("cpu", 0) // 1000)
+        assert cpus_of(held.metadata).bit_count() <= max(reserved, theirs.bit_count())
 
 
 def _nothing_is_given_twice(history: History) -> None:

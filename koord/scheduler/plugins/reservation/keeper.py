@@ -15,10 +15,11 @@ from koord.api.configuration.scheduler_args import ReservationArgs
 from koord.api.kinds import PODS, RESERVATIONS
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
-from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED
+from koord.api.protocol.annotations.reservation import RESERVATION_ALLOCATED, RESERVATION_RESIZE_ALLOCATABLE
 from koord.api.protocol.crd.reservation import Reservation
 from koord.scheduler.framework.writes import Patch, Write
 from koord.scheduler.plugins.reservation import lifecycle
+from koord.scheduler.plugins.reservation.giving_back import given_back
 from koord.scheduler.plugins.reservation.lifecycle import NODE_GONE_S, Owner, Surroundings
 from koord.scheduler.plugins.reservation.operating import is_operating, owner_write
 from koord.scheduler.plugins.reservation.owners import came_out_of
@@ -143,11 +144,22 @@ class Keeper:
         if due_s is not None:
             # Just after: at that very moment, it has not expired.
             self._look_at(uid, max(due_s, now_s) + 0.001)
-        if wanted and self._sent.get(uid) != (reservation, wanted):
-            self._sent[uid] = reservation, wanted
-            yield lifecycle.status_patch(reservation, wanted)
-        elif not wanted:
+        said = self._given_back(uid, reservation, cluster)
+        if (wanted or said) and self._sent.get(uid) != (reservation, (wanted, said)):
+            self._sent[uid] = reservation, (wanted, said)
+            if wanted:
+                yield lifecycle.status_patch(reservation, wanted)
+            if said:
+                yield lifecycle.annotated(reservation, said)
+        elif not (wanted or said):
             self._sent.pop(uid, None)
+
+    def _given_back(self, uid: str, reservation: Reservation, cluster: Cluster) -> Mapping[str, str | None]:
+        """What a reservation that was made smaller has to say of its CPUs and devices."""
+        meta = reservation.metadata
+        if not RESERVATION_RESIZE_ALLOCATABLE.is_on(meta):
+            return {}
+        return given_back(self._rooms.all[uid], meta.annotations, cluster)
 
     def _end(self, uid: str, reservation: Reservation, now_s: float, *, is_gone: bool) -> Iterator[Write]:
         self._sent.pop(uid, None)

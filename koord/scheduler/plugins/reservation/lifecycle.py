@@ -156,6 +156,11 @@ def status_patch(reservation: Reservation, status: dict[str, Any]) -> Patch:
     return Patch(RESERVATIONS, meta.name, {"metadata": {"uid": meta.uid}, "status": status}, subresource="status")
 
 
+def annotated(reservation: Reservation, said: Mapping[str, str | None]) -> Patch:
+    meta = reservation.metadata
+    return Patch(RESERVATIONS, meta.name, {"metadata": {"uid": meta.uid, "annotations": dict(said)}})
+
+
 def _resized(reservation: Reservation, free: Mapping[str, int]) -> Mapping[str, Any]:
     """What it is to reserve: what its annotation says, where its node has room for that."""
     status = reservation.status

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec.structs import replace
+
 from koord.api.kinds import DEVICES
 from koord.scheduler.plugins.devices.ledger import Devices
 from tests.scheduler.builders import node
@@ -184,3 +186,42 @@ def test_a_reservation_that_takes_a_running_pod_over_holds_the_devices_of_that_p
     found.put(pod("late", app="other", more=HALF), pod("owner", more=WHOLE))
     found.settle()
     assert (minors(found, "shop/late"), minors(found, "shop/owner")) == ([], [1])
+
+
+def shrink(found: World, resources: dict[str, str]) -> list[dict[str, Any]]:
+    """The GPUs that it has afterwards."""
+    held = found.reservations["r"]
+    said = {f"{PREFIX}reservation-resize-allocatable": json.dumps({"resources": resources})}
+    annotations = {**held.metadata.annotations, **said}
+    found.put(replace(held, metadata=replace(held.metadata, annotations=annotations)))
+    found.settle()
+    gpus: list[dict[str, Any]] = json.loads(found.reservations["r"].metadata.annotations.get(ALLOCATED, "{}")).get(
+        "gpu", []
+    )
+    return gpus
+
+
+def test_one_that_is_made_smaller_gives_back_devices_that_no_owner_has() -> None:
+    found = world()
+    found.put(reservation(more=dict.fromkeys(WHOLE, "200"), allocateOnce=False))
+    found.settle()
+    found.put(pod("a", more=HALF))
+    found.settle()
+    (mine,) = minors(found, "shop/a")
+    assert [each["minor"] for each in shrink(found, WHOLE)] == [mine]
+    found.put(pod("other", app="other", more=WHOLE))
+    found.wait(60)
+    found.settle()
+    assert minors(found, "shop/other") == [1 - mine]
+
+
+def test_one_that_is_made_smaller_gives_back_a_part_of_a_device() -> None:
+    found = world()
+    found.put(reservation(more=WHOLE, allocateOnce=False))
+    found.settle()
+    (gpu_left,) = shrink(found, HALF)
+    assert {gpu_left["resources"][name] for name in HALF} == {"50"}
+    # The other GPU first, and a half of this one.
+    found.put(*(pod(f"p{i}", app="other", more=HALF) for i in range(4)))
+    found.settle()
+    assert sorted(len(minors(found, f"shop/p{i}")) for i in range(4)) == [0, 1, 1, 1]

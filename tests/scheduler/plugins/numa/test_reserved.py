@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from koord.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from koord.scheduler.plugins.numa.allocations import Held
+from koord.scheduler.plugins.numa.topology import topology_of
+from koord.scheduler.plugins.reservation.giving_back import cpus_kept
 from tests.scheduler.builders import node
-from tests.scheduler.plugins.numa.machines import report
-from tests.scheduler.reservations import World, pod, reservation
+from tests.scheduler.plugins.numa.machines import details, report
+from tests.scheduler.reservations import PREFIX, World, pod, reservation
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 LSR = {"koordinator.sh/qosClass": "LSR"}
@@ -144,3 +150,72 @@ def test_of_two_reservations_the_one_is_taken_whose_cpus_suffice() -> None:
     found.settle()
     taken = {found.inside(key): cpus(found, key) for key in ("shop/a", "shop/b")}
     assert taken == {"plain": "4-7", "own": "0-3"}
+
+
+def shrink(found: World, **resources: str) -> None:
+    held = found.reservations["r"]
+    said = {f"{PREFIX}reservation-resize-allocatable": json.dumps({"resources": resources})}
+    annotations = {**held.metadata.annotations, **said}
+    found.put(replace(held, metadata=replace(held.metadata, annotations=annotations)))
+    found.settle()
+
+
+def test_one_that_is_made_smaller_gives_back_cpus_that_no_owner_has() -> None:
+    found = world()
+    found.put(reservation(cpu="6", labels=LSR, **MANY))
+    found.settle()
+    found.put(bound("a", "2"))
+    found.settle()
+    mine = cpus(found, "shop/a")
+    shrink(found, cpu="4")
+    held = json.loads(found.reservations["r"].metadata.annotations[STATUS])["cpuset"]
+    assert held == "0-3"
+    found.put(bound("other", "4", app="other"))
+    found.wait(60)
+    found.settle()
+    assert (cpus(found, "shop/a"), cpus(found, "shop/other")) == (mine, "4-7")
+    assert found.restarted().requested() == found.requested()
+
+
+def test_one_that_is_made_smaller_than_what_its_owners_have_keeps_theirs() -> None:
+    found = world()
+    found.put(reservation(cpu="4", labels=LSR, **MANY))
+    found.settle()
+    found.put(bound("a", "2"), bound("b", "2"))
+    found.settle()
+    shrink(found, cpu="1")
+    assert json.loads(found.reservations["r"].metadata.annotations[STATUS])["cpuset"] == "0-3"
+    found.delete("shop/b")
+    found.settle()
+    assert json.loads(found.reservations["r"].metadata.annotations[STATUS])["cpuset"] == cpus(found, "shop/a")
+
+
+@pytest.mark.parametrize(
+    ("held", "inside", "asked", "kept"),
+    [
+        # Nothing is over.
+        (Held(0b1111), (), {"cpu": 4000}, Held(0b1111)),
+        # Whole cores (0,1), (2,3), ... go from the last one on.
+        (Held(0b1111), (), {"cpu": 2000}, Held(0b0011)),
+        (Held(0b1111), (), {"cpu": 2500}, Held(0b0111)),
+        # An owner's core stays, also beside a free thread of it.
+        (Held(0b1111), (Held(0b0100),), {"cpu": 2000}, Held(0b0101)),
+        (Held(0b1111), (Held(0b1110),), {"cpu": 1000}, Held(0b1110)),
+        # A NUMA node gives as much as its CPUs: 4-7 are of the second one.
+        (
+            Held(0b11110000 | 0b11, ((0, (("cpu", 2000),)), (1, (("cpu", 4000),)))),
+            (),
+            {"cpu": 4000},
+            Held(0b110011, ((0, (("cpu", 2000),)), (1, (("cpu", 2000),)))),
+        ),
+        # Amounts alone: the last NUMA node gives first, but not what an owner has there.
+        (
+            Held(0, ((0, (("memory", 8),)), (1, (("memory", 8),)))),
+            (Held(0, ((1, (("memory", 6),)),)),),
+            {"memory": 10},
+            Held(0, ((0, (("memory", 4),)), (1, (("memory", 6),)))),
+        ),
+    ],
+)
+def test_what_is_kept(held: Held, inside: tuple[Held, ...], asked: dict[str, int], kept: Held) -> None:
+    assert cpus_kept(held, inside, asked, topology_of(details("1x2x2x2"))) == kept
