@@ -1,4 +1,4 @@
-"""Feature gates that koord accepts and does nothing with, for now.
+"""Feature gates that koord accepts and does nothing with: for now, or since it has no need.
 
 Manifests that were made for Koordinator carry them. Whoever sets one is told at start, in one warning. A test holds
 this list to the code: what has a reader is not in it, and what has none is.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from koord.api.configuration.features import AgentGate, Gate, ManagerGate, SchedulerGate
+from koord.api.configuration.without_effect import told
 
 _READ: Final = (
     SchedulerGate.MULTI_QUOTA_TREE,
@@ -52,7 +53,20 @@ GATES: Final[frozenset[Gate]] = frozenset(
 )
 
 
+NO_NEED: Final[Mapping[Gate, str]] = {
+    SchedulerGate.LAZY_RESERVATION_RESTORE: (
+        "what owners see of a node is kept up to date as it changes, and restored for nobody"
+    ),
+    SchedulerGate.SKIP_RESERVATION_FITS_NODE: (
+        "a node and its reservations are judged together, once for each change of the node"
+    ),
+}
+"""Of these, those that change how Koordinator does what koord does otherwise, with the reason."""
+
+
 def gates_warning(gates: Mapping[Any, bool]) -> str | None:
     """Of gates that are not as they are by default."""
-    idle = sorted(str(gate) for gate, is_on in gates.items() if gate in GATES and is_on != gate.default)
-    return f"feature gates that have no effect yet: {', '.join(idle)}" if idle else None
+    idle = sorted(
+        (str(gate), NO_NEED.get(gate, "")) for gate, is_on in gates.items() if gate in GATES and is_on != gate.default
+    )
+    return told(idle, "feature gates")

@@ -1,12 +1,13 @@
-"""Fields of the scheduler's configuration that koord accepts and does nothing with, for now.
+"""Fields of the scheduler's configuration that koord accepts and does nothing with: for now, or since it has no need.
 
-Manifests that were made for Koordinator carry them. Whoever sets one is told at start, in one warning. A test holds
-these lists to the code: what has a reader is not in them, and what has none is.
+Manifests that were made for Koordinator carry them. Whoever sets one is told at start, in one warning: with the reason
+where there is nothing to be set here. A test holds these lists to the code: what has a reader is not in them, and what
+has none is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -25,39 +26,54 @@ from koord.api.configuration.scheduler_config import SchedulerConfiguration
 SCHEDULER_FIELDS: Final = ("client_connection", "enable_profiling", "enable_contention_profiling", "extenders")
 """Those for which the scheduler has a reason of its own are told with it (`koord.scheduler.profiles`)."""
 
-PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], tuple[str, ...]]] = {
-    CoschedulingArgs: (
-        "controller_workers",
-        "skip_check_schedule_cycle",
-    ),
-    DeviceShareArgs: ("allocator",),
-    ElasticQuotaArgs: ("enable_queue_hint", "quota_snapshot_update_interval", "hook_plugins"),
-    LoadAwareSchedulingArgs: ("estimator",),
-    ReservationArgs: (
-        "controller_workers",
-        "min_candidate_nodes_absolute",
-        "min_candidate_nodes_percentage",
-        "resync_interval_seconds",
-    ),
-    VolumeBindingArgs: ("shape",),
+_YET: Final = ""
+_ONE_WRITER: Final = "statuses are written as they change, several at a time, without workers"
+_OTHERS_RULES: Final = "reservations make room by the rules of DefaultPreemption: set it in that plugin's arguments"
+
+PLUGIN_FIELDS: Final[Mapping[type[PluginArgs], Mapping[str, str]]] = {
+    CoschedulingArgs: {"controller_workers": _ONE_WRITER, "skip_check_schedule_cycle": _YET},
+    DeviceShareArgs: {"allocator": _YET},
+    ElasticQuotaArgs: {"enable_queue_hint": _YET, "quota_snapshot_update_interval": _YET, "hook_plugins": _YET},
+    LoadAwareSchedulingArgs: {"estimator": _YET},
+    ReservationArgs: {
+        "controller_workers": _ONE_WRITER,
+        "min_candidate_nodes_absolute": _OTHERS_RULES,
+        "min_candidate_nodes_percentage": _OTHERS_RULES,
+        "resync_interval_seconds": "a reservation is looked at when it changes, and when its time is up",
+    },
+    VolumeBindingArgs: {"shape": _YET},
 }
-"""Of plugins that koord has. Arguments of the others have no effect as a whole."""
+"""Of plugins that koord has, with why there is no need. Arguments of the others have no effect as a whole."""
 
 
 def configuration_warning(config: SchedulerConfiguration) -> str | None:
     """Of fields that are not as they are by default."""
-    idle = list(_set(config, SCHEDULER_FIELDS, ""))
+    idle = [(name, _YET) for name in _set(config, SCHEDULER_FIELDS)]
     for at, profile in enumerate(config.profiles):
         for each in profile.plugin_config:
             if isinstance(each.args, PluginArgs):
+                reasons = PLUGIN_FIELDS.get(type(each.args), {})
+                written = zip(_set(each.args, reasons), reasons.values(), strict=True)
                 where = f"profiles[{at}].pluginConfig {each.name}: "
-                idle += _set(each.args, PLUGIN_FIELDS.get(type(each.args), ()), where)
-    return f"fields of the configuration that have no effect yet: {', '.join(idle)}" if idle else None
+                idle += [(where + name, why) for name, why in written if name]
+    return told([each for each in idle if each[0]], "fields of the configuration")
 
 
-def _set(of: msgspec.Struct, names: tuple[str, ...], where: str) -> Iterator[str]:
+def told(idle: Iterable[tuple[str, str]], what: str) -> str | None:
+    """One warning about things without effect, with their reasons; those without one have no effect yet."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in idle:
+        by_reason.setdefault(why, []).append(name)
+    yet = by_reason.pop(_YET, [])
+    found = [f"{what} that have no effect yet: {', '.join(yet)}"] if yet else []
+    for why, names in by_reason.items():
+        found.append(f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {why}")
+    return "; ".join(found) or None
+
+
+def _set(of: msgspec.Struct, names: Iterable[str]) -> Iterator[str]:
+    """As they are written; empty for a field that is as it is by default."""
     written = {field.name: field.encode_name for field in msgspec.structs.fields(of)}
     default = type(of)()
     for name in names:
-        if getattr(of, name) != getattr(default, name):
-            yield where + written[name]
+        yield written[name] if getattr(of, name) != getattr(default, name) else ""

@@ -68,6 +68,21 @@ def test_only_what_somebody_set_is_named() -> None:
     assert told == "feature gates that have no effect yet: BlkIOReconcile, CoreSched, RdtResctrl"
 
 
+def test_what_koord_has_no_need_of_is_named_with_the_reason() -> None:
+    told = gates_warning(parse_gates(SchedulerGate, "LazyReservationRestore=true,ResizePod=true"))
+    assert told is not None
+    assert told.startswith("feature gates that have no effect yet: ResizePod; LazyReservationRestore has no effect: ")
+    args = {"minCandidateNodesPercentage": 50, "minCandidateNodesAbsolute": 7, "resyncIntervalSeconds": 5}
+    profile = {"schedulerName": "s", "pluginConfig": [{"name": "Reservation", "args": args}]}
+    told = configuration_warning(parse({"profiles": [profile]}))
+    assert told is not None
+    both, resync = told.split("; profiles")
+    where = "profiles[0].pluginConfig Reservation: "
+    assert both.startswith(f"{where}minCandidateNodesAbsolute, {where}minCandidateNodesPercentage have no effect: ")
+    assert "DefaultPreemption" in both
+    assert resync.startswith("[0].pluginConfig Reservation: resyncIntervalSeconds has no effect: ")
+
+
 def test_an_unknown_gate_is_refused() -> None:
     with pytest.raises(GateError, match="CoreShed"):
         parse_gates(AgentGate, "CoreShed=true")
