@@ -22,7 +22,7 @@ from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.message import fits_nowhere
 from koord.scheduler.plugins.quota.quotas import Quotas
 from koord.scheduler.plugins.quota.told import QuotaPath, path_of
-from koord.scheduler.smallest import Way, ways
+from koord.scheduler.smallest import Way, can_be_mended, ways
 from koord.scheduler.state.table import Row
 from koord.scheduler.suggestion import Suggestion, suggestion_for
 
@@ -169,7 +169,8 @@ def _explained(engine: Engine, ask: Ask, here: str | None, top: int, examples: i
         if remedy.node is not None or remedy.message:
             preemption = Preemption(remedy.node, remedy.victims, remedy.message)
         message = fits_nowhere(placement, nodes, remedy.message)
-        told = tuple(_told(way) for way in ways(engine, ask, most=most)) if nodes and not placement.refusal else ()
+        if nodes and can_be_mended(placement, found):
+            told = tuple(_told(way) for way in ways(engine, ask, most=most))
     else:
         message = f"{placement.node} has the highest score of all nodes that would do"
     return Explanation(

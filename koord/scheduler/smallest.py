@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.change import Change, Side, asking_for_less, listed
 from koord.scheduler.framework.engine import Engine, Placement
+from koord.scheduler.framework.pod_class import PodClass
 from koord.scheduler.state.table import Row
 
 MOST_STEPS: Final = 5
@@ -73,6 +74,11 @@ def of_the_cluster(change: Change) -> tuple[float, ...]:
 _PODS_OWNER: Final[tuple[Side, ...]] = ("pod", "node", "storage", "others")
 _OTHERS: Final[tuple[Side, ...]] = ("node", "storage", "others", "pod")
 _PREFERENCES: Final[tuple[Preference, ...]] = (the_smallest, of_the_pod, of_the_cluster)
+
+
+def can_be_mended(placement: Placement, found: PodClass) -> bool:
+    """Whether judges may know what would let a pod in: not where it is refused before any of them looks at it."""
+    return not placement.refusal or found.refusal() is not None
 
 
 def ways(engine: Engine, ask: Ask, *, nodes: int = 24, most: int = 5) -> list[Way]:
@@ -193,9 +199,11 @@ class Hints:
 
     def of(self, ask: Ask, placement: Placement) -> str:
         """A sentence, or nothing where no small change helps."""
-        if placement.node is not None or placement.refusal or not placement.rejections:
+        if placement.node is not None or not placement.rejections:
             return ""
         found = self._engine.class_of(ask)
+        if not can_be_mended(placement, found):
+            return ""
         against = frozenset(placement.rejections.items())
         known = self._known.get(found.key)
         if known is not None and known[0] == against:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Container, Pod, ResourceRequirements
+from koord.api.kubernetes.resources import pod_requests
 from koord.api.kubernetes.words import RestartPolicy
 from koord.api.text.quantity import amount, render
 
@@ -132,6 +133,27 @@ def smaller(pod: Pod, most: Mapping[str, int]) -> Pod | None:
             whole = replace(whole, requests={**whole.requests, name: render(name, left)})
         spec = replace(spec, containers=containers, init_containers=inits, resources=whole)
     return replace(pod, spec=spec)
+
+
+def larger(pod: Pod, name: str, least: int) -> Pod:
+    """The pod with requests that come to so much in all, which is more: whoever asks for most gets it."""
+    spec, more = pod.spec, least - pod_requests(pod).get(name, 0)
+    if spec.resources is not None and name in spec.resources.requests:
+        whole = _grown(spec.resources, name, more)
+        return replace(pod, spec=replace(spec, resources=whole))
+    most = max(range(len(spec.containers)), key=lambda i: _asked(spec.containers[i], name))
+    kept = list(spec.containers)
+    kept[most] = replace(kept[most], resources=_grown(kept[most].resources, name, more))
+    return replace(pod, spec=replace(spec, containers=tuple(kept)))
+
+
+def _grown(resources: ResourceRequirements, name: str, more: int) -> ResourceRequirements:
+    """With a limit that is no less than the request."""
+    asked = _of(resources.requests, name) + more
+    limits = resources.limits
+    if name in limits and _of(limits, name) < asked:
+        limits = {**limits, name: render(name, asked)}
+    return replace(resources, requests={**resources.requests, name: render(name, asked)}, limits=limits)
 
 
 def _cut(containers: tuple[Container, ...], name: str, most: int) -> tuple[Container, ...]:

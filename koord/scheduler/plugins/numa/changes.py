@@ -5,7 +5,7 @@ Proposals are tried out with all plugins before anybody hears of them, so each i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -13,12 +13,16 @@ from koord.api.kubernetes.node import Node
 from koord.api.kubernetes.pod import Pod
 from koord.api.protocol import names
 from koord.api.protocol.annotations.cpu import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from koord.scheduler.framework.change import Change, asking_for_less, relabelled, smaller
+from koord.scheduler.framework.ask import Ask
+from koord.scheduler.framework.change import Change, asking_for_less, larger, relabelled, smaller
+from koord.scheduler.framework.judge import Refused
 from koord.scheduler.plugins.numa.accumulator import Wish
 from koord.scheduler.plugins.numa.allocations import Held, meta_spec
 from koord.scheduler.plugins.numa.facts import CPU, Facts
 from koord.scheduler.plugins.numa.result import status_of
-from koord.scheduler.plugins.numa.wants import Wants
+from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants
+from koord.scheduler.state.cluster import Cluster
+from koord.scheduler.state.table import Row
 
 
 def other_policy(pod: Pod, node: Node, wants: Wants, facts: Facts) -> Iterator[Change]:
@@ -56,6 +60,15 @@ def fewer_cpus(pod: Pod, milli: int, most: int) -> Iterator[Change]:
             yield asking_for_less(found, {CPU: (most, milli)}, size=1 + (1 - most / milli))
 
 
+def whole_cpus(pod: Pod, milli: int, free: int) -> Iterator[Change]:
+    """A request of whole CPUs: of more, where a node has so many, else of fewer."""
+    more, fewer = -(-milli // 1000) * 1000, milli // 1000 * 1000
+    if more <= free:
+        yield asking_for_less(larger(pod, CPU, more), {CPU: (more, milli)}, size=more / milli)
+    else:
+        yield from fewer_cpus(pod, milli, min(fewer, free // 1000 * 1000))
+
+
 def no_requirement(pod: Pod, wish: Wish) -> Iterator[Change]:
     """The bind policy as a preference."""
     said = meta_spec(pod)
@@ -83,6 +96,19 @@ def held_in_words(held: Held) -> str:
         f"{' and '.join(f'{amount} {name}' for name, amount in each.resources.items())} of NUMA node {each.node}"
         for each in status.numa_node_resources
     )
+
+
+class NotWhole(Refused):
+    """For pods whose CPUs cannot be their own, since they ask for parts of some."""
+
+    def __init__(self, milli: int, cluster: Cluster) -> None:
+        super().__init__(NOT_INTEGER)
+        self._milli, self._cluster = milli, cluster
+
+    def mend(self, ask: Ask, row: Row) -> Sequence[Change]:
+        columns = self._cluster.table.columns
+        free = columns["allocatable", CPU].item(row) - columns["requested", CPU].item(row)
+        return tuple(whole_cpus(ask.pod, self._milli, free))
 
 
 def _annotated(pod: Pod, key: str, text: str) -> Pod:

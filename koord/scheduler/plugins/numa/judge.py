@@ -365,8 +365,12 @@ class NUMAJudge(Judge):
         bound = self._bound(cells)
         if mask & MISMATCH:
             found += changes.other_policy(ask.pod, node, self.wants, facts)
-        if mask & (FRACTION | UNEVEN) and facts.topology is not None:
-            step = 1000 * facts.topology.cpus_per_core if mask & UNEVEN else 1000
+        if mask & FRACTION:
+            columns = self._cluster.table.columns
+            free = columns["allocatable", CPU].item(row) - columns["requested", CPU].item(row)
+            found += changes.whole_cpus(ask.pod, self._cpu, free)
+        if mask & UNEVEN and facts.topology is not None:
+            step = 1000 * facts.topology.cpus_per_core
             found += changes.fewer_cpus(ask.pod, self._cpu, self._cpu // step * step)
         if mask & TOO_FEW:
             found += changes.fewer_cpus(ask.pod, self._cpu, int(_free(cells, bound)) * 1000)
@@ -387,7 +391,9 @@ class NUMAJudge(Judge):
             found += changes.weaker_policy(node, self.wants, facts, aligned=bool(mask))
             if CPU in self.zones.needs:
                 policy = facts.policy or self.wants.policy
-                found += changes.fewer_cpus(ask.pod, self._cpu, self._most_left(cells, CPU, policy))
+                most = self._most_left(cells, CPU, policy)
+                # CPUs of its own are whole ones, whatever is left beside them.
+                found += changes.fewer_cpus(ask.pod, self._cpu, most // 1000 * 1000 if bound.binding else most)
         return found
 
     def _others_gone(self, row: Row, lacking: int) -> Iterator[Change]:

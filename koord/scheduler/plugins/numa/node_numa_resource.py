@@ -23,11 +23,12 @@ from koord.scheduler.framework.ask import Ask
 from koord.scheduler.framework.judge import Judge, Refused
 from koord.scheduler.framework.plugin import Plugin, Taking
 from koord.scheduler.plugins.numa.allocations import Allocations, Held
-from koord.scheduler.plugins.numa.changes import held_in_words
+from koord.scheduler.plugins.numa.changes import NotWhole, held_in_words
+from koord.scheduler.plugins.numa.facts import CPU
 from koord.scheduler.plugins.numa.judge import NUMAJudge
 from koord.scheduler.plugins.numa.result import patch_of
 from koord.scheduler.plugins.numa.service import available_cpus, cpu_topology_options, node_told
-from koord.scheduler.plugins.numa.wants import Wants, asks_for_amounts, wants_of
+from koord.scheduler.plugins.numa.wants import NOT_INTEGER, Wants, asks_for_amounts, wants_of
 from koord.scheduler.plugins.numa.zones import Weighed
 from koord.scheduler.state.cluster import Cluster
 from koord.scheduler.state.pods import Amounts
@@ -76,6 +77,9 @@ class NodeNUMAResource(Plugin):
         wants, allocations = self._wants(ask), self._allocations
         if not wants.requests:
             return None
+        if wants.refused == NOT_INTEGER:
+            cluster.resource(CPU)
+            return NotWhole(wants.cpu_milli, cluster)
         if wants.refused:
             return Refused(wants.refused)
         node_score = _weighed(self._args.scoring_strategy, wants.requests)

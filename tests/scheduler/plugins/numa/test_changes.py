@@ -77,6 +77,32 @@ def test_changes_are_the_smallest_that_help(labels: dict[str, str], ask: Any, wh
     assert changes >= change
 
 
+@pytest.mark.parametrize(
+    ("asked", "taken", "labels", "change"),
+    [
+        pytest.param("1500m", "", {}, "a request of 2 cpu instead of 1500m", id="the next whole number"),
+        pytest.param("1500m", "22500m", {}, "a request of 1 cpu instead of 1500m", id="no room for that"),
+        pytest.param(
+            "4", "21500m", {}, "a request of 2 cpu instead of 4", id="what a node has left is no whole number"
+        ),
+        pytest.param("500m", "23600m", {}, None, id="no whole CPU is free"),
+        pytest.param(
+            "1500m", "", {BIND: "SpreadByPCPUs"}, "a request of 2 cpu instead of 1500m", id="nodes that bind all pods"
+        ),
+    ],
+)
+def test_cpus_of_their_own_are_whole_ones(asked: str, taken: str, labels: dict[str, str], change: str | None) -> None:
+    world = World()
+    world.put(big("n1", labels=labels), report("n1"))
+    if taken:
+        world.place(pod("there", taken))
+    wanting = pod("p", asked) if labels else bound("p", asked)
+    found = explain(world.engine, wanting)
+    assert found.chosen is None
+    changes = [each.steps[0].text for each in found.changes if len(each.steps) == 1]
+    assert [text for text in changes if "request" in text] == ([change] if change else [])
+
+
 def test_a_pod_whose_cpus_would_do_is_proposed_to_go() -> None:
     world = World()
     world.put(big("n1", "60"), report("n1"))
