@@ -1,0 +1,296 @@
+"""One pool, sold once: whatever fails or starts anew, no step of ours sells a part of it twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from koord.yarn.amount import MIB, NOTHING, Amount, of_yarn
+from koord.yarn.claims import (
+    Call,
+    Claim,
+    Demand,
+    Memory,
+    NodeManagerReport,
+    View,
+    Wait,
+    agreed,
+    answered,
+    called,
+    next_step,
+)
+from koord.yarn.split import Policy, PolicyError, ceiling, settled, share
+
+POLICY = Policy()
+GIB = 1024 * MIB
+
+
+def whole(cpu: int = 20_000, gib: int = 100) -> Amount:
+    return Amount(cpu, gib * GIB)
+
+
+@pytest.mark.parametrize(
+    ("demand", "vcores", "gib"),
+    [
+        pytest.param(Demand(), 10, 50, id="nobody waits: half"),
+        pytest.param(Demand(used=of_yarn(14, 70 * 1024)), 14, 70, id="nobody waits, and what YARN uses stays"),
+        pytest.param(Demand(yarn_waits=True), 18, 90, id="only YARN waits: all but a tenth"),
+        pytest.param(Demand(yarn_waits=True, held=Amount(5500, 30 * GIB)), 14, 70, id="not what pods hold"),
+        pytest.param(Demand(kubernetes_waits=True), 2, 10, id="only Kubernetes waits: a tenth is YARN's"),
+        pytest.param(Demand(kubernetes_waits=True, used=of_yarn(7, 1024)), 7, 10, id="nor what YARN uses"),
+        pytest.param(Demand(yarn_waits=True, held=whole()), 2, 10, id="YARN's guaranteed part is not the pods'"),
+        pytest.param(
+            Demand(kubernetes_waits=True, yarn_waits=True, used=of_yarn(19, 99 * 1024)), 18, 90, id="nor the other way"
+        ),
+    ],
+)
+def test_the_split_follows_demand_between_two_guaranteed_parts(demand: Demand, vcores: int, gib: int) -> None:
+    assert share(whole(), demand, POLICY) == of_yarn(vcores, gib * 1024)
+
+
+def test_vcores_and_mib_are_rounded_down() -> None:
+    # 26700 milli-cores and 137868450202 bytes: half of it is 13.35 vcores and 65740.8 MiB.
+    assert share(Amount(26_700, 137_868_450_202), Demand(), POLICY) == of_yarn(13, 65_740)
+
+
+def test_a_small_change_leaves_the_cap_alone_and_one_above_the_ceiling_does_not() -> None:
+    most = ceiling(whole(), NOTHING, POLICY)
+    near, far = of_yarn(11, 55 * 1024), of_yarn(12, 70 * 1024)
+    assert settled(of_yarn(10, 50 * 1024), near, whole(), most, POLICY) == of_yarn(10, 50 * 1024)
+    assert settled(of_yarn(10, 50 * 1024), far, whole(), most, POLICY) == far
+    assert settled(of_yarn(19, 91 * 1024), of_yarn(18, 90 * 1024), whole(), most, POLICY) == of_yarn(18, 90 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (Policy(share_percent=120), "from 0 to 100"),
+        (Policy(share_percent=5, yarn_least_percent=10), "at least its guaranteed part"),
+        (Policy(share_percent=95), "leave Kubernetes'"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(policy: Policy, says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        policy.check()
+
+
+def view(
+    *,
+    claim: Amount = NOTHING,
+    told: Amount | None = None,
+    cap: Amount | None = NOTHING,
+    used: Amount = NOTHING,
+    demand: Demand | None = None,
+    reclaimed: Amount | None = None,
+    declared: bool = True,
+    absent_s: float = 0.0,
+) -> View:
+    all_ = reclaimed or whole()
+    report = None if cap is None else NodeManagerReport(cap, used)
+    return View(
+        all_, all_.minus(claim) if told is None else told, claim, report, demand or Demand(), NOTHING, declared, absent_s
+    )
+
+
+HALF = of_yarn(10, 50 * 1024)
+SURE = Memory(is_sure=True)
+
+
+def test_yarn_grows_in_three_steps_and_only_after_kubernetes_has_shrunk() -> None:
+    assert next_step(view(), SURE, POLICY, 0) == Claim(HALF, "for YARN to grow")
+    waits = next_step(view(claim=HALF, told=whole()), SURE, POLICY, 0)
+    assert isinstance(waits, Wait)
+    assert waits.for_manager
+    assert next_step(view(claim=HALF), SURE, POLICY, 0) == Call(HALF, "Kubernetes has given it up")
+    assert next_step(view(claim=HALF, cap=HALF), SURE, POLICY, 0) == Wait()
+
+
+def test_a_pod_that_was_bound_meanwhile_keeps_yarn_from_growing_there() -> None:
+    held = Demand(held=Amount(10_500, 10 * GIB))
+    step = next_step(view(claim=HALF, demand=held), SURE, Policy(hysteresis_percent=0), 0)
+    assert isinstance(step, Claim)
+    assert step.amount == of_yarn(9, 50 * 1024)
+
+
+def test_yarn_shrinks_before_its_claim_does_and_running_containers_stay_claimed() -> None:
+    eight, two = of_yarn(8, 40 * 1024), of_yarn(2, 10 * 1024)
+    waiting = Demand(kubernetes_waits=True)
+    assert next_step(view(claim=HALF, cap=HALF, demand=waiting), SURE, POLICY, 0) == Call(two, "Kubernetes needs it")
+    assert next_step(view(claim=HALF, cap=two, used=eight, demand=waiting), SURE, POLICY, 0) == Claim(
+        eight, "YARN has given it back"
+    )
+    assert next_step(view(claim=eight, cap=two, demand=waiting), SURE, POLICY, 0) == Claim(two, "YARN has given it back")
+
+
+def test_after_a_fall_of_the_pool_the_excess_is_ended_at_once_and_its_containers_with_it() -> None:
+    full = of_yarn(18, 90 * 1024)
+    fallen = Amount(6000, 30 * GIB)
+    memory = Memory(is_sure=True, called_s=90)
+    step = next_step(view(claim=full, cap=full, used=full, reclaimed=fallen), memory, POLICY, 100)
+    assert step == Call(of_yarn(5, 27 * 1024), "less is reclaimed", ends_containers=True)
+
+
+def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_answered() -> None:
+    lost = called(SURE, HALF, 0)
+    fewer = Demand(kubernetes_waits=True)
+    seen = view(claim=HALF, cap=of_yarn(2, 10 * 1024), demand=fewer)
+    assert next_step(seen, lost, POLICY, 1) == Wait("", 5)
+    settles = next_step(seen, lost, POLICY, 6)
+    assert isinstance(settles, Call)
+    assert settles.cap == of_yarn(2, 10 * 1024)
+    assert next_step(seen, answered(lost), POLICY, 6) == Claim(of_yarn(2, 10 * 1024), "YARN has given it back")
+
+
+def test_a_node_manager_that_is_lost_keeps_its_claim_and_one_that_is_taken_away_does_not() -> None:
+    assert isinstance(next_step(view(claim=HALF, cap=None, absent_s=1e6), SURE, POLICY, 0), Wait)
+    assert isinstance(next_step(view(claim=HALF, cap=None, declared=False, absent_s=5), SURE, POLICY, 0), Wait)
+    step = next_step(view(claim=HALF, cap=None, declared=False, absent_s=61), SURE, POLICY, 0)
+    assert step == Claim(NOTHING, "the node has no NodeManager any more")
+    assert next_step(view(claim=HALF, cap=HALF, declared=False), SURE, POLICY, 0) == Call(NOTHING, "less is reclaimed")
+
+
+@dataclass
+class World:
+    """A node, its manager, a ResourceManager and an operator, each doing one thing at a time."""
+
+    pool: Amount = field(default_factory=whole)
+    reclaimed: Amount = field(default_factory=whole)
+    "What the manager would publish now."
+    told: Amount = field(default_factory=whole)
+    claim: Amount = NOTHING
+    version: int = 0
+    cap: Amount = of_yarn(1, 1024)
+    used: Amount = NOTHING
+    held: Amount = NOTHING
+    waits: tuple[bool, bool] = (False, False)
+    now_s: float = 0.0
+    memory: Memory = field(default_factory=Memory)
+    report: NodeManagerReport | None = None
+    under_way: list[Amount] = field(default_factory=list)
+    "Calls that were sent, and have no answer yet: they may arrive, in order."
+    looked: tuple[int, Amount] | None = None
+    "The version at which the manager looked, and the claim that it saw."
+    calls: int = 0
+
+    @property
+    def excess(self) -> Amount:
+        """What is sold twice, or will be when a call that is under way arrives."""
+        cap = self.cap
+        for each in self.under_way:
+            cap = cap.most(each)
+        return cap.plus(self.told).minus(self.pool)
+
+    # What the world does.
+    def reclaim(self, percent: int) -> None:
+        self.reclaimed = whole().percent(percent)
+
+    def pods(self, percent: int) -> None:
+        self.held = self.told.percent(percent).most(self.held.percent(percent))
+
+    def containers(self, percent: int) -> None:
+        self.used = self.cap.percent(percent).whole
+
+    def demand(self, number: int) -> None:
+        self.waits = bool(number & 1), bool(number & 2)
+
+    def restart_node_manager(self, _: int) -> None:
+        # It registers with what its own configuration says, which is little.
+        self.cap, self.used = of_yarn(1, 1024).least(self.cap), NOTHING
+
+    # What we do.
+    def manager_looks(self, _: int) -> None:
+        self.looked = self.version, self.claim
+
+    def manager_writes(self, _: int) -> None:
+        if self.looked is None or self.looked[0] != self.version:
+            return
+        self.pool = self.reclaimed
+        self.told = self.pool.minus(self.looked[1])
+        self.version += 1
+        self.looked = None
+
+    def operator_restarts(self, _: int) -> None:
+        self.memory, self.report = Memory(), None
+
+    def poll(self, _: int) -> None:
+        if not self.under_way:
+            self.report = NodeManagerReport(self.cap, self.used)
+
+    def arrive(self, _: int) -> None:
+        if self.under_way:
+            self.cap = self.under_way.pop(0)
+
+    def operator(self, luck: int) -> None:
+        """One round. `luck`: 0 the call fails, 1 it is done and its answer lost, 2 it arrives later, else all is well."""
+        self.now_s += 25
+        if self.report is None:
+            return
+        seen = View(
+            self.pool, self.told, self.claim, self.report, Demand(self.held, NOTHING, self.waits[0], self.waits[1])
+        )
+        self.memory = agreed(seen, self.memory)
+        step = next_step(seen, self.memory, POLICY, self.now_s)
+        if isinstance(step, Claim):
+            self.claim, self.version = step.amount, self.version + 1
+        elif isinstance(step, Call):
+            self.calls += 1
+            self.memory = called(self.memory, step.cap, self.now_s)
+            self.report = None
+            if luck == 2:
+                self.under_way.append(step.cap)
+            elif luck != 0:
+                # The ResourceManager works one call after the other.
+                self.under_way.clear()
+                self.cap = step.cap
+                if luck > 2:
+                    self.memory = answered(self.memory)
+
+    def settle(self) -> None:
+        for _ in range(30):
+            self.poll(0)
+            self.operator(9)
+            self.manager_looks(0)
+            self.manager_writes(0)
+            self.used = self.used.least(self.cap)
+            self.arrive(0)
+
+
+OURS = ("manager_looks", "manager_writes", "operator_restarts", "poll", "arrive", "operator")
+ROUNDS = (
+    ("manager_looks", "manager_writes", "poll", "operator"),
+    ("poll", "operator", "manager_looks", "manager_writes"),
+    ("manager_looks", "poll", "operator", "manager_writes"),
+    ("poll", "operator", "operator", "manager_looks"),
+    ("manager_writes", "arrive", "poll", "operator"),
+    ("operator_restarts", "poll", "operator", "manager_looks"),
+)
+WORLDS = ("reclaim", "pods", "containers", "demand", "restart_node_manager", "manager_looks")
+HISTORY = st.lists(
+    st.tuples(st.sampled_from(ROUNDS), st.sampled_from(WORLDS), st.integers(0, 100), st.integers(0, 6)),
+    min_size=30,
+    max_size=60,
+)
+
+
+@settings(max_examples=40, phases=[Phase.generate])
+@given(HISTORY)
+def test_no_step_of_ours_ever_sells_a_part_of_the_pool_twice(
+    history: list[tuple[tuple[str, ...], str, int, int]],
+) -> None:
+    world = World()
+    for names, world_does, number, luck in history:
+        getattr(world, world_does)(number)
+        for name in names:
+            before, fell = world.excess, not world.pool.fits(world.reclaimed)
+            getattr(world, name)(luck)
+            if not (name == "manager_writes" and fell):
+                assert world.excess.fits(before), f"{name} {luck}: {before} became {world.excess}"
+    world.settle()
+    assert world.excess == NOTHING
+    assert world.cap.fits(world.claim)
+    calls = world.calls
+    world.settle()
+    assert world.calls == calls, "nothing changes, and YARN is told again and again"
