@@ -57,6 +57,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "agent": CommandEntry(
         "koord.cli.agent", "Protect the services of a node: measure, hold back, evict; or only say so."
     ),
+    "yarn": CommandEntry("koord.cli.yarn", "Run Hadoop YARN on reclaimed resources: the operator and the copilot."),
     "local": CommandEntry(
         "koord.cli.local", "Make this machine a node: pods run as plain processes in real cgroups. No sandbox."
     ),

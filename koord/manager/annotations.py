@@ -10,6 +10,7 @@ from koord.api.protocol.annotations.value import Value
 READ: Final[tuple[Value[Any, Any], ...]] = (
     colocation.CPU_NORMALIZATION_ENABLED,
     colocation.CPU_NORMALIZATION_RATIO,
+    colocation.ORIGIN_EXTENDED_ALLOCATABLE,
     colocation.THIRD_PARTY_ALLOCATIONS,
     cpu.CPU_BASIC_INFO,
     cpu.NODE_RESERVATION,

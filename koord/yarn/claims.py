@@ -1,15 +1,17 @@
 """The next step of one node, such that its reclaimed pool is sold once at every instant.
 
-Four figures stand in three places: the `pool` and what Kubernetes is `told` of it on the Node, written by the manager in
-one write; the `claim` on the Node (thirdPartyAllocations), written by the operator; YARN's `cap` at the ResourceManager.
-The manager tells Kubernetes at most  pool - claim,  and its write fails if the claim changed since it looked. So
+Four figures stand in three places: the `pool` and what Kubernetes is `told` of it on the Node, written by the manager
+in one write; the `claim` on the Node (thirdPartyAllocations), written by the operator; YARN's `cap` at the
+ResourceManager. The manager tells Kubernetes at most  pool - claim,  and its write fails if the claim changed since it
+looked. So
 
     cap + told <= pool   holds as long as   cap <= claim
 
 and every step keeps that: the claim rises before the cap does, and the cap rises only after the manager has lowered
 what it tells, and no pod is above it. The cap falls before the claim does, and the claim stays above what containers
-still use. A call whose answer was lost may still take effect: until a later call to the same ResourceManager is
-answered, the claim covers it. A process that starts anew takes the whole claim for such a call.
+still use. A ResourceManager answers before a call takes effect, and a call without an answer may still take effect:
+until a call was answered and its cap is seen in force, the claim covers all that were sent. A process that starts anew
+takes the whole claim for such a call.
 
 Only a fall of the pool, or a NodeManager that registers anew with more than its claim, makes an excess, which is ended
 at once, without waiting for the pace.
@@ -20,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from koord.api.machinery.struct import Struct
-from koord.yarn.amount import NOTHING, Amount
+from koord.yarn.amount import MIB, NOTHING, Amount
 from koord.yarn.split import Demand, Policy, ceiling, settled, share
 
 RETRY_S: Final = 5.0
@@ -57,10 +59,16 @@ class Memory(Struct):
     """What this process knows of its own calls about a NodeManager."""
 
     pending: Amount | None = None
-    "The most that calls without an answer may set; None where the last one was answered."
+    "The most that calls without an answer may set."
+    told: Amount | None = None
+    "What was answered, and is not seen in force yet."
     is_sure: bool = False
-    "Whether this process has seen a call answered, or the claim and the cap agree."
+    "Whether no call of an earlier process can still take effect."
     called_s: float = float("-inf")
+
+    @property
+    def is_settled(self) -> bool:
+        return self.is_sure and self.pending is None and self.told is None
 
 
 class Claim(Struct):
@@ -105,7 +113,8 @@ def next_step(view: View, memory: Memory, policy: Policy, now_s: float) -> Step:
         most, hardest = ceiling(pool, demand.held, policy), ceiling(pool, demand.held, policy, is_hard=True)
         aim = settled(cap, share(pool, demand, policy), pool, most, policy)
     retry_s = memory.called_s + RETRY_S
-    due_s = retry_s if memory.pending is not None else memory.called_s + policy.pace_s
+    is_open = memory.pending is not None or memory.told is not None
+    due_s = retry_s if is_open else memory.called_s + policy.pace_s
     lower = cap.least(aim)
     if lower != cap:
         is_excess = not cap.fits(hardest)
@@ -114,9 +123,10 @@ def next_step(view: View, memory: Memory, policy: Policy, now_s: float) -> Step:
             return Wait("the last change is too recent", until_s)
         why = "less is reclaimed" if is_excess else "Kubernetes needs it"
         return Call(lower, why, ends_containers=is_excess and not used.fits(lower))
-    if not view.claim.fits(aim.most(cap).most(used)) and not (memory.is_sure and memory.pending is None):
-        # The claim may cover a call of a process before this one: an answer to a call of ours says that it is over.
-        return Call(cap, "to know that no earlier call is under way") if now_s >= retry_s else Wait("", retry_s)
+    if not view.claim.fits(aim.most(cap).most(used)) and not memory.is_settled:
+        # The claim may cover a call that is under way: once a later one is in force, it is over. A cap that differs
+        # from the present one can be told apart from it.
+        return Call(_a_little_less(cap), "to end earlier calls") if now_s >= retry_s else Wait("", retry_s)
     wanted = aim.most(taken)
     if wanted != view.claim:
         return Claim(wanted, "YARN has given it back" if wanted.fits(view.claim) else "for YARN to grow")
@@ -128,6 +138,10 @@ def next_step(view: View, memory: Memory, policy: Policy, now_s: float) -> Step:
     if now_s < due_s:
         return Wait("the last change is too recent", due_s)
     return Call(grown, "Kubernetes has given it up")
+
+
+def _a_little_less(cap: Amount) -> Amount:
+    return Amount(cap.cpu_milli, cap.memory_bytes - MIB) if cap.memory_bytes >= MIB else cap
 
 
 def _grown(cap: Amount, aim: Amount, others: Amount, pool: Amount) -> Amount:
@@ -143,11 +157,11 @@ def _grown(cap: Amount, aim: Amount, others: Amount, pool: Amount) -> Amount:
 
 
 def possible(view: View, memory: Memory) -> Amount:
-    """The largest cap that may be in force, now or when a call that is under way arrives."""
+    """The largest cap that may be in force, now or when a call that is under way takes effect."""
     cap = view.report.cap if view.report else NOTHING
-    if memory.pending is not None:
-        cap = cap.most(memory.pending)
-    return cap if memory.is_sure else cap.most(view.claim)
+    for each in (memory.pending, memory.told, None if memory.is_sure else view.claim):
+        cap = cap if each is None else cap.most(each)
+    return cap
 
 
 def _without_report(view: View, policy: Policy) -> Step:
@@ -161,17 +175,23 @@ def _without_report(view: View, policy: Policy) -> Step:
 
 def called(memory: Memory, cap: Amount, now_s: float) -> Memory:
     """Before a call is sent: from here on it may take effect."""
-    pending = cap if memory.pending is None else memory.pending.most(cap)
-    return Memory(pending, memory.is_sure, now_s)
+    covered = cap
+    for each in (memory.pending, memory.told):
+        covered = covered if each is None else covered.most(each)
+    return Memory(covered, None, memory.is_sure, now_s)
 
 
-def answered(memory: Memory) -> Memory:
-    """Its answer came. ResourceManagers work calls off one after the other, so earlier ones are over too."""
-    return Memory(None, is_sure=True, called_s=memory.called_s)
+def answered(memory: Memory, cap: Amount) -> Memory:
+    """The call for this cap was answered: those before it are over, or come before it."""
+    return Memory(memory.pending, cap, memory.is_sure, memory.called_s)
 
 
-def agreed(view: View, memory: Memory) -> Memory:
-    """A process that finds the claim and the cap alike needs no call to know what is in force."""
-    if memory.is_sure or memory.pending is not None or view.report is None or view.report.cap != view.claim:
+def seen(view: View, memory: Memory, now_s: float) -> Memory:
+    """After a look at the ResourceManager: a cap in force that was answered ends all doubt about earlier calls."""
+    if view.report is None:
         return memory
-    return Memory(None, is_sure=True, called_s=memory.called_s)
+    cap = view.report.cap
+    is_in_force = cap == memory.told and (cap.memory_bytes > 0 or now_s - memory.called_s >= RETRY_S)
+    if is_in_force or (memory.told is None and memory.pending is None and cap == view.claim):
+        return Memory(None, None, is_sure=True, called_s=memory.called_s)
+    return memory

@@ -12,17 +12,16 @@ from koord.yarn.amount import MIB, NOTHING, Amount, of_yarn
 from koord.yarn.claims import (
     Call,
     Claim,
-    Demand,
     Memory,
     NodeManagerReport,
     View,
     Wait,
-    agreed,
     answered,
     called,
     next_step,
+    seen,
 )
-from koord.yarn.split import Policy, PolicyError, ceiling, settled, share
+from koord.yarn.split import Demand, Policy, PolicyError, ceiling, settled, share
 
 POLICY = Policy()
 GIB = 1024 * MIB
@@ -91,7 +90,14 @@ def view(
     all_ = reclaimed or whole()
     report = None if cap is None else NodeManagerReport(cap, used)
     return View(
-        all_, all_.minus(claim) if told is None else told, claim, report, demand or Demand(), NOTHING, declared, absent_s
+        all_,
+        all_.minus(claim) if told is None else told,
+        claim,
+        report,
+        demand or Demand(),
+        NOTHING,
+        declared,
+        absent_s,
     )
 
 
@@ -122,7 +128,9 @@ def test_yarn_shrinks_before_its_claim_does_and_running_containers_stay_claimed(
     assert next_step(view(claim=HALF, cap=two, used=eight, demand=waiting), SURE, POLICY, 0) == Claim(
         eight, "YARN has given it back"
     )
-    assert next_step(view(claim=eight, cap=two, demand=waiting), SURE, POLICY, 0) == Claim(two, "YARN has given it back")
+    assert next_step(view(claim=eight, cap=two, demand=waiting), SURE, POLICY, 0) == Claim(
+        two, "YARN has given it back"
+    )
 
 
 def test_after_a_fall_of_the_pool_the_excess_is_ended_at_once_and_its_containers_with_it() -> None:
@@ -133,15 +141,33 @@ def test_after_a_fall_of_the_pool_the_excess_is_ended_at_once_and_its_containers
     assert step == Call(of_yarn(5, 27 * 1024), "less is reclaimed", ends_containers=True)
 
 
-def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_answered() -> None:
+def test_a_call_without_an_answer_stays_claimed_until_a_later_one_is_in_force() -> None:
     lost = called(SURE, HALF, 0)
     fewer = Demand(kubernetes_waits=True)
-    seen = view(claim=HALF, cap=of_yarn(2, 10 * 1024), demand=fewer)
-    assert next_step(seen, lost, POLICY, 1) == Wait("", 5)
-    settles = next_step(seen, lost, POLICY, 6)
+    two, less = of_yarn(2, 10 * 1024), of_yarn(2, 10 * 1024 - 1)
+    looks = view(claim=HALF, cap=two, demand=fewer)
+    assert next_step(looks, seen(looks, lost, 1), POLICY, 1) == Wait("", 5)
+    settles = next_step(looks, seen(looks, lost, 6), POLICY, 6)
     assert isinstance(settles, Call)
-    assert settles.cap == of_yarn(2, 10 * 1024)
-    assert next_step(seen, answered(lost), POLICY, 6) == Claim(of_yarn(2, 10 * 1024), "YARN has given it back")
+    assert settles.cap == less
+    told = answered(called(lost, less, 6), less)
+    assert isinstance(next_step(looks, seen(looks, told, 7), POLICY, 7), Wait)
+    in_force = view(claim=HALF, cap=less, demand=fewer)
+    assert next_step(in_force, seen(in_force, told, 8), POLICY, 8) == Claim(less, "YARN has given it back")
+
+
+def test_a_process_that_starts_anew_takes_its_predecessors_claim_for_a_call_under_way() -> None:
+    two, fewer = of_yarn(2, 10 * 1024), Demand(kubernetes_waits=True)
+    looks = view(claim=HALF, cap=two, demand=fewer)
+    assert isinstance(next_step(looks, seen(looks, Memory(), 100), POLICY, 100), Call)
+    agree = view(claim=HALF, cap=HALF, demand=fewer)
+    assert seen(agree, Memory(), 100).is_sure
+
+
+def test_an_answer_alone_is_not_taken_for_the_effect() -> None:
+    memory = answered(called(SURE, HALF, 0), HALF)
+    looks = view(claim=HALF, cap=of_yarn(2, 10 * 1024), demand=Demand(kubernetes_waits=True))
+    assert isinstance(next_step(looks, seen(looks, memory, 1), POLICY, 1), Wait)
 
 
 def test_a_node_manager_that_is_lost_keeps_its_claim_and_one_that_is_taken_away_does_not() -> None:
@@ -150,6 +176,9 @@ def test_a_node_manager_that_is_lost_keeps_its_claim_and_one_that_is_taken_away_
     step = next_step(view(claim=HALF, cap=None, declared=False, absent_s=61), SURE, POLICY, 0)
     assert step == Claim(NOTHING, "the node has no NodeManager any more")
     assert next_step(view(claim=HALF, cap=HALF, declared=False), SURE, POLICY, 0) == Call(NOTHING, "less is reclaimed")
+
+
+REGISTERED = of_yarn(1, 1024)
 
 
 @dataclass
@@ -162,15 +191,15 @@ class World:
     told: Amount = field(default_factory=whole)
     claim: Amount = NOTHING
     version: int = 0
-    cap: Amount = of_yarn(1, 1024)
+    cap: Amount = REGISTERED
     used: Amount = NOTHING
     held: Amount = NOTHING
     waits: tuple[bool, bool] = (False, False)
     now_s: float = 0.0
     memory: Memory = field(default_factory=Memory)
     report: NodeManagerReport | None = None
-    under_way: list[Amount] = field(default_factory=list)
-    "Calls that were sent, and have no answer yet: they may arrive, in order."
+    under_way: list[tuple[Amount, bool]] = field(default_factory=list)
+    "Calls that have no effect yet, and whether they are answered: they arrive in order, if at all."
     looked: tuple[int, Amount] | None = None
     "The version at which the manager looked, and the claim that it saw."
     calls: int = 0
@@ -178,8 +207,8 @@ class World:
     @property
     def excess(self) -> Amount:
         """What is sold twice, or will be when a call that is under way arrives."""
-        cap = self.cap
-        for each in self.under_way:
+        cap = self.cap.most(self.used)
+        for each, _ in self.under_way:
             cap = cap.most(each)
         return cap.plus(self.told).minus(self.pool)
 
@@ -197,8 +226,11 @@ class World:
         self.waits = bool(number & 1), bool(number & 2)
 
     def restart_node_manager(self, _: int) -> None:
+        # Registering comes after all calls that were answered.
+        while any(is_answered for _, is_answered in self.under_way):
+            self.arrive(0)
         # It registers with what its own configuration says, which is little.
-        self.cap, self.used = of_yarn(1, 1024).least(self.cap), NOTHING
+        self.cap, self.used = REGISTERED.least(self.cap), NOTHING
 
     # What we do.
     def manager_looks(self, _: int) -> None:
@@ -216,37 +248,41 @@ class World:
         self.memory, self.report = Memory(), None
 
     def poll(self, _: int) -> None:
-        if not self.under_way:
-            self.report = NodeManagerReport(self.cap, self.used)
+        self.report = NodeManagerReport(self.cap, self.used)
 
     def arrive(self, _: int) -> None:
         if self.under_way:
-            self.cap = self.under_way.pop(0)
+            self.cap, _ = self.under_way.pop(0)
 
     def operator(self, luck: int) -> None:
-        """One round. `luck`: 0 the call fails, 1 it is done and its answer lost, 2 it arrives later, else all is well."""
+        """One round. `luck`: 0 the call fails, 1 it is done and its answer lost, 2 it arrives later, 3 it is answered
+        and takes effect later, else all is well."""
         self.now_s += 25
+        while self.memory.told == NOTHING and self.under_way:
+            self.arrive(0)
         if self.report is None:
             return
-        seen = View(
+        view = View(
             self.pool, self.told, self.claim, self.report, Demand(self.held, NOTHING, self.waits[0], self.waits[1])
         )
-        self.memory = agreed(seen, self.memory)
-        step = next_step(seen, self.memory, POLICY, self.now_s)
+        self.memory = seen(view, self.memory, self.now_s)
+        step = next_step(view, self.memory, POLICY, self.now_s)
         if isinstance(step, Claim):
             self.claim, self.version = step.amount, self.version + 1
         elif isinstance(step, Call):
             self.calls += 1
             self.memory = called(self.memory, step.cap, self.now_s)
             self.report = None
-            if luck == 2:
-                self.under_way.append(step.cap)
+            if luck in (2, 3):
+                self.under_way.append((step.cap, luck == 3))
+                if luck == 3:
+                    self.memory = answered(self.memory, step.cap)
             elif luck != 0:
                 # The ResourceManager works one call after the other.
                 self.under_way.clear()
                 self.cap = step.cap
-                if luck > 2:
-                    self.memory = answered(self.memory)
+                if luck > 3:
+                    self.memory = answered(self.memory, step.cap)
 
     def settle(self) -> None:
         for _ in range(30):

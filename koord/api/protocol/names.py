@@ -3,8 +3,8 @@
 The types keep them apart: a `LabelKey` cannot be passed where an `AnnotationKey` is wanted. Where one name is both
 (a vendor's resource that is also an annotation), it has two constants. Groups follow the protocol's own sections;
 the line above a group says on which objects the keys stand and who writes > reads them: U user, W manager's
-webhooks, M manager's controllers, S scheduler, D descheduler, K node agent, X others. What the values mean is in
-`koord.api.protocol.annotations`; feature gates are in `koord.api.configuration.features`.
+webhooks, M manager's controllers, S scheduler, D descheduler, K node agent, Y YARN operator, X others. What the values
+mean is in `koord.api.protocol.annotations`; feature gates are in `koord.api.configuration.features`.
 """
 
 from __future__ import annotations
@@ -116,6 +116,15 @@ ANNOTATION_RAW_ALLOCATABLE: Final = AnnotationKey("node.koordinator.sh/raw-alloc
 OWN_ANNOTATION_LAST_EVICTIONS: Final = AnnotationKey("node.koordinator.sh/last-evictions")
 """When the node's agent last evicted pods, by priority class: `{"koord-batch": "2026-11-15T12:00:00Z"}`; and when the
 descheduler last moved pods of an owner away: `{"owner/UID": ...}`."""
+
+# YARN's NodeManagers: pods, or nodes where they run beside Kubernetes. U > Y.
+LABEL_COMPONENT: Final = LabelKey("app.kubernetes.io/component")
+ANNOTATION_YARN_NODE_ID: Final = AnnotationKey("yarn.hadoop.apache.org/node-id")
+ANNOTATION_YARN_CLUSTER_ID: Final = AnnotationKey("yarn.hadoop.apache.org/cluster-id")
+
+# What koord adds to the protocol. Nodes; Y > Y.
+OWN_ANNOTATION_YARN_NODE: Final = AnnotationKey("node.koordinator.sh/yarn-node")
+"""Whose claim the entry hadoop-yarn of thirdPartyAllocations is: `host:port`, or `cluster/host:port`."""
 
 # What koord adds to the protocol, for pods that lose work when they end. U > S, K, D, but the
 # deadline and who asked: S, K, D > U.
@@ -344,6 +353,7 @@ CONFIGMAP_GPU_SHARED_RESOURCE_TEMPLATES: Final = "gpu-shared-resource-templates"
 LEASE_SCHEDULER: Final = "koord-scheduler"
 LEASE_MANAGER: Final = "koordinator-manager"
 LEASE_DESCHEDULER: Final = "koord-descheduler"
+LEASE_YARN_OPERATOR: Final = "koordinator-yarn-operator"
 
 SCHEDULER_DEFAULT: Final = "default-scheduler"
 SCHEDULER_KOORD: Final = "koord-scheduler"

@@ -110,7 +110,7 @@ def _batch(
         return (), None if outcome.off and not _was_lent(node) else _origin(dict.fromkeys(BATCH, 0))
     figures = tuple(normalized(each, ratio) for each in outcome.figures)
     origin = _origin({each.resource: each.amount for each in figures})
-    held = _third_parties(node, notes)
+    held = third_parties(node, notes)
     shown = tuple(
         continued(
             each,
@@ -147,7 +147,7 @@ def _origin(amounts: Mapping[str, int]) -> str:
     )
 
 
-def _third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
+def third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
     """What other systems hold of the batch resources. What cannot be read holds nothing, as the protocol has it."""
     if names.ANNOTATION_THIRD_PARTY_ALLOCATIONS not in node.annotations:
         return EMPTY
@@ -161,6 +161,23 @@ def _third_parties(node: NodeFacts, notes: list[str]) -> Mapping[str, int]:
         notes.append(f"{error} (it is left out)")
         return EMPTY
     return total
+
+
+def sold_twice(node: NodeFacts) -> frozenset[str]:
+    """Batch resources of which Kubernetes is told more than other systems have left of what was reclaimed."""
+    held = third_parties(node, [])
+    if not held:
+        return frozenset()
+    try:
+        origin = ORIGIN_EXTENDED_ALLOCATABLE.read(node.meta)
+        pool = {name: value(amount) for name, amount in origin.resources.items()} if origin is not None else {}
+    except (AnnotationError, QuantityError):
+        return frozenset()
+    return frozenset(
+        name
+        for name in BATCH
+        if held.get(name) and node.allocatable.get(name, 0) > max(pool.get(name, 0) - held[name], 0)
+    )
 
 
 def _ratio(outcomes: Sequence[PluginOutcome]) -> float:

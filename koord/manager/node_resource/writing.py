@@ -3,8 +3,12 @@
 A node's status is written when a resource appears, disappears or differs by more than `resourceDiffThreshold`, and when
 it was not written for `updateTimeThresholdSeconds` and differs at all. Usage wavers: where much is used and little is
 left to lend, a few percent of the one are much of the other, so a change that wavering alone explains waits too. Only
-what is measured wavers: a new request, a setting or a figure that falls to zero is written at once. So are labels and
-annotations that others act upon. One patch names only what changes; nothing that would change nothing is sent.
+what is measured wavers: a new request, a setting or a figure that falls to zero is written at once. So is what another
+system has claimed: it waits for it. So are labels and annotations that others act upon. One patch names only what
+changes; nothing that would change nothing is sent.
+
+Where other systems hold a part, a patch is for the version of the node that was looked at: one that was made before a
+claim grew must not arrive after it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from koord.api.protocol.crd.node_resource_topology import Zone, ZoneResource
 from koord.api.text.quantity import render, value
 from koord.api.text.timestamp import from_seconds
 from koord.manager.lending.freshness import duration
-from koord.manager.node_resource.prepare import Lending, Prepared
+from koord.manager.node_resource.prepare import Lending, Prepared, sold_twice
 from koord.manager.node_resource.settings import given, setting
 from koord.manager.node_resource.state import BATCH, LENDING, NodeFacts, TopologyFacts
 from koord.manager.node_resource.terms import parts
@@ -78,6 +82,7 @@ def compare(
     threshold = given(strategy.resource_diff_threshold)
     made_of = {figure.resource: parts(figure) for figure in prepared.figures}
     found = []
+    twice = sold_twice(node)
     for name, wanted in prepared.resources.items():
         published, own, moved = node.allocatable.get(name), 0, 0
         made = made_of.get(name)
@@ -87,6 +92,8 @@ def compare(
         # From nothing and to nothing, any change is written: somebody may wait for it, or run where nothing is left.
         if beyond and published and wanted and abs(wanted - published) <= own:
             beyond = is_beyond(published, published + moved, threshold)
+        if name in twice and published and wanted is not None and wanted < published:
+            beyond = True
         found.append(Comparison(name, published, wanted, beyond, own))
     return tuple(found)
 
@@ -239,6 +246,8 @@ def _patch(
 ) -> Mapping[str, Any]:
     """A patch for this very node: one that was made anew under its name is another."""
     metadata: dict[str, Any] = {"uid": node.uid} if node.uid else {}
+    if names.ANNOTATION_THIRD_PARTY_ALLOCATIONS in node.annotations and node.version:
+        metadata["resourceVersion"] = node.version
     if annotations:
         metadata["annotations"] = dict(annotations)
     if labels:

@@ -289,6 +289,34 @@ def test_what_batch_systems_hold_is_taken_off_down_to_nothing(priority: str, cpu
     assert stale.resources[CPU] is None
 
 
+def claimed(cpu: str) -> dict[str, str]:
+    allocations = [{"name": "hadoop-yarn", "priority": "koord-batch", "resources": {CPU: cpu}}]
+    return {**SAID, "node.koordinator.sh/thirdPartyAllocations": json.dumps({"allocations": allocations})}
+
+
+def test_what_another_system_claims_is_given_up_at_once_however_little_it_is() -> None:
+    given = state(node(published=SHOWN, annotations=claimed("1000")), report=base())
+    decision = written(given)
+    assert decision.status
+    assert decision.patch is not None
+    assert decision.patch["status"]["allocatable"] == {CPU: "25700"}
+
+
+def test_what_another_system_gives_back_may_wait() -> None:
+    given = state(node(published={**SHOWN, CPU: "24700"}, annotations=claimed("1000")), report=base())
+    assert not written(given).status
+
+
+def test_a_patch_where_others_hold_a_part_is_for_the_version_that_was_looked_at() -> None:
+    given = state(node(published=SHOWN, annotations=claimed("1000")), report=base())
+    patch = written(given).patch
+    assert patch is not None
+    assert patch["metadata"]["resourceVersion"] == "1"
+    alone = written(state(node(published=SHOWN), report=base()), ago_s=None).patch
+    assert alone is not None
+    assert "resourceVersion" not in alone["metadata"]
+
+
 def test_a_third_party_that_cannot_be_read_holds_nothing_and_it_is_said() -> None:
     given = state(node(annotations={"node.koordinator.sh/thirdPartyAllocations": "{"}), report=metric())
     shown = prepared(given, config())

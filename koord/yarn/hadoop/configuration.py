@@ -1,0 +1,121 @@
+"""Hadoop's configuration: what the files of a HADOOP_CONF_DIR say of ResourceManagers.
+
+core-site.xml, yarn-site.xml, and for each further cluster `<cluster>.yarn-site.xml`. A property may refer to others
+(`${yarn.resourcemanager.hostname}`), as in Hadoop. The cluster of yarn-site.xml itself has no name.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from typing import Final
+
+from koord.api.machinery.faults import BadInput
+from koord.api.machinery.struct import Struct
+
+SITE: Final = "yarn-site.xml"
+CORE: Final = "core-site.xml"
+FURTHER: Final = ".yarn-site.xml"
+
+RPC_PORT: Final = 8032
+ADMIN_PORT: Final = 8033
+WEB_PORT: Final = 8088
+_REFERENCE: Final = re.compile(r"\$\{([^}$\s]+)\}")
+_DEEPEST: Final = 20
+
+
+class HadoopConfigurationError(BadInput):
+    """A file that is missing or says nothing usable."""
+
+
+class ResourceManagerAddress(Struct):
+    """Where one ResourceManager listens."""
+
+    name: str
+    "Its id with high availability, else empty."
+    rpc: str
+    "host:port"
+    admin: str
+    web: str
+
+
+class YarnCluster(Struct):
+    name: str
+    "Empty for the cluster of yarn-site.xml."
+    managers: tuple[ResourceManagerAddress, ...]
+    "Several with high availability, of which one is active."
+    user: str = ""
+
+
+def properties(text: str, file: str) -> dict[str, str]:
+    """The properties of one file. Raises HadoopConfigurationError."""
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise HadoopConfigurationError(f"{file} is not XML: {error}") from None
+    if root.tag != "configuration":
+        raise HadoopConfigurationError(f"{file}: the outermost element is <{root.tag}>, it must be <configuration>")
+    found: dict[str, str] = {}
+    for each in root.iter("property"):
+        name = (each.findtext("name") or "").strip()
+        if name:
+            found[name] = (each.findtext("value") or "").strip()
+    return found
+
+
+def resolved(all_: Mapping[str, str], name: str, default: str = "") -> str:
+    """A property with its references replaced; an unknown reference stays as it is, as in Hadoop."""
+    value = all_.get(name, default)
+    for _ in range(_DEEPEST):
+        found = [each for each in _REFERENCE.findall(value) if each in all_]
+        if not found:
+            return value
+        value = _REFERENCE.sub(lambda match: all_.get(match[1], match[0]), value)
+    raise HadoopConfigurationError(f"{name}: its references never end")
+
+
+def clusters(files: Mapping[str, str], directory: str = "HADOOP_CONF_DIR") -> dict[str, YarnCluster]:
+    """By name, from the texts of the files by their names. Raises HadoopConfigurationError."""
+    if SITE not in files:
+        raise HadoopConfigurationError(f"{directory} has no {SITE}: give the directory of Hadoop's configuration")
+    core = properties(files[CORE], CORE) if CORE in files else {}
+    found = {"": _cluster("", core | properties(files[SITE], SITE), SITE)}
+    for name, text in sorted(files.items()):
+        if name.endswith(FURTHER) and name != FURTHER:
+            cluster = name.removesuffix(FURTHER)
+            found[cluster] = _cluster(cluster, core | properties(text, name), name)
+    return found
+
+
+def _cluster(name: str, all_: Mapping[str, str], file: str) -> YarnCluster:
+    if resolved(all_, "hadoop.security.authentication", "simple") != "simple":
+        raise HadoopConfigurationError(
+            f"{file}: hadoop.security.authentication is {all_['hadoop.security.authentication']!r}: only simple"
+            " authentication is supported, Kerberos is not"
+        )
+    if resolved(all_, "yarn.resourcemanager.ha.enabled", "false").lower() != "true":
+        return YarnCluster(name, (_manager(all_, "", file),))
+    ids = [each.strip() for each in resolved(all_, "yarn.resourcemanager.ha.rm-ids").split(",") if each.strip()]
+    if not ids:
+        raise HadoopConfigurationError(
+            f"{file}: with yarn.resourcemanager.ha.enabled, set yarn.resourcemanager.ha.rm-ids"
+        )
+    return YarnCluster(name, tuple(_manager(all_, each, file) for each in ids))
+
+
+def _manager(all_: Mapping[str, str], rm_id: str, file: str) -> ResourceManagerAddress:
+    suffix = f".{rm_id}" if rm_id else ""
+    host = resolved(all_, f"yarn.resourcemanager.hostname{suffix}") or "0.0.0.0"
+
+    def address(key: str, port: int) -> str:
+        name = f"yarn.resourcemanager.{key}{suffix}"
+        value = resolved(all_, name) or f"{host}:{port}"
+        at, separator, number = value.rpartition(":")
+        if not separator or not at or not number.isdigit():
+            raise HadoopConfigurationError(f"{file}: {name} is {value!r}: it must be host:port")
+        return value
+
+    return ResourceManagerAddress(
+        rm_id, address("address", RPC_PORT), address("admin.address", ADMIN_PORT), address("webapp.address", WEB_PORT)
+    )

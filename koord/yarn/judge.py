@@ -1,0 +1,120 @@
+"""What the operator does about one node: which NodeManager counts, the next step, and what its condition says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from koord.api.machinery.struct import Struct
+from koord.yarn.amount import NOTHING, Amount
+from koord.yarn.claims import Memory, NodeManagerReport, Step, View, Wait, next_step, seen
+from koord.yarn.hadoop.messages import RUNNING, NodeReport
+from koord.yarn.nodes import NodeFacts, PodFacts, Unmatched, declared_on, match, unknown
+from koord.yarn.split import Demand, Policy
+
+
+class Look(Struct):
+    """A YARN cluster as it was last seen."""
+
+    reports: Mapping[str, NodeReport]
+    "By node id."
+    waits: bool = False
+    error: str = ""
+    "Why it could not be asked; the reports are then of no use."
+
+
+class Verdict(Struct):
+    step: Step
+    cluster: str = ""
+    node_id: str = ""
+    "Empty where no NodeManager is known."
+    memory: Memory = Memory()
+    condition: tuple[str, str, str] | None = None
+    "Status, reason and message; None where the node has nothing to do with YARN."
+    report: NodeReport | None = None
+
+
+def concerns(node: NodeFacts, pods: Sequence[PodFacts]) -> bool:
+    return node.recorded is not None or node.claim != NOTHING or declared_on(node, pods) is not None
+
+
+def judge(
+    node: NodeFacts,
+    pods: Sequence[PodFacts],
+    looks: Mapping[str, Look],
+    memories: Mapping[tuple[str, str], Memory],
+    absent_s: Mapping[tuple[str, str], float],
+    policy: Policy,
+    now_s: float,
+    *,
+    kubernetes_waits: bool,
+) -> Verdict:
+    """`looks` by cluster. `memories` and `absent_s` by cluster and node id: what was called, and for how long a
+    NodeManager has been missing."""
+    declared = declared_on(node, pods)
+    of, problem = node.recorded, None
+    if declared is not None:
+        look = looks.get(declared.cluster)
+        if look is None:
+            problem = Unmatched(
+                "UnknownCluster",
+                f"{declared.where} names the YARN cluster {declared.cluster!r}, which the operator has no configuration"
+                f" for: it has {', '.join(repr(each) for each in sorted(looks))}",
+            )
+        elif look.error:
+            problem = Unmatched("ResourceManagerUnavailable", look.error)
+        else:
+            found = match(declared, look.reports)
+            if isinstance(found, Unmatched):
+                problem = found
+            elif of is None:
+                of = (declared.cluster, found)
+            elif of != (declared.cluster, found):
+                problem = Unmatched("NodeManagerReplaced", f"{of[1]} gives its share back, then {found} gets its own")
+    if of is None:
+        if declared is None and node.claim != NOTHING:
+            # A claim that nobody is known for.
+            of = ("", "")
+        else:
+            waits = Wait("no NodeManager is known")
+            return Verdict(waits, condition=None if problem is None else ("False", problem.reason, problem.message))
+    cluster, node_id = of
+    look = looks.get(cluster)
+    if look is None or look.error:
+        why = look.error if look is not None else f"no configuration for the YARN cluster {cluster!r}"
+        reason = "ResourceManagerUnavailable" if look is not None else "UnknownCluster"
+        condition = ("False", reason, problem.message if problem else why)
+        return Verdict(Wait(why), cluster, node_id, memories.get(of, Memory()), condition)
+    is_declared = declared is not None and problem is None
+    report = look.reports.get(node_id)
+    running = report if report is not None and report.state == RUNNING else None
+    view = View(
+        node.pool,
+        node.told,
+        node.claim,
+        None if running is None else NodeManagerReport(running.cap, running.used),
+        Demand(held_by(pods), NOTHING, kubernetes_waits, look.waits),
+        node.others,
+        is_declared,
+        absent_s.get(of, 0.0),
+    )
+    memory = seen(view, memories.get(of, Memory()), now_s)
+    step = next_step(view, memory, policy, now_s)
+    if is_declared and declared is not None and running is None:
+        problem = unknown(node_id, declared, look.reports)
+    if problem is None and not is_declared and node.claim == NOTHING:
+        return Verdict(step, cluster, node_id, memory)
+    if problem is not None:
+        condition = ("False", problem.reason, problem.message)
+    elif isinstance(step, Wait) and step.for_manager:
+        condition = ("True", "WaitingForKubernetes", step.why)
+    else:
+        condition = ("True", "Shared", "YARN and Kubernetes share what is reclaimed")
+    return Verdict(step, cluster, node_id, memory, condition, running)
+
+
+def held_by(pods: Sequence[PodFacts]) -> Amount:
+    held = NOTHING
+    for each in pods:
+        if not each.is_node_manager:
+            held = held.plus(each.held)
+    return held

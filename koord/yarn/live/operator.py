@@ -1,0 +1,319 @@
+"""The operator: looks at all YARN clusters and nodes, and carries the next step of each node out.
+
+A round is `look, judge, carry out`. Claims are patches for the version of the node that was judged; caps go to a
+ResourceManager many at a time. Before a cap grows, the node is read anew, since an informer may lag behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from koord.api.kinds import NODES, PODS
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.machinery.codec import decode
+from koord.api.text.timestamp import from_seconds as timestamp
+from koord.kube.client import Client
+from koord.kube.clock import Clock
+from koord.kube.errors import ApiError, Conflict, NotFound
+from koord.kube.informer import Informer
+from koord.kube.informers import Informers
+from koord.kube.store import Delta, Identity
+from koord.yarn.amount import NOTHING
+from koord.yarn.claims import Call, Claim, Memory, answered, called
+from koord.yarn.hadoop.messages import RUNNING, NodeCap
+from koord.yarn.judge import Look, Verdict, concerns, judge
+from koord.yarn.live.metrics import YarnMetrics
+from koord.yarn.live.resource_manager import ResourceManager
+from koord.yarn.live.rpc import YarnError, YarnRefused
+from koord.yarn.nodes import CONDITION, NodeFacts, PodFacts, claim_patch, node_facts, pod_facts
+from koord.yarn.split import Policy
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 5.0
+"""Between two looks at a ResourceManager where nothing happens."""
+SOON_S: Final = 1.0
+"""After a step, and at least between two looks."""
+WAITED_S: Final = 60.0
+"""A side that waited so recently still counts as waiting."""
+AT_ONCE: Final = 16
+MOST_IN_A_CALL: Final = 100
+FIELD_MANAGER: Final = "koord-yarn-operator"
+ON_NODE: Final = "node"
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+Key = tuple[str, str]
+
+
+class Operator:
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        managers: Mapping[str, ResourceManager],
+        policy: Policy,
+        clock: Clock,
+        metrics: YarnMetrics,
+        *,
+        look_s: float = LOOK_S,
+        soon_s: float = SOON_S,
+    ) -> None:
+        self._client, self._managers, self._policy, self._clock = client, managers, policy, clock
+        self._metrics, self._look_s, self._soon_s = metrics, look_s, soon_s
+        self.nodes, self.pods = sources(informers)
+        self._memories: dict[Key, Memory] = {}
+        self._missing_s: dict[Key, float] = {}
+        self._absent_s: dict[Key, float] = {}
+        self._own: dict[str, NodeFacts] = {}
+        self._waited_s: dict[str, float] = {}
+        self._told: dict[str, tuple[str, str, str]] = {}
+        self._complaints: dict[str, str] = {}
+        self._wake = asyncio.Event()
+        self.looks: dict[str, Look] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        handlers = [self.nodes.add_handler(self._node_changed), self.pods.add_handler(self._pod_changed)]
+        try:
+            while True:
+                acted = await self.round()
+                await self._clock.sleep(self._soon_s)
+                if not acted:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._look_s):
+                            await self._wake.wait()
+                self._wake.clear()
+        finally:
+            for remove in handlers:
+                remove()
+
+    def _node_changed(self, delta: Delta[NodeFacts]) -> None:
+        old, new = delta.old, delta.new
+        if old is None or new is None or replace(old, version="") != replace(new, version=""):
+            self._wake.set()
+
+    def _pod_changed(self, delta: Delta[PodFacts]) -> None:
+        pods = [each for each in (delta.old, delta.new) if each is not None]
+        if any(each.is_node_manager or each.held != NOTHING for each in pods):
+            self._wake.set()
+
+    async def round(self) -> bool:
+        """Whether anything was done."""
+        self.looks = await self._look()
+        now_s = self._clock.monotonic()
+        self._absent_s = {key: now_s - since_s for key, since_s in self._missing_s.items()}
+        pending = any(not each.node and each.held != NOTHING for each in self.pods.list())
+        kubernetes_waits = self._waits("", pending, now_s)
+        claims: list[tuple[NodeFacts, Verdict]] = []
+        calls: list[tuple[NodeFacts, Verdict]] = []
+        conditions: list[tuple[NodeFacts, tuple[str, str, str]]] = []
+        for facts in self.nodes.list():
+            node = self._newest(facts)
+            pods = self.pods.by_index(ON_NODE, node.name)
+            if not concerns(node, pods):
+                continue
+            verdict = self._judge(node, pods, now_s, kubernetes_waits)
+            self._note(node, verdict)
+            if isinstance(verdict.step, Claim):
+                claims.append((node, verdict))
+            elif isinstance(verdict.step, Call):
+                calls.append((node, verdict))
+            if verdict.condition is not None and self._is_news(node, verdict.condition):
+                conditions.append((node, verdict.condition))
+        await self._all(self._claim(node, verdict) for node, verdict in claims)
+        await self._call(calls, kubernetes_waits)
+        await self._all(self._condition(node, condition) for node, condition in conditions)
+        return bool(claims or calls)
+
+    def _judge(self, node: NodeFacts, pods: Sequence[PodFacts], now_s: float, kubernetes_waits: bool) -> Verdict:
+        return judge(
+            node,
+            pods,
+            self.looks,
+            self._memories,
+            self._absent_s,
+            self._policy,
+            now_s,
+            kubernetes_waits=kubernetes_waits,
+        )
+
+    def _note(self, node: NodeFacts, verdict: Verdict) -> None:
+        if not verdict.node_id:
+            return
+        key = verdict.cluster, verdict.node_id
+        self._memories[key] = verdict.memory
+        look = self.looks.get(verdict.cluster)
+        if look is not None and not look.error:
+            report = look.reports.get(verdict.node_id)
+            if report is not None and report.state == RUNNING:
+                self._missing_s.pop(key, None)
+                self._metrics.node(verdict.cluster, report)
+            else:
+                self._missing_s.setdefault(key, self._clock.monotonic())
+                self._metrics.forget(verdict.cluster, verdict.node_id)
+
+    async def _look(self) -> dict[str, Look]:
+        async def one(name: str, manager: ResourceManager) -> tuple[str, Look]:
+            try:
+                nodes, pending = await manager.look()
+            except YarnError as error:
+                if self._complaints.get(name) != str(error):
+                    self._complaints[name] = str(error)
+                    log.error("YARN cluster %r: %s", name, error)
+                return name, Look({}, error=str(error))
+            if self._complaints.pop(name, None):
+                log.info("YARN cluster %r is back", name)
+            waits = self._waits(f"yarn/{name}", pending != NOTHING, self._clock.monotonic())
+            return name, Look({each.node_id: each for each in nodes}, waits)
+
+        return dict(await asyncio.gather(*(one(name, each) for name, each in self._managers.items())))
+
+    def _waits(self, who: str, does: bool, now_s: float) -> bool:
+        if does:
+            self._waited_s[who] = now_s
+        return now_s - self._waited_s.get(who, float("-inf")) < WAITED_S
+
+    def _newest(self, facts: NodeFacts) -> NodeFacts:
+        """The informer's, or the server's answer to our own write."""
+        own = self._own.get(facts.name)
+        if own is None:
+            return facts
+        if own.uid == facts.uid and _number(own.version) > _number(facts.version):
+            return own
+        del self._own[facts.name]
+        return facts
+
+    async def _claim(self, node: NodeFacts, verdict: Verdict) -> None:
+        assert isinstance(verdict.step, Claim)
+        of = (verdict.cluster, verdict.node_id) if verdict.node_id else None
+        patch = claim_patch(node, verdict.step.amount, of)
+        try:
+            answer = await self._client.patch(NODES, node.name, patch, field_manager=FIELD_MANAGER)
+        except (Conflict, NotFound):
+            self._wake.set()
+            return
+        self._own[node.name] = node_facts(answer)
+        log.info("node %s: YARN's claim is %s: %s", node.name, verdict.step.amount, verdict.step.why)
+
+    async def _call(self, calls: Sequence[tuple[NodeFacts, Verdict]], kubernetes_waits: bool) -> None:
+        by_cluster: dict[str, list[tuple[NodeFacts, Verdict]]] = {}
+
+        async def checked(node: NodeFacts, verdict: Verdict) -> None:
+            if await self._may(node, verdict, kubernetes_waits):
+                by_cluster.setdefault(verdict.cluster, []).append((node, verdict))
+
+        await self._all(checked(node, verdict) for node, verdict in calls)
+        for cluster, all_ in by_cluster.items():
+            for start in range(0, len(all_), MOST_IN_A_CALL):
+                await self._update(cluster, all_[start : start + MOST_IN_A_CALL])
+
+    async def _may(self, node: NodeFacts, verdict: Verdict, kubernetes_waits: bool) -> bool:
+        """A cap that falls may always be told; one that grows, if the node as it is this moment lets it."""
+        assert isinstance(verdict.step, Call)
+        if verdict.report is None or verdict.step.cap.fits(verdict.report.cap):
+            return True
+        fresh = node_facts(await self._client.get(NODES, node.name))
+        pods = self.pods.by_index(ON_NODE, node.name)
+        again = self._judge(fresh, pods, self._clock.monotonic(), kubernetes_waits)
+        return again.step == verdict.step
+
+    async def _update(self, cluster: str, some: Sequence[tuple[NodeFacts, Verdict]]) -> None:
+        now_s = self._clock.monotonic()
+        caps = []
+        for _, verdict in some:
+            step, key = verdict.step, (cluster, verdict.node_id)
+            assert isinstance(step, Call)
+            self._memories[key] = called(self._memories.get(key, Memory()), step.cap, now_s)
+            timeout_ms = int(self._policy.shrink_s * 1000) if step.ends_containers else -1
+            caps.append(NodeCap(verdict.node_id, step.cap, timeout_ms))
+        try:
+            await self._managers[cluster].update(caps)
+        except YarnRefused as error:
+            if len(some) > 1:
+                # One unknown node fails the call for all.
+                for each in some:
+                    await self._update(cluster, [each])
+                return
+            log.error("node %s: %s", some[0][0].name, error)
+            await self._condition(some[0][0], ("False", "UpdateRefused", str(error)))
+            return
+        except YarnError as error:
+            log.error("YARN cluster %r: %s", cluster, error)
+            return
+        for (node, verdict), cap in zip(some, caps, strict=True):
+            key = cluster, verdict.node_id
+            self._memories[key] = answered(self._memories[key], cap.cap)
+            log.info("node %s: YARN's cap is %s: %s", node.name, cap.cap, verdict.step.why)
+
+    def _is_news(self, node: NodeFacts, condition: tuple[str, str, str]) -> bool:
+        known = self._told.get(node.name, node.condition)
+        return known[:2] != condition[:2] or (condition[0] != "True" and known[2] != condition[2])
+
+    async def _condition(self, node: NodeFacts, condition: tuple[str, str, str]) -> None:
+        if not self._is_news(node, condition):
+            return
+        status, reason, message = condition
+        told = {"type": CONDITION, "status": status, "reason": reason, "message": message[:1000]}
+        if node.condition[0] != status:
+            told["lastTransitionTime"] = timestamp(self._clock.now())
+        patch = {"metadata": {"uid": node.uid}, "status": {"conditions": [told]}}
+        try:
+            await self._client.patch(
+                NODES, node.name, patch, type="strategic", subresource="status", field_manager=FIELD_MANAGER
+            )
+        except (Conflict, NotFound):
+            return
+        self._told[node.name] = condition
+
+    async def _all(self, work: Iterable[Any]) -> None:
+        """A bounded number at a time; one node's failure is told, and is not the others'."""
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(each: Any) -> None:
+            async with limit:
+                try:
+                    await each
+                except ApiError as error:
+                    log.warning("the API server refused: %s", error)
+
+        await asyncio.gather(*(one(each) for each in work))
+
+
+def sources(informers: Informers) -> tuple[Informer[NodeFacts], Informer[PodFacts]]:
+    nodes = informers.get(NODES, transform=_node, identity=_identity_of_node)
+    pods = informers.get(
+        PODS, transform=_pod, identity=_identity_of_pod, fields=UNFINISHED, indexes={ON_NODE: _by_node}
+    )
+    return nodes, pods
+
+
+def _node(raw: msgspec.Raw) -> NodeFacts:
+    return node_facts(decode(Node, memoryview(raw)))
+
+
+def _pod(raw: msgspec.Raw) -> PodFacts:
+    return pod_facts(decode(Pod, memoryview(raw)))
+
+
+def _identity_of_node(facts: NodeFacts) -> Identity:
+    return facts.name, facts.uid, facts.version
+
+
+def _identity_of_pod(facts: PodFacts) -> Identity:
+    return facts.key, facts.uid, facts.version
+
+
+def _by_node(facts: PodFacts) -> tuple[str, ...]:
+    return (facts.node,) if facts.node else ()
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isascii() and version.isdigit() else 0

@@ -1,0 +1,224 @@
+"""Nodes and pods as the operator sees them: pools and claims, NodeManagers, and what batch pods hold.
+
+A NodeManager is declared by a pod with the label `app.kubernetes.io/component: node-manager`, or by an annotation of
+the node where it runs as a host process. Its name at the ResourceManager is the annotation
+`yarn.hadoop.apache.org/node-id`; without it, the one NodeManager there whose host is the node's or the pod's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from koord.api.kubernetes.node import Node
+from koord.api.kubernetes.pod import Pod
+from koord.api.kubernetes.resources import pod_requests
+from koord.api.machinery.struct import Struct
+from koord.api.protocol import names
+from koord.api.protocol.annotations.colocation import (
+    ORIGIN_EXTENDED_ALLOCATABLE,
+    THIRD_PARTY_ALLOCATIONS,
+    ThirdPartyAllocation,
+    ThirdPartyAllocations,
+)
+from koord.api.protocol.annotations.value import AnnotationError
+from koord.api.protocol.priority import PriorityClass
+from koord.api.text.quantity import QuantityError, ResourceList, render, value
+from koord.yarn.amount import NOTHING, Amount
+from koord.yarn.hadoop.messages import NodeReport
+
+ENTRY: Final = "hadoop-yarn"
+NODE_MANAGER: Final = "node-manager"
+CONDITION: Final = "koordinator.sh/YARN"
+
+
+class Declared(Struct):
+    """A NodeManager that a node is said to have."""
+
+    cluster: str
+    node_id: str
+    "host:port, empty where it is not said."
+    hosts: tuple[str, ...]
+    "Names under which the ResourceManager may know it."
+    where: str
+    "The object that says so, as in `pod hadoop/nm-1`."
+    fault: str = ""
+
+
+class NodeFacts(Struct):
+    name: str
+    uid: str
+    version: str
+    pool: Amount
+    told: Amount
+    claim: Amount
+    others: Amount
+    allocations: tuple[ThirdPartyAllocation, ...]
+    "Of other systems."
+    recorded: tuple[str, str] | None
+    "Cluster and node id of the NodeManager that the claim is for."
+    declared: Declared | None
+    "By the node itself."
+    addresses: tuple[str, ...]
+    condition: tuple[str, str, str] = ("", "", "")
+    "Status, reason and message."
+    fault: str = ""
+    "What of its annotations cannot be read."
+
+
+class PodFacts(Struct):
+    key: str
+    uid: str
+    version: str
+    node: str
+    held: Amount
+    is_node_manager: bool
+    declared: Declared | None
+
+
+def node_facts(node: Node) -> NodeFacts:
+    meta = node.metadata
+    fault = ""
+    allocations: tuple[ThirdPartyAllocation, ...] = ()
+    claim, others, pool = NOTHING, NOTHING, NOTHING
+    try:
+        origin = ORIGIN_EXTENDED_ALLOCATABLE.read(meta)
+        pool = batch(node.status.allocatable if origin is None else origin.resources)
+        allocations = THIRD_PARTY_ALLOCATIONS.read(meta).allocations
+        for each in allocations:
+            if each.name == ENTRY:
+                claim = claim.plus(batch(each.resources))
+            elif each.priority == PriorityClass.BATCH:
+                others = others.plus(batch(each.resources))
+    except (AnnotationError, QuantityError) as error:
+        fault, allocations, claim, others = str(error), (), NOTHING, NOTHING
+    hosts = (meta.name, *(each.address for each in node.status.addresses))
+    found = node.status.condition(CONDITION)
+    return NodeFacts(
+        meta.name,
+        meta.uid,
+        meta.resource_version,
+        pool,
+        batch(node.status.allocatable),
+        claim,
+        others,
+        tuple(each for each in allocations if each.name != ENTRY),
+        _recorded(meta.annotations.get(names.OWN_ANNOTATION_YARN_NODE, "")),
+        _declared(meta.annotations, f"node {meta.name}", hosts) if _says(meta.annotations) else None,
+        tuple(dict.fromkeys(hosts)),
+        (found.status, found.reason, found.message) if found is not None else ("", "", ""),
+        fault,
+    )
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    meta = pod.metadata
+    is_node_manager = meta.labels.get(names.LABEL_COMPONENT) == NODE_MANAGER
+    declared = None
+    if is_node_manager:
+        hosts = tuple(each for each in (meta.name, pod.status.pod_ip) if each)
+        declared = _declared(meta.annotations, f"pod {meta.key}", hosts)
+    requests = pod_requests(pod, capped=True)
+    held = Amount(requests.get(names.RESOURCE_BATCH_CPU, 0), requests.get(names.RESOURCE_BATCH_MEMORY, 0))
+    return PodFacts(meta.key, meta.uid, meta.resource_version, pod.spec.node_name, held, is_node_manager, declared)
+
+
+def batch(resources: ResourceList) -> Amount:
+    return Amount(
+        max(value(resources.get(names.RESOURCE_BATCH_CPU, 0)), 0),
+        max(value(resources.get(names.RESOURCE_BATCH_MEMORY, 0)), 0),
+    )
+
+
+def declared_on(node: NodeFacts, pods: Iterable[PodFacts]) -> Declared | None:
+    """The pod that is first by name, else the node's own word."""
+    found = sorted((each for each in pods if each.declared is not None), key=lambda each: each.key)
+    if not found or found[0].declared is None:
+        return node.declared
+    said = found[0].declared
+    return Declared(said.cluster, said.node_id, (*said.hosts, *node.addresses), said.where, said.fault)
+
+
+class Unmatched(Struct):
+    """Why a declared NodeManager is not found, and what to set."""
+
+    reason: str
+    message: str
+
+
+def match(declared: Declared, reports: Mapping[str, NodeReport]) -> str | Unmatched:
+    """The node id at the ResourceManager."""
+    if declared.fault:
+        return Unmatched("InvalidNodeID", declared.fault)
+    key = names.ANNOTATION_YARN_NODE_ID
+    if declared.node_id:
+        # It may be lost, or not have come yet: then it is not among the reports, but its name is known.
+        return declared.node_id
+    near = [each for each in reports if each.rpartition(":")[0] in declared.hosts]
+    if len(near) == 1:
+        return near[0]
+    known = ", ".join(sorted(reports)[:3]) or "no node"
+    if near:
+        return Unmatched(
+            "AmbiguousNodeManager",
+            f"the ResourceManager has {' and '.join(sorted(near))}: set {key} on {declared.where} to the right one",
+        )
+    return Unmatched(
+        "UnknownNodeManager",
+        f"the ResourceManager has no NodeManager on {' or '.join(dict.fromkeys(declared.hosts))}; it has {known}."
+        f" If one of these is this node's, set {key} on {declared.where}",
+    )
+
+
+def unknown(node_id: str, declared: Declared, reports: Mapping[str, NodeReport]) -> Unmatched:
+    """A NodeManager that is named and not there."""
+    report = reports.get(node_id)
+    if report is not None:
+        return Unmatched("NodeManagerNotRunning", f"NodeManager {node_id} is {report.state}: its share is kept for it")
+    port = node_id.rpartition(":")[2]
+    near = [each for each in reports if each.rpartition(":")[0] in declared.hosts or each.rpartition(":")[2] == port]
+    hint = f"; it has {', '.join(sorted(near)[:3])}" if near else ""
+    return Unmatched(
+        "UnknownNodeManager",
+        f"the ResourceManager has no NodeManager {node_id} running{hint}. Start it, or set"
+        f" {names.ANNOTATION_YARN_NODE_ID} on {declared.where} to its name there",
+    )
+
+
+def claim_patch(node: NodeFacts, claim: Amount, of: tuple[str, str] | None) -> dict[str, object]:
+    """The patch that writes a claim, for the version of the node that was looked at."""
+    entries = list(node.allocations)
+    if claim != NOTHING:
+        amounts: dict[str, str | int | float] = {
+            names.RESOURCE_BATCH_CPU: render(names.RESOURCE_BATCH_CPU, claim.cpu_milli),
+            names.RESOURCE_BATCH_MEMORY: render(names.RESOURCE_BATCH_MEMORY, claim.memory_bytes),
+        }
+        entries.append(ThirdPartyAllocation(ENTRY, PriorityClass.BATCH.value, amounts))
+    record = None if of is None or claim == NOTHING else f"{of[0]}/{of[1]}" if of[0] else of[1]
+    annotations = {
+        names.ANNOTATION_THIRD_PARTY_ALLOCATIONS: THIRD_PARTY_ALLOCATIONS.render(ThirdPartyAllocations(tuple(entries)))
+        if entries
+        else None,
+        names.OWN_ANNOTATION_YARN_NODE: record,
+    }
+    return {"metadata": {"uid": node.uid, "resourceVersion": node.version, "annotations": annotations}}
+
+
+def _says(annotations: Mapping[str, str]) -> bool:
+    return names.ANNOTATION_YARN_NODE_ID in annotations
+
+
+def _declared(annotations: Mapping[str, str], where: str, hosts: tuple[str, ...]) -> Declared:
+    node_id = annotations.get(names.ANNOTATION_YARN_NODE_ID, "").strip()
+    cluster = annotations.get(names.ANNOTATION_YARN_CLUSTER_ID, "").strip()
+    host, _, port = node_id.rpartition(":")
+    if node_id and (not host or not port.isdigit() or not 0 < int(port) < 65536):
+        fault = f"{names.ANNOTATION_YARN_NODE_ID} on {where} is {node_id[:80]!r}: it must be host:port"
+        return Declared(cluster, "", hosts, where, fault)
+    return Declared(cluster, node_id, hosts, where)
+
+
+def _recorded(text: str) -> tuple[str, str] | None:
+    cluster, _, node_id = text.rpartition("/")
+    host, separator, port = node_id.rpartition(":")
+    return (cluster, node_id) if separator and host and port.isdigit() else None

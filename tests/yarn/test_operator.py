@@ -1,0 +1,208 @@
+"""The operator between an API server with a manager, and a ResourceManager's stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from koord.api import kinds
+from koord.kube.client import Client
+from koord.yarn.amount import MIB, Amount, of_yarn
+from koord.yarn.hadoop.messages import NodeCap
+from koord.yarn.live import resource_manager as module
+from koord.yarn.live import rpc
+from koord.yarn.live.resource_manager import ResourceManager, Way
+from koord.yarn.live.rpc import YarnRefused, YarnUnreachable
+from koord.yarn.live.run import OperatorOptions, run
+from koord.yarn.nodes import node_facts
+from koord.yarn.split import Policy
+from tests.manager.live.managing import fresh, make_node, managing, report, until, until_lent, until_there
+from tests.scheduler.live.embedded import serving
+from tests.yarn.stand_in import StandIn, resource_manager
+
+QUICK = Policy(pace_s=0.3)
+ID = "n1:8041"
+NODE_ID = {"yarn.hadoop.apache.org/node-id": ID}
+
+
+@asynccontextmanager
+async def operating(client: Client, rm: StandIn, policy: Policy = QUICK) -> AsyncIterator[asyncio.Task[None]]:
+    options = OperatorOptions({"": rm.cluster}, policy, look_s=0.2, soon_s=0.05)
+    task = asyncio.create_task(run(client, options))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def never_sold_twice(client: Client, rm: StandIn) -> AsyncIterator[None]:
+    """At each growth of the cap the API server is asked, at each growth of what Kubernetes is told, YARN's past."""
+    faults: list[str] = []
+
+    async def before(node_id: str, cap: Amount) -> None:
+        node = node_facts(await client.get(kinds.NODES, node_id.partition(":")[0]))
+        if not cap.fits(rm.caps[node_id]) and not cap.plus(node.told).fits(node.pool):
+            faults.append(f"cap {cap} with {node.told} told, of {node.pool}")
+
+    rm.before_update = before
+    yield
+    rm.before_update = None
+    assert faults == []
+
+
+async def until_cap(rm: StandIn, vcores: int, node_id: str = ID) -> None:
+    async def holds() -> bool:
+        return rm.caps[node_id].vcores == vcores
+
+    await until(holds)
+
+
+async def condition(client: Client, name: str = "n1") -> tuple[str, str, str]:
+    return node_facts(await client.get(kinds.NODES, name)).condition
+
+
+async def test_yarns_cap_and_batch_allocatable_share_one_pool_through_restarts_and_lost_answers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        async with managing(client), never_sold_twice(client, rm):
+            await make_node(client, "n1", annotations=NODE_ID)
+            await until_there(client, kinds.NODE_METRICS, "n1")
+            await report(client, "n1")
+            await until_lent(client, "n1", 35900)
+            async with operating(client, rm):
+                # Half of 35900, rounded down; Kubernetes has the rest, to the last milli-core.
+                await until_cap(rm, 17)
+                await until_lent(client, "n1", 18900)
+                rm.pending = of_yarn(4, 4096)
+                await until_cap(rm, 32)
+                await until_lent(client, "n1", 3900)
+                rm.mode = "lose-answers"
+                rm.used[ID] = of_yarn(20, 20 * 1024)
+                await report(client, "n1", system="20")
+            # The operator is killed while less is reclaimed: 64000 - 25600 - 20000.
+            rm.mode = ""
+            async with operating(client, rm):
+                await until_cap(rm, 16)
+                assert rm.updates[-1][2] == 30_000
+                await until_lent(client, "n1", 2400)
+                # The ResourceManager forgets, and the NodeManager registers with what its own configuration says.
+                rm.caps[ID], rm.used = rm.registered[ID], {}
+                await until_cap(rm, 16)
+                await client.patch(kinds.NODES, "n1", {"metadata": {"annotations": dict.fromkeys(NODE_ID)}})
+                await until_cap(rm, 0)
+                await until_lent(client, "n1", 18400)
+                node = await client.get(kinds.NODES, "n1")
+                assert "node.koordinator.sh/thirdPartyAllocations" not in node.metadata.annotations
+                assert "node.koordinator.sh/yarn-node" not in node.metadata.annotations
+
+
+@pytest.mark.parametrize("way", ["rpc", "rest"])
+async def test_both_ways_tell_caps_and_read_nodes(way: Way) -> None:
+    async with resource_manager(n1=of_yarn(1, 1024), n2=of_yarn(2, 2048)) as rm:
+        rm.pending = of_yarn(3, 512)
+        manager = ResourceManager(rm.cluster, way=way, user="root")
+        await manager.update([NodeCap("n2:8041", of_yarn(5, 777), 1500)])
+        nodes, waits = await manager.look()
+        assert {each.node_id: each.cap for each in nodes} == {"n1:8041": of_yarn(1, 1024), "n2:8041": of_yarn(5, 777)}
+        assert waits == of_yarn(3, 512)
+        assert rm.updates == [("n2:8041", of_yarn(5, 777), 1500)]
+        with pytest.raises(YarnRefused, match=r"n9|404"):
+            await manager.update([NodeCap("n9:8041", of_yarn(1, 1))])
+
+
+@pytest.mark.parametrize(
+    ("way", "mode", "says"),
+    [
+        ("rpc", "hang", "does not answer"),
+        ("rest", "hang", "does not answer"),
+        ("rpc", "html", "does not speak Hadoop's RPC"),
+        ("rest", "html", "not answer with JSON but '<html>Sign in</html>'"),
+        ("rpc", "403", "add hdfs to yarn.admin.acl"),
+        ("rest", "403", "add hdfs to yarn.admin.acl"),
+    ],
+)
+async def test_a_resource_manager_that_answers_nonsense_is_told_in_one_line(
+    way: Way, mode: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "ANSWER_S", 0.2)
+    monkeypatch.setattr(module, "REST_S", 0.2)
+    async with resource_manager(n1=of_yarn(1, 1024)) as rm:
+        rm.mode = mode
+        with pytest.raises((YarnUnreachable, YarnRefused), match=says):
+            await ResourceManager(rm.cluster, way=way, user="hdfs").look()
+
+
+async def test_with_high_availability_the_active_one_is_asked_and_another_after_a_failover() -> None:
+    async with resource_manager(n1=of_yarn(1, 1024)) as one, resource_manager(n1=of_yarn(2, 2048)) as two:
+        one.is_active = False
+        manager = ResourceManager(
+            type(one.cluster)("", (one.address, two.address)), user="root"
+        )  # fmt: skip
+        assert (await manager.look())[0][0].cap == of_yarn(2, 2048)
+        one.is_active, two.is_active = True, False
+        assert (await manager.look())[0][0].cap == of_yarn(1, 1024)
+        one.is_active = False
+        with pytest.raises(YarnUnreachable, match="is active"):
+            await manager.look()
+
+
+async def test_a_node_whose_node_manager_is_unknown_says_what_to_set_and_the_others_go_on(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024), n2=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        wrong = {"yarn.hadoop.apache.org/node-id": "n2.example.com:8041"}
+        bad = {"yarn.hadoop.apache.org/node-id": "n3"}
+        other = {**NODE_ID, "yarn.hadoop.apache.org/cluster-id": "blue"}
+        async with managing(client), operating(client, rm):
+            for name, annotations in (("n1", NODE_ID), ("n2", wrong), ("n3", bad), ("n4", other)):
+                await make_node(client, name, annotations=annotations)
+            await until_there(client, kinds.NODE_METRICS, "n1")
+            await report(client, "n1")
+            await until_cap(rm, 17)
+
+            async def all_say() -> bool:
+                return all([(await condition(client, name))[0] for name in ("n1", "n2", "n3", "n4")])
+
+            await until(all_say)
+            said = [await condition(client, name) for name in ("n1", "n2", "n3", "n4")]
+            assert [each[:2] for each in said] == [
+                ("True", "Shared"),
+                ("False", "UnknownNodeManager"),
+                ("False", "InvalidNodeID"),
+                ("False", "UnknownCluster"),
+            ]
+            assert "n2:8041" in said[1][2]
+            assert "set yarn.hadoop.apache.org/node-id on node n2" in said[1][2]
+            assert "must be host:port" in said[2][2]
+            assert rm.caps["n2:8041"] == of_yarn(1, 1024)
+
+
+async def test_an_unreachable_resource_manager_is_told_on_the_node_and_its_claim_stays(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client, resource_manager(n1=of_yarn(1, 1024)) as rm:
+        await fresh(client)
+        async with managing(client), operating(client, rm):
+            await make_node(client, "n1", annotations=NODE_ID)
+            await until_there(client, kinds.NODE_METRICS, "n1")
+            await report(client, "n1")
+            await until_lent(client, "n1", 18900)
+            rm.mode = "403"
+
+            async def says() -> bool:
+                return (await condition(client))[1] == "ResourceManagerUnavailable"
+
+            await until(says)
+            assert "yarn.admin.acl" in (await condition(client))[2]
+            assert node_facts(await client.get(kinds.NODES, "n1")).claim.cpu_milli == 17_000
+            rm.mode = ""
+
+            async def is_well() -> bool:
+                return (await condition(client))[0] == "True"
+
+            await until(is_well)
+            assert node_facts(await client.get(kinds.NODES, "n1")).claim.memory_bytes % MIB == 0
